@@ -28,12 +28,12 @@
 //! | `facts` | data types of everything that is read; why the agent reconciles, and how much it reads |
 //! | `catalog` | finding codes and their texts |
 //! | `config` | configuration keys |
-//! | `decide` | decisions: identity, placement, labels, the window after a hint, schedule, findings |
+//! | `decide` | decisions: identity, placement, labels, the window after a hint, scheduled events, schedule, findings |
 //! | `access` | kubeconfigs, tokens, certificates |
 //! | `wire` | protocols without policy: Kubernetes API, D-Bus, netlink, virtio-serial |
 //! | `agent` | the loop, its traits, the state on disk |
 //! | `apply` | every write |
-//! | `report` | journal, systemd, status file, metrics |
+//! | `report` | journal, systemd, status and events files, metrics |
 //! | `triggers` | one file per event source |
 //! | `observe` | one file per data source; the cache of what was read |
 //! | `commands` | one file or directory per command |
@@ -54,9 +54,10 @@
 //!
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.
-//! 3. The agent writes only to its own Node (and sends Events about it). On the node itself it changes only its own state, status
-//!    and metrics files, unless the configuration allows it to start the unit of qemu-guest-agent, or to keep its own file with
+//! 3. The agent writes only to its own Node (and sends Events about it). On the node itself it changes only its own state, status,
+//!    events and metrics files, unless the configuration allows it to start the unit of qemu-guest-agent, or to keep its own file with
 //!    the labels for the kubelet, which the daemon changes and removes and only `gate` creates.
+//!    It runs hooks that only root can place.
 //! 4. It never changes taints, `spec`, `ownerReferences`.
 //! 5. If nothing changed, it writes nothing.
 //! 6. If the identity is ambiguous, it writes no label.

@@ -126,6 +126,12 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
                 &waited,
             )
         }
+        Command::Events(options) => commands::events::run(
+            &process.root,
+            options,
+            process.output,
+            &mut std::io::stdout(),
+        ),
         Command::Explain(options) => commands::explain::run(&options, process.output, process.term),
         Command::Config { action } => commands::config::run(
             &process.root,

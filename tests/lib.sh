@@ -31,7 +31,8 @@ become_root() { # why, names of variables...
 }
 arguments=("$@")
 
-# Installs the Debian packages whose commands are missing, one after the other, whichever other script does so at the same time.
+# Installs the Debian packages whose commands, or files given by path, are missing, one after the other, whichever other script does
+# so at the same time.
 # Without systemd in view no package starts its service.
 need() { # COMMAND=PACKAGE...
   local pair command package hidden=()
@@ -40,6 +41,7 @@ need() { # COMMAND=PACKAGE...
   for pair in "$@"; do
     command=${pair%=*} package=${pair#*=}
     ! command -v "$command" >/dev/null || continue
+    [[ $command != /* || ! -e $command ]] || continue
     can_be_root || skip "Debian package $package is not installed, and sudo is not available"
     say "installing Debian package $package (for $command)" >&2
     # shellcheck disable=SC2016
@@ -95,13 +97,22 @@ built_by() { # name of the target, arguments of cargo...
   echo "$program"
 }
 
+# Installs a program of crates.io that is missing, in a target directory of its own, so that it waits for no other build. It runs for
+# a second: to optimize it would take longer.
+need_crate() { # CRATE VERSION
+  ! cargo "${1#cargo-}" --version >/dev/null 2>&1 || return 0
+  say "installing crate $1 $2" >&2
+  env --unset=CARGO_TARGET_DIR nice -n 19 cargo install --quiet --locked --debug "$1" --version "$2"
+}
+need_auditable() { need_crate cargo-auditable 0.7.7; }
+
 # Sets BINARY to the release binary, and PACKAGES to a directory with a deb, an rpm and a tar of it, and in `later` with a deb and an
 # rpm of a later version. Builds what the environment does not name.
 need_built_packages() {
   if [ -z "${BINARY:-}" ]; then
     say "building the release binary"
-    cargo build --quiet --release --locked --package harvester-node-agent
-    BINARY=$target/release/harvester-node-agent
+    need_auditable
+    BINARY=$(packaging/compile)
   fi
   if [ -z "${PACKAGES:-}" ]; then
     say "building packages"

@@ -4,7 +4,7 @@
 //! Every error names the file and the key, the value found there and the valid ones. Values are quoted only if they
 //! cannot be a secret, and then truncated, with control characters escaped.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::trust::Changeable;
 use crate::sys::document::DocumentError;
@@ -190,30 +190,6 @@ impl CredentialError {
     /// Reports whether the kernel denies access to the kubeconfig or a file that it names.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
-    }
-
-    pub(super) fn missing(path: &Path, key: impl Into<String>, needed: &'static str) -> Self {
-        Self::Missing {
-            path: path.to_owned(),
-            key: key.into(),
-            needed,
-        }
-    }
-
-    pub(super) fn invalid(path: &Path, key: impl Into<String>, problem: &'static str) -> Self {
-        Self::Invalid {
-            path: path.to_owned(),
-            key: key.into(),
-            problem,
-        }
-    }
-
-    pub(super) fn refused(path: &Path, key: impl Into<String>, reason: &'static str) -> Self {
-        Self::Refused {
-            path: path.to_owned(),
-            key: key.into(),
-            reason,
-        }
     }
 }
 

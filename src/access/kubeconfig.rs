@@ -163,16 +163,10 @@ impl KubeconfigReader<'_> {
         let contexts = document.child("contexts")?.entries()?;
         match contexts.as_slice() {
             [only] => only.child("context"),
-            [] => Err(CredentialError::missing(
-                self.path,
-                "contexts",
+            [] => Err(document.child("contexts")?.missing(
                 "a kubeconfig has at least one context; this may be another kind of file",
             )),
-            _ => Err(CredentialError::missing(
-                self.path,
-                current.name,
-                "required if there is more than one context",
-            )),
+            _ => Err(current.missing("required if there is more than one context")),
         }
     }
 
@@ -201,22 +195,20 @@ impl KubeconfigReader<'_> {
     fn server(&self, cluster: &KubeconfigKey<'_>) -> Result<Url, CredentialError> {
         let key = cluster.child("server")?;
         let text = key.needed("the URL of the API server")?;
-        let invalid = |problem| Err(CredentialError::invalid(self.path, &key.name, problem));
         let Ok(server) = Url::parse(text) else {
-            return invalid("not a URL such as `https://192.0.2.10:6443`");
+            return Err(key.invalid("not a URL such as `https://192.0.2.10:6443`"));
         };
         if !server.username().is_empty() || server.password().is_some() {
-            let reason = "a URL with a user name or password would appear in logs";
-            return Err(CredentialError::refused(self.path, key.name, reason));
+            return Err(key.refused("a URL with a user name or password would appear in logs"));
         }
         if server.query().is_some() || server.fragment().is_some() {
-            return invalid("a URL with `?` or `#`, which is not the URL of an API server");
+            return Err(key.invalid("a URL with `?` or `#`, which is not the URL of an API server"));
         }
         match server.scheme() {
             "https" => Ok(server),
             "http" if self.allowed.plain_http => Ok(server),
             "http" => Err(self.needs_opt_in(&key, "disables TLS", "plain-http")),
-            _ => invalid("a URL that begins with neither `https://` nor `http://`"),
+            _ => Err(key.invalid("a URL that begins with neither `https://` nor `http://`")),
         }
     }
 
@@ -236,11 +228,10 @@ impl KubeconfigReader<'_> {
         }
         let material = self.material(cluster, "certificate-authority")?;
         match (material, is_skipped) {
-            (Some(_), true) => Err(CredentialError::invalid(
-                self.path,
-                skip.name,
-                "`true` although there is a CA certificate; remove one of the two",
-            )),
+            (Some(_), true) => {
+                Err(skip
+                    .invalid("`true` although there is a CA certificate; remove one of the two"))
+            }
             (Some(material), false) => pem::authorities(&material.text)
                 .map(|authorities| (authorities, ServerVerification::Required))
                 .map_err(|problem| material.pem(problem)),
@@ -259,15 +250,9 @@ impl KubeconfigReader<'_> {
         &self,
         cluster: &KubeconfigKey<'_>,
     ) -> Result<Option<String>, CredentialError> {
+        let is_valid = |name: &str| ServerName::try_from(name).is_ok();
         let key = cluster.child("tls-server-name")?;
-        match key.text()? {
-            Some(name) if ServerName::try_from(name).is_err() => Err(CredentialError::invalid(
-                self.path,
-                key.name,
-                "neither a DNS name nor an IP address",
-            )),
-            name => Ok(name.map(str::to_owned)),
-        }
+        key.valid(is_valid, "neither a DNS name nor an IP address")
     }
 
     fn proxy(&self, cluster: &KubeconfigKey<'_>) -> Result<Option<Url>, CredentialError> {
@@ -280,25 +265,15 @@ impl KubeconfigReader<'_> {
         }
         match Url::parse(text) {
             Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
-            _ => Err(CredentialError::invalid(
-                self.path,
-                key.name,
-                "not a URL that begins with `http://` or `https://`",
-            )),
+            _ => Err(key.invalid("not a URL that begins with `http://` or `https://`")),
         }
     }
 
     fn namespace(&self, context: &KubeconfigKey<'_>) -> Result<Option<String>, CredentialError> {
+        // It is used in URLs.
+        let is_valid = |name: &str| Namespace::parse(name).is_ok();
         let key = context.child("namespace")?;
-        match key.text()? {
-            // It is used in URLs.
-            Some(name) if Namespace::parse(name).is_err() => Err(CredentialError::invalid(
-                self.path,
-                key.name,
-                "not a valid namespace name",
-            )),
-            name => Ok(name.map(str::to_owned)),
-        }
+        key.valid(is_valid, "not a valid namespace name")
     }
 
     /// Returns the content of `<key>-data`, otherwise of the file that `<key>` names.

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::SecretString;
+use zeroize::Zeroizing;
 
 pub use crate::config::OptIns;
 pub use error::{CredentialError, PemProblem, TokenProblem};
@@ -101,5 +102,5 @@ pub struct ClientCertificate {
     /// Leaf first.
     pub chain: Vec<CertificateDer<'static>>,
     /// The leaf's key. Its `Debug` prints no key material.
-    pub key: PrivateKeyDer<'static>,
+    pub key: Zeroizing<PrivateKeyDer<'static>>,
 }

@@ -4,7 +4,6 @@
 //! This happens with a copied kubeconfig of a guest, or with an unchanged `127.0.0.1:6443` that reaches the guest's own server.
 //! All requests would then go to the wrong cluster, and labels would be based on its objects.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -58,12 +57,12 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
         .iter()
         .any(|credential| credential.server.path().starts_with(RANCHER_PROXY));
     // Whole sets are compared: clusters that share a corporate root also have authorities of their own.
-    let authorities = |credential: &Credential| -> BTreeSet<Vec<u8>> {
-        credential
-            .certificate_authorities
-            .iter()
-            .map(|certificate| certificate.to_vec())
-            .collect()
+    let authorities = |credential: &Credential| {
+        let all = credential.certificate_authorities.iter();
+        let mut all: Vec<Vec<u8>> = all.map(|certificate| certificate.to_vec()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     };
     let own = authorities(guest);
     (!through_rancher && !own.is_empty() && authorities(harvester) == own)

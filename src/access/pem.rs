@@ -14,7 +14,7 @@ pub(crate) struct Contents {
     /// In the order of the text.
     pub(crate) certificates: Vec<CertificateDer<'static>>,
     /// The first private key.
-    pub(crate) key: Option<PrivateKeyDer<'static>>,
+    pub(crate) key: Option<Zeroizing<PrivateKeyDer<'static>>>,
 }
 
 /// Reads a PEM text. Fails if a section has no end, since the file is then half-written.
@@ -33,7 +33,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
             SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
                 let der = Zeroizing::new(der);
                 if contents.key.is_none() {
-                    contents.key = PrivateKeyDer::from_pem(kind, der.to_vec());
+                    contents.key = PrivateKeyDer::from_pem(kind, der.to_vec()).map(Zeroizing::new);
                 }
             }
             _ => {}
@@ -73,7 +73,7 @@ pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
 }
 
 /// Reads a private key.
-pub(super) fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
+pub(super) fn private_key(text: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, PemProblem> {
     read(text)?.key.ok_or_else(|| no_key(text))
 }
 

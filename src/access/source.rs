@@ -5,7 +5,6 @@
 //! that is written in place can change twice within one tick of the clock. The last valid credential stays in use while a new
 //! one is half-written, inconsistent or missing.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,13 +113,11 @@ impl CredentialSource {
             .last_good
             .iter()
             .flat_map(|good| &good.credential.files);
-        in_use
-            .chain(&self.touched)
-            .chain([&self.path])
-            .flat_map(|file| root.steps(file))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
+        let files = in_use.chain(&self.touched).chain([&self.path]);
+        let mut watched: Vec<PathBuf> = files.flat_map(|file| root.steps(file)).collect();
+        watched.sort_unstable();
+        watched.dedup();
+        watched
     }
 
     /// Returns the files with a secret that every user of this system can reach.

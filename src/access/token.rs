@@ -7,7 +7,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::error::TokenProblem;
-use crate::facts::names::ServiceAccount;
+use crate::facts::names::{Namespace, SecretName, ServiceAccount, TokenSecret};
 
 /// The maximum size of a token: API servers accept at most 64 KiB of headers, and tokens are below 4 KiB.
 pub(super) const TOKEN_MAX: u64 = 32 << 10;
@@ -36,6 +36,8 @@ pub struct Claims {
     pub subject: Option<String>,
     /// The ServiceAccount, if `sub` names one.
     pub service_account: Option<ServiceAccount>,
+    /// The Secret, which only tokens without expiry name.
+    pub secret: Option<TokenSecret>,
     /// `iss`.
     pub issuer: Option<String>,
     /// `iat`, in seconds since 1970; the tokens that Harvester makes have none.
@@ -50,6 +52,10 @@ struct RawClaims {
     iss: Option<serde_json::Value>,
     iat: Option<serde_json::Value>,
     exp: Option<serde_json::Value>,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    namespace: Option<serde_json::Value>,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    secret: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -145,10 +151,19 @@ fn claims(raw: &RawClaims) -> Claims {
     Claims {
         subject,
         service_account,
+        secret: secret(raw),
         issuer: text(raw.iss.as_ref()),
         issued: raw.iat.as_ref().and_then(seconds),
         expires: raw.exp.as_ref().and_then(seconds),
     }
+}
+
+/// The Secret of a token that its controller made (`pkg/serviceaccount/legacy.go` of Kubernetes).
+fn secret(raw: &RawClaims) -> Option<TokenSecret> {
+    Some(TokenSecret {
+        namespace: Namespace::parse(raw.namespace.as_ref()?.as_str()?).ok()?,
+        name: SecretName::parse(raw.secret.as_ref()?.as_str()?).ok()?,
+    })
 }
 
 fn text(claim: Option<&serde_json::Value>) -> Option<String> {
@@ -188,6 +203,18 @@ mod tests {
         assert_eq!(claims.expires, Some(1_700_000_000));
         let account = claims.service_account.unwrap();
         assert_eq!(account.to_string(), "default:gc8");
+        assert_eq!(claims.secret, None);
+        let legacy = jwt(
+            r#"{"kubernetes.io/serviceaccount/namespace":"default","kubernetes.io/serviceaccount/secret.name":"gc8-token"}"#,
+        );
+        let TokenKind::Jwt(claims) = kind(&legacy) else {
+            panic!("no JSON Web Token");
+        };
+        let secret = claims.secret.unwrap();
+        assert_eq!(
+            (secret.namespace.as_str(), secret.name.as_str()),
+            ("default", "gc8-token")
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl fmt::Display for Changeable {
 }
 
 /// Returns the first place on the path of a file that a user other than root can change. In a tree, its owner counts as root.
-pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
+pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let owner_of_all = match root.is_live() {
         true => 0,
         false => root.metadata("/").map_or(0, |top| top.uid()),

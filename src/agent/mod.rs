@@ -10,7 +10,7 @@ pub mod state;
 mod tests;
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -199,7 +199,16 @@ pub async fn run<IO, P, T, R, C>(
                         wait.renamed().await;
                     }
                 };
-                let round = round(&settings, io, publish, clock, memory, attempt, renamed).await;
+                let round = round(
+                    &settings,
+                    io,
+                    publish,
+                    clock,
+                    memory,
+                    attempt,
+                    pin!(renamed),
+                )
+                .await;
                 wait.subscribe(io.targets(&settings, &round.identity));
                 if let Some(since) = round.plan.verify {
                     wait.verify(since);
@@ -223,17 +232,16 @@ pub async fn run<IO, P, T, R, C>(
 }
 
 /// Runs rounds until there is nothing left to write. `Mode::DryRun` writes nothing. Returns the rounds.
-pub async fn once<IO, P, C>(
+pub async fn once<IO, C>(
     settings: &Settings,
     io: &mut IO,
-    publish: &mut P,
+    publish: &mut dyn Publish,
     clock: &C,
     memory: Memory,
     mode: Mode,
 ) -> Vec<Round>
 where
     IO: Observe + Apply,
-    P: Publish,
     C: Clock,
 {
     let mut rounds: Vec<Round> = Vec::new();
@@ -250,7 +258,7 @@ where
             run_kind: RunKind::Once,
             mode,
         };
-        let never = std::future::pending();
+        let never = pin!(std::future::pending());
         let round = round(settings, io, publish, clock, memory, attempt, never).await;
         memory = round.memory.clone();
         let is_done = mode == Mode::DryRun || round.is_settled();
@@ -280,18 +288,17 @@ struct Attempt {
 
 /// Observes, decides, and applies. An unavailable API may take long to time out, and a new name is reported immediately: when
 /// `renamed` completes, the reads are canceled for a round on cached facts, and repeated after it.
-async fn round<IO, P, C>(
+async fn round<IO, C>(
     settings: &Settings,
     io: &mut IO,
-    publish: &mut P,
+    publish: &mut dyn Publish,
     clock: &C,
     memory: Memory,
     attempt: Attempt,
-    renamed: impl Future<Output = ()>,
+    renamed: Pin<&mut dyn Future<Output = ()>>,
 ) -> Round
 where
     IO: Observe + Apply,
-    P: Publish,
     C: Clock,
 {
     let wanted = attempt.reasons;
@@ -344,17 +351,16 @@ where
 }
 
 /// Observes the facts, the identity and the placement.
-async fn observed<IO, P, C>(
+async fn observed<IO, C>(
     settings: &Settings,
     io: &mut IO,
-    publish: &mut P,
+    publish: &mut dyn Publish,
     clock: &C,
     memory: &Memory,
     scope: Scope,
 ) -> (Observation, Identity, Option<Placement>)
 where
     IO: Observe,
-    P: Publish,
     C: Clock,
 {
     let observation = io
@@ -379,8 +385,11 @@ where
 }
 
 /// Returns the result of `work`, or `None` if `cut` completes first.
-async fn unless<T>(cut: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut cut, mut work) = (pin!(cut), pin!(work));
+async fn unless<T>(
+    mut cut: Pin<&mut dyn Future<Output = ()>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(Some(result)),
         Poll::Pending => cut.as_mut().poll(context).map(|()| None),

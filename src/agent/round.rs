@@ -63,7 +63,7 @@ impl Round {
 
     /// Returns the report of the round.
     pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
-        let labelled = self.plan.tried(&self.results).any(|(action, result)| {
+        let labeled = self.plan.tried(&self.results).any(|(action, result)| {
             result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
         // A migration is reported with its first hint.
@@ -78,7 +78,7 @@ impl Round {
             plan: &self.plan,
             results: &self.results,
             latency: self.ended.saturating_sub(since),
-            migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
+            migrated: self.memory.last_migration.as_ref().filter(|_| labeled),
             requests: &self.requests,
             settings,
         }

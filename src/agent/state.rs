@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::decide::Migration;
+use crate::decide::scheduled_events::{EventTracker, ScheduledEvent};
 use std::path::Path;
 
 use crate::facts::machine::Machine;
@@ -40,6 +41,15 @@ pub struct State {
     pub last_migration: Option<Migration>,
     /// The time until its labels were written, in milliseconds, and the trigger.
     pub last_latency: Option<(u64, String)>,
+    /// The time for which it interrupted the guest, in milliseconds.
+    #[serde(default)]
+    pub last_interruption: Option<u64>,
+    /// The scheduled events that were published.
+    #[serde(default)]
+    pub scheduled: EventTracker,
+    /// The last states of scheduled events, the oldest first.
+    #[serde(default)]
+    pub events: Vec<ScheduledEvent>,
 }
 
 /// The identifiers that distinguish machines with a copy of the same disk.
@@ -69,6 +79,9 @@ impl State {
             vm: None,
             last_migration: None,
             last_latency: None,
+            last_interruption: None,
+            scheduled: EventTracker::default(),
+            events: Vec::new(),
         }
     }
 }
@@ -86,6 +99,8 @@ enum Unused {
 /// belongs to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
+    // The state may stay the same for months, and then nothing else would remove it.
+    atomic_file::remove_unfinished(root, STATE_FILE);
     match read(root, machine) {
         Ok(state) => (state.unwrap_or_else(fresh), None),
         Err(Unused::Foreign(why)) => (fresh(), Some(why)),

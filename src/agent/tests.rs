@@ -61,7 +61,9 @@ impl Apply for FakeIo {
     async fn apply(&mut self, action: &Action, _: Now) -> WriteResult {
         let kind = match action {
             Action::StartUnit(unit) => format!("start {unit}"),
+            Action::RunHooks(run) => format!("hooks {}", run.event.state.as_str()),
             Action::EditLabelFile(change) => format!("edit {:?}", change.kind),
+            Action::SendEvents(events) => format!("events {}", events.announce.len()),
             Action::PatchNode(patch) => format!("patch {}", patch.labels.len()),
             Action::PatchConditions(patch) => format!("conditions {}", patch.conditions.len()),
         };
@@ -219,7 +221,7 @@ async fn run_with(
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
 ) -> Run {
-    run_tuned(facts, script, refuse, reloads, |_, _| {}).await
+    Box::pin(run_tuned(facts, script, refuse, reloads, |_, _| {})).await
 }
 
 /// Runs the loop. `tune` changes other settings of the test.

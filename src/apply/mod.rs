@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes: all changes in a cluster are sent from here, to our own Node, with the credential of the kubelet. This module also
-//! changes the agent's own label files and starts a unit.
+//! changes the agent's own label files, and starts a unit and hooks.
 //!
 //! It executes a plan. It reads no facts, makes no decisions and does not retry.
 //!
@@ -8,12 +8,14 @@
 //! `observe/observer/write.rs`.
 
 pub mod event;
+pub mod hook;
 pub mod node;
 pub mod registration;
 pub mod unit;
 
+use self::event::EventApi;
 use crate::decide::events::EventDraft;
-use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal};
+use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::wire::kubeapi::{Client, Error, PatchKind};
@@ -23,15 +25,11 @@ pub async fn patch_node(
     client: &Client,
     own: &NodeName,
     patch: &NodePatch,
-    now: Now,
 ) -> Result<Node, Refusal> {
     let path = own_path(own, &patch.node)?;
-    let node = client
-        .patch(&path, PatchKind::Merge, &node::node_body(patch))
-        .await
-        .map_err(|error| refusal(&error))?;
-    announce(client, own, patch.announce.iter(), now).await;
-    Ok(node)
+    let body = node::node_body(patch);
+    let patched = client.patch(&path, PatchKind::Merge, &body);
+    patched.await.map_err(|error| refusal(&error))
 }
 
 /// Patches conditions. Returns the Node as the API returned it.
@@ -43,12 +41,27 @@ pub async fn patch_conditions(
 ) -> Result<Node, Refusal> {
     let path = format!("{}/status", own_path(own, &patch.node)?);
     let body = node::conditions_body(patch, now);
-    let node = client
-        .patch(&path, PatchKind::StrategicMerge, &body)
-        .await
-        .map_err(|error| refusal(&error))?;
-    announce(client, own, patch.announce.iter(), now).await;
-    Ok(node)
+    let patched = client.patch(&path, PatchKind::StrategicMerge, &body);
+    patched.await.map_err(|error| refusal(&error))
+}
+
+/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: the condition and
+/// the journal contain the same information.
+pub async fn send_events(
+    client: &Client,
+    own: &NodeName,
+    about: &NodeName,
+    drafts: &[EventDraft],
+    events: &mut EventApi,
+    now: Now,
+) -> WriteResult {
+    own_path(own, about)?;
+    for (index, draft) in drafts.iter().enumerate() {
+        if let Err(error) = event::create(client, events, draft, index, own, now).await {
+            tracing::debug!(reason = draft.reason, error = %crate::sys::escape::chain(&error), "failed to send an Event");
+        }
+    }
+    Ok(())
 }
 
 /// Returns the path of our own Node. Any other Node is rejected.
@@ -61,23 +74,6 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
             passing: true,
             retry_after: None,
         })
-    }
-}
-
-/// Sends Events. A failure is ignored: the condition and the journal contain the same information.
-async fn announce(
-    client: &Client,
-    own: &NodeName,
-    drafts: impl Iterator<Item = &EventDraft>,
-    now: Now,
-) {
-    for (index, draft) in drafts.enumerate() {
-        if let Err(error) = client
-            .create(event::PATH, &event::body(draft, index, own, now))
-            .await
-        {
-            tracing::debug!(reason = draft.reason, error = %crate::sys::escape::chain(&error), "failed to send an Event");
-        }
     }
 }
 

@@ -89,6 +89,10 @@ pub enum CommandWord {
     Kubeconfig,
     /// The address of this VM for SSH.
     NodeAddress,
+    /// The user for SSH.
+    User,
+    /// The name of the guest cluster.
+    Cluster,
     /// The region label, which the user chooses.
     Region,
     /// The zone label, which the user chooses.
@@ -106,6 +110,8 @@ impl CommandWord {
         Self::HarvesterApi,
         Self::Kubeconfig,
         Self::NodeAddress,
+        Self::User,
+        Self::Cluster,
         Self::Region,
         Self::Zone,
     ];
@@ -123,6 +129,8 @@ impl CommandWord {
             }
             Self::Kubeconfig => "path of the kubeconfig",
             Self::NodeAddress => "address of this node",
+            Self::User => "user of this node with sudo without a password",
+            Self::Cluster => "name of the guest cluster",
             Self::Region | Self::Zone => "label value",
         }
     }
@@ -138,6 +146,8 @@ impl CommandWord {
             Self::HarvesterApi => "<HARVESTER_API>",
             Self::Kubeconfig => "<KUBECONFIG>",
             Self::NodeAddress => "<NODE_ADDRESS>",
+            Self::User => "<USER>",
+            Self::Cluster => "<CLUSTER>",
             Self::Region => "<REGION>",
             Self::Zone => "<ZONE>",
         }

@@ -12,24 +12,24 @@ const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-no
 const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
 /// Copies the file from this node and shows what would change: root of the node wrote it, and an administrator of Harvester applies
 /// it.
-const REVIEW: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl diff -f rbac.yaml";
+const REVIEW: &str =
+    "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
 const APPLY: &str = "kubectl apply -f rbac.yaml";
 /// Writes a kubeconfig with the token of the service account to this node.
-const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh root@<NODE_ADDRESS> harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
+const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
-const STOP: &str = "systemctl stop rke2-server rke2-agent k3s k3s-agent kubelet";
+const STOP: &str = "systemctl stop 'rke2-*' 'k3s*' 'kubelet*'";
 /// Starts the service that is enabled on this node.
 const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled 'rke2-*' 'k3s*' 'kubelet*' | grep -o '^[rk][^ ]*')";
-const SERVICES: &str = "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet";
+const SERVICES: &str = "systemctl --no-pager status 'rke2-*' 'k3s*' 'kubelet*'";
 const JOURNAL: &str =
     "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet";
 const TOPOLOGY: &str =
     "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
-const CLOUD_PROVIDER_LOG: &str =
-    "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50";
+const CLOUD_PROVIDER_LOG: &str = "kubectl -n kube-system logs -l app.kubernetes.io/name=harvester-cloud-provider --prefix --tail=50";
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
 
 /// Shows which VM each CSI driver uses for each Node.
@@ -38,9 +38,9 @@ const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.
 /// Steps that several findings share.
 const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
 const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
-const OTHER_NODES: &str =
-    "Write it to the other nodes too. Restart the pods of the CSI driver and the cloud provider.";
+const OTHER_NODES: &str = "Repeat the last command for the other nodes. Then restart the pods of the CSI driver and the cloud provider in kube-system.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
 
 catalog! {
@@ -58,6 +58,7 @@ catalog! {
             REJOIN_SERVERS,
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
             "Drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service: the Node registers again.",
+            REJOIN_KUBEADM,
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm STOP, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>", vm START],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
@@ -68,8 +69,20 @@ catalog! {
             "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
             REJOIN_SERVERS,
             "If the Node name differs: it cannot change. Drain the Node, stop the Kubernetes service, delete the Node, set the hostname, and start the service.",
+            REJOIN_KUBEADM,
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
+    NodeMayBeDeleted, "node-may-be-deleted", Identity, Error, "Harvester cloud provider may delete this Node",
+        impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
+        fix: [
+            "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, restart the Kubernetes service: the Node registers again.",
+            "Start qemu-guest-agent; install or unmask it first, if necessary. The cloud provider then finds the VM by the hostname, if that is the Node name.",
+            "A Node name cannot change. To correct it, drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service.",
+            REJOIN_SERVERS,
+            REJOIN_KUBEADM,
+        ],
+        run: [vm "systemctl enable --now qemu-guest-agent", guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest CLOUD_PROVIDER_LOG],
+        suppresses: [HostnameDiffers];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
         fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname NAME`."],
@@ -90,6 +103,15 @@ catalog! {
         ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl -n <NAMESPACE> get vmi"],
         suppresses: [NoTopologySource];
+    VmMovedAway, "vm-moved-away", Identity, Warning, "VMI no longer exists in its namespace, but the VM still runs",
+        impact: "It was probably live-migrated to another cluster or namespace. Labels are unchanged: its new host and topology are unknown here. Do not create or start the VM again on Harvester: two copies would write to the same volumes.",
+        fix: [
+            "Write the kubeconfig of the new cluster to this node: `harvester-node-agent explain harvester-credential-missing` shows how. The agent then uses it without a restart.",
+            "If only the namespace is new, set `[harvester] namespace` in /etc/harvester-node-agent/config.toml, and reload the service.",
+            "The cloud provider and the CSI driver need the new kubeconfig, too. Until they have it, do not reboot the VM and do not delete the old VM object: volumes cannot be attached, and the cloud provider may delete this Node.",
+        ],
+        run: [harvester "kubectl get vmi -A --field-selector metadata.name=<VM>", vm "harvester-node-agent whoami"],
+        suppresses: [VmNotFound, NoTopologySource];
     ProviderIdDiffers, "provider-id-differs", Identity, Warning, "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [REJOIN_SERVERS, REJOIN],
@@ -98,7 +120,7 @@ catalog! {
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
-            "If this VM is a copy, remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
+            "If this VM is a copy, first stop its Kubernetes service. Then remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
         ],
         run: [guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid", vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM.
@@ -125,9 +147,9 @@ catalog! {
         impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
         fix: [
             "Check that the Harvester controllers are running.",
-            "Change any field of the VM: the controllers then reconcile it.",
+            "Annotate the VMI, which does not restart the VM: the controllers then reconcile it.",
         ],
-        run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml"],
+        run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> annotate vmi <VM> --overwrite reconcile=$(date +%s)"],
         suppresses: [NoTopologySource];
     HostWithoutTopology, "host-without-topology", Placement, Notice, "host has neither a region nor a zone label",
         impact: "The Node gets no region and zone labels either.",
@@ -142,8 +164,8 @@ catalog! {
         run: [harvester TOPOLOGY];
     LabelValueInvalid, "label-value-invalid", Placement, Error, "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
-        fix: ["Correct the value in Harvester: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
-        run: [harvester TOPOLOGY],
+        fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
+        run: [vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 
     HostsInOneZone, "hosts-in-one-zone", Placement, Notice, "all hosts are in one zone",
@@ -159,11 +181,23 @@ catalog! {
             "Set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER on the VM (Virtual Machines, Edit Config, Instance Labels), and restart it.",
             "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
         ],
-        run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\"}}}}}'"];
-    NotLiveMigratable, "not-live-migratable", Placement, Notice, "VM cannot be live-migrated",
-        impact: "When its host is drained or Harvester is upgraded, the VM and its Node are shut down.",
-        fix: ["In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host."],
-        run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'"];
+        run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
+    NotLiveMigratable, "not-live-migratable", Placement, Warning, "VM cannot be live-migrated and blocks maintenance mode of its host",
+        impact: "Maintenance mode of the host cannot be enabled unless it is forced; the VM and its Node are then shut down and not restarted. An upgrade of Harvester shuts them down or does not start.",
+        fix: [
+            "In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host.",
+            "If the VM cannot migrate, allow Harvester to shut it down: set the label harvesterhci.io/maintain-mode-strategy of the VM to ShutdownAndRestartAfterEnable (it starts on another host), ShutdownAndRestartAfterDisable (it waits for its host) or Shutdown.",
+            "Drain the Node before the maintenance, if the VM is shut down.",
+        ],
+        run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'", harvester "kubectl -n <NAMESPACE> get vm <VM> --show-labels"];
+    NotMigratedAtMaintenance, "not-migrated-at-maintenance", Placement, Notice, "VM will not be live-migrated at the next maintenance of its host",
+        impact: "The VM and its Node are shut down, or the maintenance waits for them.",
+        fix: [
+            "No action is needed if this is intended. Drain the Node before the maintenance.",
+            "Otherwise remove the label harvesterhci.io/maintain-mode-strategy of the VM, or set it to Migrate.",
+            "With evictionStrategy None: set spec.template.spec.evictionStrategy of the VM to LiveMigrate, and restart it. A controller sets External, as Cluster API does: change it there.",
+        ],
+        run: [harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
     PinnedByConfig, "pinned-by-config", Node, Warning, "topology labels differ from the host, pinned by configuration",
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
@@ -214,7 +248,7 @@ catalog! {
     NodeUninitialized, "node-uninitialized", Node, Error, "Node has not been initialized by a cloud provider",
         impact: "The taint node.cloudprovider.kubernetes.io/uninitialized prevents pods from being scheduled, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
         fix: [
-            "Check that the cloud provider is running, and what it logs about this Node.",
+            "Check that the cloud provider is running, and what it logs about this Node. In a cluster of Cluster API, the Harvester infrastructure provider (CAPHV 0.4 and later) sets providerID and removes the taint itself: check its controller in the management cluster.",
             "Do not remove the taint manually: providerID and addresses would remain missing.",
         ],
         run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest CLOUD_PROVIDER_LOG, harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
@@ -223,6 +257,41 @@ catalog! {
         impact: "Without the cloud provider, no Node is initialized and no address or label is updated. Without the CSI driver, no volume is attached here.",
         fix: ["Check the log of its previous container. Missing permissions on Harvester and a missing kubeconfig are reported here as well."],
         run: [guest "kubectl -n kube-system get pods -o wide | grep harvester"];
+    CapacityStale, "capacity-stale", Node, Warning, "kubelet does not count all CPUs or memory of this VM",
+        impact: "The scheduler does not use what was added while the VM runs: the kubelet reads CPUs and memory only when it starts.",
+        fix: [
+            "If CPUs are offline, `echo 1 >` each file that the first command prints.",
+            "If the kubelet uses the CPU or memory manager policy `static` or `Static` (policyName in the state files), it does not start after such a change: drain the Node, stop the service, delete both state files, and start it again.",
+            "Otherwise restart rke2-server, rke2-agent, k3s or the kubelet, one server at a time. Running pods continue. The last command does so where no policy is `static`.",
+        ],
+        run: [vm "grep -lx 0 /sys/devices/system/cpu/cpu*/online", vm "grep -is policyName.*static /var/lib/kubelet/*_manager_state || systemctl try-restart 'rke2-*' 'k3s*' kubelet"];
+    PodsInOtherZone, "pods-in-other-zone", Node, Notice, "pods keep the labels of another zone",
+        impact: "On Kubernetes 1.35 and later a pod takes region and zone of its Node as labels when it is bound to the Node, and keeps them. Applications that read them use the wrong zone.",
+        fix: [
+            "Recreate these pods, if they use the labels. Check first that no volume or node selector ties them to the previous zone: a new pod would stay pending.",
+            "To label a new Node before its first pod, enable harvester-node-agent-gate.service and set `[registration] node_labels = true`.",
+        ],
+        run: [guest "kubectl get pods -A -L topology.kubernetes.io/region,topology.kubernetes.io/zone --field-selector spec.nodeName=<NODE>"];
+    StopGraceTooShort, "stop-grace-too-short", Node, Warning, "VM is powered off before its shutdown can finish",
+        impact: "At a stop of the VM, pods are killed without their own grace period, and file systems are not unmounted.",
+        fix: [
+            "If qemu-guest-agent is not connected, fix that first.",
+            "Set spec.template.spec.terminationGracePeriodSeconds of the VM to more than the delay of systemd-logind. Harvester's default is 120. The next stop still has the old value: drain the Node before you restart the VM.",
+            "Or reduce shutdownGracePeriod of the kubelet, delete /etc/systemd/logind.conf.d/99-kubelet.conf, in which the kubelet raises the delay, signal systemd-logind (`systemctl kill -s HUP systemd-logind`) and restart the kubelet.",
+        ],
+        run: [vm "loginctl show-session --property InhibitDelayMaxUSec", harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.spec.template.spec.terminationGracePeriodSeconds}'"];
+    MacvlanMissing, "macvlan-missing", Node, Notice, "kernel has no module macvlan",
+        impact: "Load balancers of the Harvester cloud provider get no address by DHCP on this node. Those with an address pool work.",
+        fix: ["No action is needed without such load balancers. Otherwise install the kernel package with all modules (kernel-default, linux-modules-extra, linux-image-amd64 or kernel-modules-extra) on this node and in the image. If that is another kernel, drain the Node and reboot."],
+        run: [vm "modprobe -n -v macvlan"];
+    OverlayMtu, "overlay-mtu-too-large", Node, Warning, "MTU of the pod network does not fit the NIC",
+        impact: "Large packets between pods of different nodes are fragmented or lost: connections open, and large transfers stall.",
+        fix: [
+            "If the MTU of the NIC is wrong, correct it in the network configuration of this VM. It must not exceed that of the cluster network in Harvester.",
+            "Otherwise reduce the MTU of the interface. At the next start of the VM, the CNI plugin creates it with an MTU that fits, unless its configuration sets one.",
+            "Pods keep the MTU that they started with: restart the CNI pod of this node, or k3s, and then recreate the other pods here.",
+        ],
+        run: [vm "ip -details link show type vxlan"];
     ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "providerID of the Node was set by another cloud provider",
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
@@ -308,7 +377,7 @@ catalog! {
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG];
-    RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected (401)",
+    RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
@@ -396,11 +465,12 @@ catalog! {
         ],
         run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "Harvester API rejects the credential (401)",
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "Harvester API rejects the credential",
         impact: "The VM and its host cannot be read; labels are unchanged.",
         fix: [
             "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
-            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry after one year without use: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
+            "On Harvester, check whether Kubernetes 1.29 or later has invalidated the automatically created Secret of a token without expiry, after one year without use: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`.",
+            "Such a token is valid again without that label, until you have created another credential: `kubectl -n NAMESPACE label secret SECRET kubernetes.io/legacy-token-invalid-since-`.",
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
@@ -450,7 +520,7 @@ catalog! {
         fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "guest cluster API rejects the kubelet credential (401)",
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
         fix: ["See the journal of rke2-server, rke2-agent, k3s or the kubelet for the cause.", RESTART_KUBELET],
         run: [vm JOURNAL, vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent kubelet"],
@@ -488,12 +558,12 @@ catalog! {
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
-        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
+        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Install qemu-guest-agent in the image, or with the VM's cloud-init user data: `packages: [qemu-guest-agent]`."],
         run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
-        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
+        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Check why it stopped, and start it."],
         run: [vm "systemctl --no-pager status qemu-guest-agent", vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotEnabled, GuestAgentNotConnected];
@@ -630,9 +700,9 @@ catalog! {
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [vm "harvester-node-agent whoami"];
     WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "watch cannot be established; changes are detected late",
-        impact: "The agent polls instead.",
+        impact: "The agent polls instead: a migration without another hint is detected up to 11 minutes late.",
         fix: [
-            "If the error is `forbidden` (403), allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
+            "If the error is `forbidden` (403), allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester. The agent retries within 20 minutes, and when it is restarted.",
             "Otherwise find the proxy or load balancer between this node and the API that rejects or closes the connection.",
         ],
         run: [vm "harvester-node-agent status -v", vm ROLES, harvester REVIEW, harvester APPLY];
@@ -649,21 +719,37 @@ catalog! {
         ],
         run: [vm "harvester-node-agent status -v"];
     DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "downward metrics of the host cannot be used",
-        impact: "Without the Harvester API they are the only source for the host; labels are unchanged.",
+        impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "If they are stale, compare the clocks of this node and of the host.",
             "If another program holds the port, stop it (vm-dump-metrics, the SAP host agent).",
             "Otherwise check that virt-handler is running on the host.",
         ],
         run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
+    PodInfoUnusable, "pod-info-unusable", Placement, Warning, "files about the virt-launcher pod cannot be used",
+        impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
+        fix: [
+            "Check the virtiofs mount and its files `labels`, `name` and `namespace`. A copy of the files, or an ISO image with them, shows the host of the boot only.",
+            "If reads time out, check that virtiofsd runs in the virt-launcher pod.",
+            "If the VM has no such file system, set `[pod_info] path = \"off\"` in /etc/harvester-node-agent/config.toml, and reload the service.",
+        ],
+        run: [vm "findmnt -t virtiofs", harvester "kubectl -n <NAMESPACE> get pods -l kubevirt.io=virt-launcher,harvesterhci.io/vmName=<VM> -o wide"];
     MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be exported (listener or textfile failed)",
         impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
         fix: [
             "Port in use: find its owner with `ss -ltnp`, or set another one in `[metrics] listen`.",
             "Socket or file that cannot be created: use /run/harvester-node-agent for the socket and the textfile directory of node-exporter for the file, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
-            "Reload the service.",
+            "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
-        run: [vm "ss -ltnp", vm "systemctl reload harvester-node-agent"];
+        run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];
+    HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
+        impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
+        fix: [
+            "If it failed, the journal of its unit has its output and the reason. systemd ends a hook after 60 s.",
+            "If it was rejected, it must be a file, not a symbolic link, and only root may be able to change it and its directories.",
+            "The finding is resolved when the hooks of this state succeed, or when the service restarts.",
+        ],
+        run: [vm "journalctl --no-pager -b -n 50 -u 'harvester-node-agent-hook-*'", vm "find /etc/harvester-node-agent/hooks.d -ls"];
     AgentNotEnabled, "agent-not-enabled", Image, Warning, "harvester-node-agent does not start at boot",
         impact: "After a reboot the labels are not updated.",
         fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],

@@ -19,6 +19,10 @@ const TIMEDATECTL: &str =
 const CHRONY: &str = "https://chrony-project.org/documentation.html";
 const SYSTEMCTL: &str = "https://www.freedesktop.org/software/systemd/man/latest/systemctl.html";
 const SANDBOX: &str = "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html";
+const CPU_MANAGER: &str =
+    "https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/";
+const NODE_SHUTDOWN: &str =
+    "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/";
 const IMAGES: &str = "https://systemd.io/BUILDING_IMAGES/";
 const TEXTFILE: &str = "https://github.com/prometheus/node_exporter#textfile-collector";
 const TOML: &str = "https://toml.io/en/v1.0.0";
@@ -80,6 +84,8 @@ impl Code {
             Self::DistributionFileBroken => Some(RKE2_CONFIGURATION),
             Self::AgentNotRunning | Self::AgentNotEnabled => Some(SYSTEMCTL),
             Self::SignalUnavailable => Some(SANDBOX),
+            Self::CapacityStale => Some(CPU_MANAGER),
+            Self::StopGraceTooShort => Some(NODE_SHUTDOWN),
             Self::IdentityFromImage | Self::StateDiscarded => Some(IMAGES),
             _ => None,
         }
@@ -96,6 +102,7 @@ impl Code {
                 rancher!(40901),
                 rancher!(41581),
             ],
+            Self::NodeMayBeDeleted => &[harvester!(11682), harvester!(11683)],
             Self::NameOfAnotherVm => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
             Self::IdentityAmbiguous => &[
                 CSI_DRIVER,

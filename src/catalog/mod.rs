@@ -17,6 +17,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::Prerequisite;
 use crate::facts::observation::Api;
 
 pub use command::{CommandPlace, CommandWord, FixCommand};
@@ -65,6 +66,12 @@ pub struct Finding {
     /// The token or certificate that expires, if the finding is about one.
     #[serde(skip)]
     pub expiry: Option<Expiry>,
+    /// The failed read that it reports, if others depend on that read.
+    #[serde(skip)]
+    pub prerequisite: Option<Prerequisite>,
+    /// Whether it reports only that the kernel denies access to a file.
+    #[serde(skip)]
+    pub is_denied: bool,
 }
 
 /// A token or certificate that expires: a row of a table.
@@ -90,7 +97,23 @@ impl Finding {
             commands: Vec::new(),
             about: None,
             expiry: None,
+            prerequisite: None,
+            is_denied: false,
         }
+    }
+
+    /// Sets the failed read that it reports.
+    pub fn of_failed(self, prerequisite: Prerequisite) -> Self {
+        let prerequisite = Some(prerequisite);
+        Self {
+            prerequisite,
+            ..self
+        }
+    }
+
+    /// Sets whether it reports only that the kernel denies access to a file.
+    pub fn denied(self, is_denied: bool) -> Self {
+        Self { is_denied, ..self }
     }
 
     /// Replaces the commands with commands on this VM for this observation.
@@ -251,7 +274,9 @@ impl Code {
                 | Self::WatchInterrupted
                 | Self::WatchProgressMissing
                 | Self::MetricsUnavailable
+                | Self::HookFailed
                 | Self::DownwardMetricsUnusable
+                | Self::PodInfoUnusable
                 | Self::SignalUnavailable
                 | Self::UnexpectedObject
                 | Self::GuestAgentRestarting
@@ -262,7 +287,10 @@ impl Code {
     pub fn is_of_names(self) -> bool {
         matches!(
             self,
-            Self::NameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
+            Self::NameOfAnotherVm
+                | Self::HostnameDiffers
+                | Self::NodeMayBeDeleted
+                | Self::StaticHostnameDiffers
         )
     }
 
@@ -271,15 +299,18 @@ impl Code {
         matches!(
             self,
             Self::HarvesterUnreachable
+                | Self::HarvesterUnauthorized
                 | Self::HarvesterTlsError
                 | Self::HarvesterBadResponse
                 | Self::GuestApiUnreachable
+                | Self::GuestApiUnauthorized
                 | Self::GuestApiTlsError
                 | Self::GuestApiBadResponse
                 | Self::NodeWriteFailed
                 | Self::WatchUnavailable
                 | Self::SignalUnavailable
                 | Self::DownwardMetricsUnusable
+                | Self::PodInfoUnusable
                 | Self::MetricsUnavailable
         )
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: diagnoses problems with identity and topology, and prints the commands that fix them.
 
+mod address;
 pub mod archive;
 mod bundle;
 pub mod diagnosis;
-mod examine;
 pub mod facts;
 pub mod judge;
 pub mod print;
-pub mod read;
+mod read;
 mod round;
 
 use std::path::PathBuf;

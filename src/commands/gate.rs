@@ -25,7 +25,6 @@ use crate::commands::gate::judge::{
 };
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::NameKind;
-use crate::decide::name_match::Verdict;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
@@ -223,7 +222,7 @@ fn said(status: &Status) -> Option<GateStatement> {
     Some(GateStatement {
         kind: name.kind,
         name: name.name.clone(),
-        verdict: Verdict::parse(&name.state)?,
+        verdict: name.state,
         vm: status
             .identity
             .expected_name
@@ -285,17 +284,11 @@ async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Writt
 
 fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Written) -> Answer {
     if process.output == Output::Json {
-        let labels = opening.labels.as_ref().map(|labels| {
-            labels
-                .iter()
-                .map(|(key, value)| (key, value.as_str()))
-                .collect::<BTreeMap<_, _>>()
-        });
         let value = json!({
             "reason": opening.reason.as_str(),
             "message": opening.text,
             "durationSeconds": waited.as_millis() as f64 / 1000.0,
-            "labels": labels,
+            "labels": opening.labels,
             "writtenFiles": written.files,
             "errors": written.problems,
         });

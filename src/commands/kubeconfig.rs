@@ -24,7 +24,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   Write the kubeconfig to a node, as an administrator of Harvester:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
-      ssh root@NODE harvester-node-agent kubeconfig \\
+      ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json

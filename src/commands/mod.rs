@@ -7,6 +7,7 @@ pub mod bake_check;
 pub mod completions;
 pub mod config;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod gate;
 pub mod kubeconfig;
@@ -131,6 +132,9 @@ pub enum Command {
     /// Show the runtime status of the agent
     #[command(after_help = status::EXAMPLES)]
     Status(status::Options),
+    /// Show scheduled events: live migrations and stops of the VM
+    #[command(after_help = events::EXAMPLES)]
+    Events(events::Options),
     /// Wait for the VM name before the kubelet starts
     ///
     /// Delays the first kubelet start until the node name matches the VM.
@@ -415,7 +419,7 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 4);
+        assert_eq!(count, 5);
     }
 
     #[test]

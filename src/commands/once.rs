@@ -83,6 +83,8 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
 fn changes(node: &str, action: &Action) -> Vec<String> {
     match action {
         Action::StartUnit(unit) => vec![format!("unit {unit} started")],
+        // Only the service runs them.
+        Action::RunHooks(_) => Vec::new(),
         Action::EditLabelFile(change) => {
             let path = change.kind.path().display();
             vec![match change.edit {
@@ -91,6 +93,7 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
                 Edit::Reload => format!("systemd reloaded for {path}"),
             }]
         }
+        Action::SendEvents(events) => vec![format!("{} Events sent", events.announce.len())],
         Action::PatchNode(patch) => {
             let labels = patch.labels.iter().map(|(key, value)| match value {
                 Some(value) => format!("{node} labeled: {key}={value}"),

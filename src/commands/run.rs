@@ -2,9 +2,12 @@
 //! The commands that run rounds: `run`, `once`, `whoami`. Assembles the parts of the agent.
 
 mod invalid_config;
+mod write_access;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use time::UtcDateTime;
 use tokio::runtime::Builder;
@@ -134,7 +137,11 @@ pub fn run(process: &Process, task: Task) -> Answer {
         }
         return Answer::stderr(text, Exit::NotKubevirt);
     }
-    let runtime = match Builder::new_current_thread().enable_all().build() {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .thread_keep_alive(Duration::MAX)
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             return Answer::stderr(
@@ -215,6 +222,12 @@ async fn serve(
     machine: &Machine,
     warnings: &[String],
 ) -> Answer {
+    // Before the first thread: only this thread and those that it starts are restricted.
+    let write_access = write_access::restrict(&process.root, &settings);
+    if thread::Builder::new().spawn(|| ()).is_ok() {
+        // One thread for blocking calls stays: tokio panics if a call has none and the system allows no more.
+        tokio::task::spawn_blocking(|| ());
+    }
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
         Err(error @ lock::LockError::Held { .. }) => return locked(&error),
@@ -232,10 +245,13 @@ async fn serve(
     let level = settings.log.level;
     let journal = Journal::new(choose_sink(&facts), level);
     logging::debug_to_journal(&journal, level);
+    tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
     let memory = Memory {
         last_migration: state.last_migration.clone(),
+        unannounced: state.last_migration.clone(),
+        scheduled: state.scheduled.clone(),
         ..Memory::default()
     };
     let board = MetricsPage::default();
@@ -368,6 +384,7 @@ pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>
         since: std::collections::BTreeMap::new(),
         last_migration: None,
         last_migration_hint: None,
+        scheduled_event: None,
     }
 }
 
@@ -426,7 +443,8 @@ struct Reloader {
 impl Reload for Reloader {
     fn reload(&mut self) -> Result<Settings, String> {
         let only: Option<&Path> = self.config.as_deref();
-        let loaded = config::load(&self.root, only).map_err(|errors| errors.to_string())?;
+        let loaded = config::load(&self.root, only)
+            .map_err(|errors| errors.lines().collect::<Vec<_>>().join("; "))?;
         let level = loaded.settings.log.level;
         self.journal.set_level(level);
         logging::debug_to_journal(&self.journal, level);

@@ -263,7 +263,7 @@ mod tests {
             "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
             "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
             "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
-            "identity": {"state": "unknown", "impact": "", "names": [], "evidence": []},
+            "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
             "labels": {"state": state, "owned": {}, "skippedLabels": []},
             "credentials": {"harvester": credential, "kubelet": credential},
             "eventSources": [], "findings": [],

@@ -137,8 +137,18 @@ impl fmt::Display for ErrorPlace {
 /// Prints one line for each error, with its causes.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
+        for (index, line) in self.lines().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{separator}{line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ConfigErrors {
+    /// Returns each error with its causes, on one line.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.problems.iter().map(|problem| {
             let mut line = problem.to_string();
             let mut cause = problem.source();
             while let Some(error) = cause {
@@ -146,9 +156,8 @@ impl fmt::Display for ConfigErrors {
                 cause = error.source();
             }
             // File names are untrusted text too.
-            write!(formatter, "{separator}{}", printable(&line))?;
-        }
-        Ok(())
+            printable(&line).to_string()
+        })
     }
 }
 

@@ -155,8 +155,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "topology.sources",
-        default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table"]"#,
-        allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table", in this order"#,
+        default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table", "pod-info"]"#,
+        allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table", "pod-info", in this order"#,
         help: "enabled sources of region and zone; the first one with a result is used",
         set: |settings, _, value| {
             let sources = value.ordered_choices::<Source>();
@@ -172,6 +172,13 @@ pub const KEYS: &[Key] = &[
             let name = value.name(ConfigMapName::parse);
             put(&mut settings.topology.configmap, name)
         },
+    },
+    Key {
+        path: "topology.zone_fallback",
+        default: r#""off""#,
+        allowed: r#""off", "host""#,
+        help: "zone of a host without a zone label: none, or the name of the host",
+        set: |settings, _, value| put(&mut settings.topology.zone_fallback, value.choice()),
     },
     Key {
         path: "labels.extra.*",
@@ -201,6 +208,16 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        path: "pod_info.path",
+        default: r#""/run/podinfo""#,
+        allowed: r#"an absolute path, "off""#,
+        help: "virtiofs mount with the downward API files labels, name and namespace; no network and no credential is needed",
+        set: |settings, _, value| {
+            let path = value.unless_off(ConfigValue::path);
+            put(&mut settings.pod_info, path)
+        },
+    },
+    Key {
         path: "qemu_guest_agent.auto_start",
         default: "false",
         allowed: "true, false",
@@ -220,6 +237,13 @@ pub const KEYS: &[Key] = &[
         allowed: "true, false",
         help: "write conditions to this Node",
         set: |settings, _, value| put(&mut settings.report.node_conditions, value.switch()),
+    },
+    Key {
+        path: "report.lifecycle_conditions",
+        default: "false",
+        allowed: "true, false",
+        help: "write the conditions MaintenancePlanned and MaintenanceInProgress to this Node; they need node_conditions",
+        set: |settings, _, value| put(&mut settings.report.lifecycle_conditions, value.switch()),
     },
     Key {
         path: "report.events",

@@ -8,7 +8,7 @@ use super::errors::{ConfigProblem, ErrorPlace};
 use super::file::FileEntry;
 use super::keys::KEYS;
 use super::settings::{MetricsFile, Settings};
-use super::value::{ValueProblem, Wrong};
+use super::value::{ConfigValue, ValueProblem, Wrong};
 use crate::facts::placement::Source;
 
 /// One key with its effective value.
@@ -27,11 +27,12 @@ pub struct Effective {
 impl Effective {
     /// Reports whether the value equals the default, even if a file sets it.
     pub(super) fn is_default(&self) -> bool {
-        let parsed = |text: &str| text.parse::<toml::Value>().ok();
         let mut keys = KEYS.iter();
         let key = keys.find(|key| key.path == self.key);
         self.origin == Origin::Default
-            || key.is_some_and(|key| parsed(key.default) == parsed(&self.value))
+            || key.is_some_and(|key| {
+                ConfigValue::parse(key.default) == ConfigValue::parse(&self.value)
+            })
     }
 }
 

@@ -45,7 +45,7 @@ pub use merge::{Effective, Origin};
 pub use settings::{
     Guest, HarvesterSettings, HostPlace, Log, LogLevel, MachineSettings, Metrics, MetricsFile,
     OnChange, OptIn, OptIns, RegistrationSettings, ReportSettings, Settings, Timing,
-    TopologySettings, WatchMode,
+    TopologySettings, WatchMode, ZoneFallback,
 };
 
 use crate::sys::root::Root;

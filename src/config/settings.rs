@@ -20,6 +20,9 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// After a restart of an API server with ten thousand agents, the watches are re-established at an even rate over this time.
 const WATCH_DELAY: Duration = Duration::from_secs(60);
 
+/// The mount point of the virtiofs file system with the files about the virt-launcher pod.
+const POD_INFO: &str = "/run/podinfo";
+
 /// An enumeration whose values have names in the configuration.
 pub(super) trait Choice: Copy + PartialEq + 'static {
     /// All values with their names, in the order of the documentation.
@@ -67,6 +70,8 @@ pub struct Settings {
     pub extra_labels: BTreeMap<LabelKey, LabelKey>,
     /// The region and zone of each Harvester host; see [`Source::HostsTable`].
     pub hosts: BTreeMap<HostName, HostPlace>,
+    /// The directory with the files about the virt-launcher pod; `None` disables them.
+    pub pod_info: Option<PathBuf>,
     /// The QEMU guest agent.
     pub guest_agent: GuestAgentSettings,
     /// The labels for a kubelet that starts for the first time.
@@ -166,6 +171,18 @@ pub struct TopologySettings {
     pub sources: Vec<Source>,
     /// The ConfigMap that [`Source::ConfigMap`] reads.
     pub configmap: ConfigMapName,
+    /// The zone of a host without a zone label.
+    pub zone_fallback: ZoneFallback,
+}
+
+choice! {
+    /// The zone of a host without a zone label.
+    ZoneFallback {
+        /// None.
+        Off = "off",
+        /// The name of the host.
+        Host = "host",
+    }
 }
 
 choice! {
@@ -212,6 +229,8 @@ pub struct RegistrationSettings {
 pub struct ReportSettings {
     /// Conditions on our Node.
     pub node_conditions: bool,
+    /// Conditions on our Node for scheduled events.
+    pub lifecycle_conditions: bool,
     /// Events about our Node.
     pub events: bool,
     /// Annotations on our Node about the VM, the source and the last migration. The annotations with our labels and their host are
@@ -292,13 +311,16 @@ impl Default for Settings {
                 remove_stale: false,
                 sources: Source::ALL.to_vec(),
                 configmap: ConfigMapName::TOPOLOGY,
+                zone_fallback: ZoneFallback::Off,
             },
             extra_labels: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            pod_info: Some(PathBuf::from(POD_INFO)),
             guest_agent: GuestAgentSettings::default(),
             registration: RegistrationSettings::default(),
             report: ReportSettings {
                 node_conditions: true,
+                lifecycle_conditions: false,
                 events: true,
                 annotations: true,
             },

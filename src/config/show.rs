@@ -5,9 +5,13 @@ use serde_json::{Value, json};
 
 use super::errors::printable;
 use super::merge::{Effective, Origin};
+use super::value::ConfigValue;
 
 /// The maximum length of values that are aligned; longer ones do not move the origins of the others to the right.
 const MAX_ALIGNED: usize = 40;
+
+/// The maximum length of an aligned line, in characters.
+const LINE_MAX: usize = 120;
 
 /// Returns the values to print: all, or with `changed` those that differ from the default. A file that sets the default changes
 /// nothing.
@@ -36,7 +40,12 @@ pub fn text(values: &[Effective]) -> String {
             |Effective {
                  key, value, origin, ..
              }| {
-                format!("{key:keys$} = {value:contents$}  # {}\n", describe(origin))
+                let origin = describe(origin);
+                let line = format!("{key:keys$} = {value:contents$}  # {origin}\n");
+                match line.chars().count() > LINE_MAX {
+                    true => format!("{key} = {value}  # {origin}\n"),
+                    false => line,
+                }
             },
         )
         .collect()
@@ -74,8 +83,8 @@ fn describe(origin: &Origin) -> String {
 
 /// Converts a TOML value to JSON; text that is not TOML stays a string.
 fn native(text: &str) -> Value {
-    text.parse::<toml::Value>()
-        .ok()
-        .and_then(|value| serde_json::to_value(value).ok())
-        .unwrap_or_else(|| Value::String(text.to_owned()))
+    match ConfigValue::parse(text) {
+        Some(value) => value.to_json(),
+        None => Value::String(text.to_owned()),
+    }
 }

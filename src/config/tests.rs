@@ -210,6 +210,13 @@ fn every_key_sets_its_field() {
         ("topology.configmap = 'ns/zones.v1'", |s| {
             s.topology.configmap = ConfigMapName::parse("ns/zones.v1").unwrap();
         }),
+        ("topology.zone_fallback = 'host'", |s| {
+            s.topology.zone_fallback = ZoneFallback::Host;
+        }),
+        ("pod_info.path = '/run/elsewhere'", |s| {
+            s.pod_info = Some("/run/elsewhere".into());
+        }),
+        ("pod_info.path = 'off'", |s| s.pod_info = None),
         ("labels.extra.'example.com/rack' = 'rack'", |s| {
             let rack = |text| LabelKey::parse(text).unwrap();
             s.extra_labels
@@ -230,6 +237,9 @@ fn every_key_sets_its_field() {
         }),
         ("report.node_conditions = false", |s| {
             s.report.node_conditions = false;
+        }),
+        ("report.lifecycle_conditions = true", |s| {
+            s.report.lifecycle_conditions = true;
         }),
         ("report.events = false", |s| s.report.events = false),
         ("report.annotations = false", |s| {
@@ -391,6 +401,8 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ),
         ("topology.configmap = 'topology'", "is not `namespace/name`"),
         ("topology.configmap = 'a.b/c'", "is not a DNS label"),
+        ("topology.zone_fallback = 'region'", "is not a valid value"),
+        ("pod_info.path = 'podinfo'", "is not an absolute path"),
         (
             "labels.extra.'kubernetes.io/os' = 'a'",
             "`labels.extra.\"kubernetes.io/os\"`: \"kubernetes.io/os\" describes the guest OS",
@@ -452,6 +464,10 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ),
         (
             "report.node_conditions = 1",
+            "expected boolean, found integer 1",
+        ),
+        (
+            "report.lifecycle_conditions = 1",
             "expected boolean, found integer 1",
         ),
         ("report.events = []", "expected boolean, found array []"),
@@ -570,7 +586,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: watch, harvester, guest_cluster, topology, labels, hosts, qemu_guest_agent, registration, report, metrics, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: watch, harvester, guest_cluster, topology, labels, hosts, pod_info, qemu_guest_agent, registration, report, metrics, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");
@@ -925,7 +941,7 @@ fn text_and_json_name_the_origin_of_each_value() {
 #[test]
 fn only_values_that_differ_from_the_default_are_changed() {
     let content = "watch = true\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
-                   topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table']";
+                   topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let keys = |changed| -> Vec<String> {
         let shown = show::selected(&loaded.values, changed);

@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use toml::de::DeValue;
+use toml_writer::ToTomlValue;
 
 use super::duration;
 use super::errors::{escaped, quoted};
@@ -81,6 +83,22 @@ impl ConfigValue {
                 kind: other.type_str(),
                 written: source.get(value.span()).unwrap_or_default().to_owned(),
             },
+        }
+    }
+
+    /// Parses a value in TOML syntax.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let value = DeValue::parse(text).ok()?;
+        Some(Self::new(&value, text))
+    }
+
+    /// Converts a value of a type that a key uses; any other is the default of a table, which is empty.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => Value::from(text.as_str()),
+            Self::Switch(switch) => Value::from(*switch),
+            Self::List(items) => items.iter().map(Self::to_json).collect(),
+            Self::Other { .. } => json!({}),
         }
     }
 
@@ -266,7 +284,7 @@ impl ConfigValue {
 impl fmt::Display for ConfigValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => toml::Value::String(text.clone()).fmt(formatter),
+            Self::Text(text) => formatter.write_str(&text.to_toml_value()),
             Self::Switch(switch) => switch.fmt(formatter),
             Self::List(items) => {
                 formatter.write_str("[")?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::conditions::DesiredCondition;
 use super::events::EventDraft;
 use super::registration::FileChange;
+use super::scheduled_events::ScheduledEvent;
 use crate::facts::names::NodeName;
 
 /// A write. The agent makes no other writes: it never writes taints, `spec`, `ownerReferences`, or another Node.
@@ -17,8 +18,12 @@ use crate::facts::names::NodeName;
 pub enum Action {
     /// A start of a systemd unit of this machine.
     StartUnit(String),
+    /// A run of the hooks for a new state of a scheduled event.
+    RunHooks(HookRun),
     /// A change of one of the agent's own files that give the kubelet its labels.
     EditLabelFile(FileChange),
+    /// Events about our own Node.
+    SendEvents(NodeEvents),
     /// A change of labels and annotations of our own Node, in one merge patch.
     PatchNode(NodePatch),
     /// A change of conditions of our own Node, in one strategic merge patch of its status.
@@ -28,10 +33,12 @@ pub enum Action {
 /// The kinds of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// A start of a unit.
+    /// A start of a unit, or of hooks.
     Unit,
     /// A change of a label file.
     LabelFile,
+    /// Events.
+    Events,
     /// A patch of labels and annotations.
     Node,
     /// A patch of conditions.
@@ -56,17 +63,38 @@ impl Action {
     /// Returns the kind of this write.
     pub fn write(&self) -> Write {
         match self {
-            Self::StartUnit(_) => Write::Unit,
+            Self::StartUnit(_) | Self::RunHooks(_) => Write::Unit,
             Self::EditLabelFile(_) => Write::LabelFile,
+            Self::SendEvents(_) => Write::Events,
             Self::PatchNode(_) => Write::Node,
             Self::PatchConditions(_) => Write::Conditions,
         }
     }
 
-    /// Reports whether this write is a request to the API of the guest cluster.
+    /// Reports whether this write is a patch, which is retried until the API of the guest cluster accepts it.
     pub fn is_sent(&self) -> bool {
         matches!(self.write(), Write::Node | Write::Conditions)
     }
+}
+
+/// A run of the hooks for one state of a scheduled event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookRun {
+    /// The event in its new state.
+    pub event: ScheduledEvent,
+    /// Our VM, as `namespace/name`.
+    pub vm: Option<String>,
+    /// Our own Node.
+    pub node: Option<String>,
+}
+
+/// Events that are sent once, without a change of the Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvents {
+    /// Our own Node.
+    pub node: NodeName,
+    /// The Events.
+    pub announce: Vec<EventDraft>,
 }
 
 /// A change of labels and annotations.

@@ -3,6 +3,7 @@
 
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
+use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
 use crate::decide::label_state::LabelState;
 use crate::facts::node::{Node, NodeCondition};
 use crate::sys::escape::one_line;
@@ -11,6 +12,9 @@ use crate::sys::escape::one_line;
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
 /// The type of the condition that shows whether the topology labels match the host.
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
+
+/// The types of the conditions for scheduled events (Kubernetes enhancement 5683).
+pub const LIFECYCLE: [&str; 2] = ["MaintenancePlanned", "MaintenanceInProgress"];
 
 /// The maximum length of a message, in characters.
 const MESSAGE_MAX: usize = 1024;
@@ -116,8 +120,13 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
             let message = if verdict.is_match() {
                 format!("{} match the name of VM `{vm}`", names.join(", "))
             } else {
+                // The platform gave the name to this machine, but the VM was not read.
+                let evidence = match &identity.vm {
+                    OwnVm::Unknown(_) => " (not verified)",
+                    _ => "",
+                };
                 format!(
-                    "VM `{vm}`, {}: {}; {}",
+                    "VM `{vm}`{evidence}, {}: {}; {}",
                     names.join(", "),
                     verdict.name(),
                     verdict.consequence()
@@ -132,6 +141,37 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
         reason,
         message: shown(&message),
     }
+}
+
+/// Returns the desired conditions for scheduled events. With none, their status is `False`, so that rules can require that.
+pub fn lifecycle(open: Option<&ScheduledEvent>) -> [DesiredCondition; 2] {
+    let [planned, in_progress] = LIFECYCLE;
+    [
+        (
+            planned,
+            ScheduledEventState::Planned,
+            "NoMaintenancePlanned",
+        ),
+        (
+            in_progress,
+            ScheduledEventState::InProgress,
+            "NoMaintenanceInProgress",
+        ),
+    ]
+    .map(|(kind, state, none)| {
+        let event = open.filter(|event| event.state == state);
+        let message = match event.map(|event| event.kind) {
+            None => "no live migration or stop of the VM",
+            Some(ScheduledEventType::LiveMigration) => "live migration of the VM to another host",
+            Some(ScheduledEventType::Stop) => "stop of the VM",
+        };
+        DesiredCondition {
+            kind,
+            status: if event.is_some() { "True" } else { "False" },
+            reason: event.map_or(none, |event| event.reason.as_str()),
+            message: message.to_owned(),
+        }
+    })
 }
 
 /// Returns a message as one line of limited length. The API accepts 32 KiB of any text.

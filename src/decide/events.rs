@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes Events: one for each change that a user may look for in `kubectl describe node`.
 
+use super::NodeEvents;
 use super::conditions::{self, DesiredCondition};
 use super::labels::LabelPlan;
 use super::placement::Placement;
+use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
+use crate::config::Settings;
 use crate::facts::node::Node;
 use crate::sys::escape::one_line;
 
 /// The maximum length of a message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
-
-/// The maximum length of a host name, in characters.
-const HOST_MAX: usize = 253;
 
 /// An Event to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct EventDraft {
     pub reason: &'static str,
     /// The human-readable message.
     pub note: String,
+    /// A name for the Event, unique on this Node. With it, the Event is created once, even by an agent that was killed in between.
+    pub name: Option<String>,
 }
 
 /// Returns the Event for a migration: the VM runs on another host, and the labels change.
@@ -32,8 +34,6 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
         .map(|known| known.topology.to_string())
         .unwrap_or_default();
     let count = labels.changes.len();
-    // Other writers can change the annotation that contains the previous host.
-    let from = one_line(from, HOST_MAX);
     draft(
         "Normal",
         "HostChanged",
@@ -46,7 +46,8 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
 
 /// Returns the Event for a changed status or reason of a condition. There is none for a new condition with status `True`.
 pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> {
-    if !wanted.is_transition(node) {
+    // Each state of a scheduled event has its own Event.
+    if conditions::LIFECYCLE.contains(&wanted.kind) || !wanted.is_transition(node) {
         return None;
     }
     let before = node
@@ -75,6 +76,47 @@ pub fn reason(wanted: &DesiredCondition) -> &'static str {
     }
 }
 
+/// Returns the Events for new states of scheduled events, if there are any.
+pub fn scheduled(
+    settings: &Settings,
+    node: &Node,
+    states: &[ScheduledEvent],
+) -> Option<NodeEvents> {
+    if !settings.report.events || states.is_empty() {
+        return None;
+    }
+    let announce = states.iter().map(|event| {
+        let kind = match event.state {
+            ScheduledEventState::Failed => "Warning",
+            _ => "Normal",
+        };
+        let note = format!("{} (event {})", event.text(), event.id);
+        EventDraft {
+            name: Some(format!("{}.{}", event.id, event.state.as_str())),
+            ..draft(kind, scheduled_reason(event), &note)
+        }
+    });
+    Some(NodeEvents {
+        node: node.name.clone(),
+        announce: announce.collect(),
+    })
+}
+
+/// Returns the reason of the Event for a state of a scheduled event.
+fn scheduled_reason(event: &ScheduledEvent) -> &'static str {
+    use ScheduledEventState as State;
+    match (event.kind, event.state) {
+        (ScheduledEventType::LiveMigration, State::Planned) => "LiveMigrationPlanned",
+        (ScheduledEventType::LiveMigration, State::InProgress) => "LiveMigrationInProgress",
+        (ScheduledEventType::LiveMigration, State::Done) => "LiveMigrationDone",
+        (ScheduledEventType::LiveMigration, State::Failed) => "LiveMigrationFailed",
+        (ScheduledEventType::LiveMigration, State::Canceled) => "LiveMigrationCanceled",
+        // A stop has no other states.
+        (ScheduledEventType::Stop, State::Done) => "VMStopDone",
+        (ScheduledEventType::Stop, _) => "VMStopInProgress",
+    }
+}
+
 fn draft(kind: &'static str, reason: &'static str, note: &str) -> EventDraft {
     let mut note = one_line(note, NOTE_MAX).into_owned();
     let mut end = NOTE_MAX.min(note.len());
@@ -82,5 +124,10 @@ fn draft(kind: &'static str, reason: &'static str, note: &str) -> EventDraft {
         end -= 1;
     }
     note.truncate(end);
-    EventDraft { kind, reason, note }
+    EventDraft {
+        kind,
+        reason,
+        note,
+        name: None,
+    }
 }

@@ -36,10 +36,14 @@ pub fn raise(
     expiry::findings(seen.observation, now, &mut findings);
     reads::answers(seen.observation, &mut findings);
     let mut about_names = Vec::new();
+    let agent = &seen.observation.guest_agent;
+    let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
+    about_names.extend(names::deletion(seen.identity, seen.observation, health));
     about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
-    names::identity(seen.identity, &mut findings);
+    let last = memory.last_vmi.as_ref();
+    names::identity(seen.identity, seen.observation, last, &mut findings);
     placement::placement(seen, sync, &mut findings);
     findings.extend(labels.left.iter().filter_map(labels::left));
     if let Some(stand) = stand_down {
@@ -64,8 +68,6 @@ pub fn raise(
     let unwritten = memory.unwritten_file.as_deref();
     let files = &seen.observation.label_files;
     findings.extend(registration::findings(settings, files, unwritten));
-    let agent = &seen.observation.guest_agent;
-    let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
     findings.extend(issue::findings(seen.observation));
     let mut findings = without_consequences(&findings);

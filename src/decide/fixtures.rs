@@ -24,9 +24,11 @@ use super::registration::Edit;
 use super::schedule::Random;
 use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
+use crate::facts::clock::ClockSteps;
 use crate::facts::guest_agent::{
     Channel, Enablement, Family, GuestAgent, Load, RpcFilter, Unit, UnitState,
 };
+use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
@@ -145,11 +147,13 @@ impl World {
     pub(crate) fn apply(&mut self, plan: &Plan) {
         self.memory = plan.memory.clone();
         for action in &plan.actions {
-            if action.is_sent() {
+            if action.write() == super::Write::Node {
                 self.memory.writes.note(self.uptime);
             }
             match action {
-                super::Action::StartUnit(_) => {}
+                super::Action::StartUnit(_)
+                | super::Action::RunHooks(_)
+                | super::Action::SendEvents(_) => {}
                 super::Action::EditLabelFile(change) => {
                     let files = &mut self.observation.label_files;
                     match &change.edit {
@@ -164,7 +168,7 @@ impl World {
                     }
                 }
                 super::Action::PatchNode(patch) => {
-                    self.memory.conflicts.wrote(patch);
+                    self.memory.note_patch(patch);
                     let node = self.node();
                     for (key, value) in &patch.labels {
                         match value {
@@ -274,6 +278,7 @@ fn observation() -> Observation {
             server: "https://127.0.0.1:6443".to_owned(),
             node_name: NodeName::parse(VM).unwrap(),
             node_name_source: NodeNameSource::Certificate,
+            account: None,
             expires: None,
         }),
         node: Fact::Known(serde_json::from_value(node).unwrap()),
@@ -283,12 +288,14 @@ fn observation() -> Observation {
             namespace: Namespace::parse("default").unwrap(),
             account: Some("system:serviceaccount:default:gc8".to_owned()),
             expires: None,
+            secret: None,
         }),
         candidates: Fact::Known(Candidates {
             vmis: vec![vmi()],
             coverage: Coverage::Namespace,
         }),
         host_metrics: Fact::failed(UnavailableKind::NotAsked, "not needed"),
+        pod_info: Fact::Absent,
         guest_agent: Fact::Known(GuestAgent {
             unit: Fact::Known(Unit {
                 name: "qemu-guest-agent.service".to_owned(),
@@ -310,6 +317,8 @@ fn observation() -> Observation {
         }),
         label_files: Vec::new(),
         drop_in: None,
+        vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
+        clock: ClockSteps::default(),
         issues: Vec::new(),
     }
 }
@@ -326,6 +335,7 @@ fn vmi() -> Vmi {
         macs: BTreeSet::from([Mac::parse(MAC).unwrap()]),
         host: Some(host("hv-a")),
         annotated_by_harvester: false,
+        announcements: Announcements::default(),
         annotations: BTreeMap::new(),
         active_pods: BTreeMap::new(),
     }

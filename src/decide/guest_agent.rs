@@ -89,6 +89,18 @@ impl GuestAgentHealth {
         Self::Unknown,
     ];
 
+    /// Reports whether the host cannot ask the agent anything such as for the hostname, until a user acts.
+    pub fn is_silent(self) -> bool {
+        matches!(
+            self,
+            Self::NotRunning
+                | Self::Disabled
+                | Self::Masked
+                | Self::NotInstalled
+                | Self::ChannelMissing
+        )
+    }
+
     /// Returns the name used in reports: the reason in kebab-case.
     pub fn name(self) -> String {
         kebab(self.reason())

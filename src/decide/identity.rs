@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::name_match::{Verdict, judge};
 use crate::facts::distribution::Distribution;
-use crate::facts::names::{VmName, firmware_uuid, short};
+use crate::facts::names::{Namespace, VmName, firmware_uuid, short};
 use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use evidence::{is_namesake, is_other_hardware, weigh};
+use evidence::{is_namesake, is_other_machine, weigh};
 
 pub use evidence::{Evidence, EvidenceKind};
 
@@ -50,7 +50,7 @@ impl Identity {
     pub fn vm_name(&self) -> Option<&VmName> {
         match &self.vm {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(&vmi.name),
-            OwnVm::ProvenOffline(name) => Some(name),
+            OwnVm::ProvenOffline(vm) => Some(&vm.name),
             OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
         }
     }
@@ -76,9 +76,9 @@ impl Identity {
 pub enum OwnVm {
     /// Exactly one instance matches all known evidence.
     Identified(Box<Vmi>),
-    /// No instance could be read, but the firmware UUID proves the name of the VM. This is enough to judge names, but not to write
+    /// No instance could be read, but this machine itself proves the name of the VM. This is enough to judge names, but not to write
     /// labels.
-    ProvenOffline(VmName),
+    ProvenOffline(OfflineVm),
     /// Several instances match (`namespace/name` of the first ones, and the number of the others). Nothing may be written.
     Ambiguous(Vec<String>),
     /// No instance can be read at present; this one was found earlier. This is enough to judge names, but not to write labels.
@@ -87,6 +87,17 @@ pub enum OwnVm {
     NotFound(String),
     /// No instance could be read.
     Unknown(Unavailable),
+}
+
+/// A VM that is known without a read of its instance: by its firmware UUID, or by its virt-launcher pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfflineVm {
+    /// The name.
+    pub name: VmName,
+    /// The namespace, if known.
+    pub namespace: Option<Namespace>,
+    /// The UID of the instance, if known.
+    pub instance_uid: Option<String>,
 }
 
 /// A name of this machine, with its verdict.
@@ -169,7 +180,7 @@ pub fn identify(
         OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => {
             Some((&vmi.name, vmi.hostname.as_deref()))
         }
-        OwnVm::ProvenOffline(name) => Some((name, None)),
+        OwnVm::ProvenOffline(vm) => Some((&vm.name, None)),
         // The name given by the platform is not proven to be that of the VM, but any other name is wrong in either case.
         OwnVm::Unknown(_) => platform.as_ref().map(|name| (name, None)),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
@@ -220,7 +231,7 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
         items.any(|item| item.agrees && item.kind.is_hardware()) && !is_namesake(vmi, &evidence)
     };
     let is_meant = pinned.map_or_else(by_hardware, |name| vmi.name == *name);
-    is_meant && !is_other_hardware(&evidence)
+    is_meant && !is_other_machine(&evidence)
 }
 
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
@@ -242,10 +253,10 @@ fn choose(
         .iter()
         .map(|vmi| (vmi, weigh(observation, vmi)))
         .collect();
-    // Hardware that is known on both sides and differs excludes a candidate, whatever other evidence agrees.
+    // Hardware that is known on both sides and differs, or a pod of another VMI, excludes a candidate, whatever other evidence agrees.
     let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
         .iter()
-        .filter(|(_, evidence)| !is_other_hardware(evidence))
+        .filter(|(_, evidence)| !is_other_machine(evidence))
         .collect();
     if let Some(name) = pinned {
         return match fitting.iter().find(|(vmi, _)| vmi.name == *name) {
@@ -276,12 +287,14 @@ fn choose(
             .filter(|(vmi, items)| speaks(items) && !is_namesake(vmi, items));
         known.collect()
     };
+    // A user can copy every property of a VM into another one, but not the pod that shares its files.
+    let by_pod = agreeing(&|kind| kind == EvidenceKind::PodInfo);
     let by_hardware = agreeing(&EvidenceKind::is_hardware);
     let by_provider_id = agreeing(&|kind| kind == EvidenceKind::ProviderId);
     let by_name = agreeing(&|kind| kind == EvidenceKind::Name);
     // Neither the providerID nor the name decides between candidates with the same hardware: both follow the host name, which a
     // clone copies.
-    let found = [by_hardware, by_provider_id, by_name]
+    let found = [by_pod, by_hardware, by_provider_id, by_name]
         .into_iter()
         .find(|group| !group.is_empty())
         .unwrap_or_default();
@@ -388,8 +401,26 @@ fn not_found(
     }
 }
 
-/// Proves the name of the VM by the firmware UUID, without any candidate.
+/// Proves the name of the VM by its pod or by the firmware UUID, without any candidate.
 fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence>) {
+    if let Some(pod) = observation.pod_info.known()
+        && let Some(name) = &pod.vm
+    {
+        let vm = OfflineVm {
+            name: name.clone(),
+            namespace: Some(pod.namespace.clone()),
+            instance_uid: pod.instance_uid.clone(),
+        };
+        let evidence = Evidence {
+            kind: EvidenceKind::PodInfo,
+            agrees: true,
+            detail: format!(
+                "virtiofs shares the files of pod {}/{}",
+                pod.namespace, pod.pod
+            ),
+        };
+        return (OwnVm::ProvenOffline(vm), vec![evidence]);
+    }
     let Some(uuid) = observation.machine.product_uuid.known() else {
         return (OwnVm::Unknown(why.clone()), Vec::new());
     };
@@ -407,7 +438,12 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
                 agrees: true,
                 detail,
             };
-            (OwnVm::ProvenOffline(name), vec![evidence])
+            let vm = OfflineVm {
+                name,
+                namespace: None,
+                instance_uid: None,
+            };
+            (OwnVm::ProvenOffline(vm), vec![evidence])
         }
         None => (OwnVm::Unknown(why.clone()), Vec::new()),
     }

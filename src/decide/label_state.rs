@@ -267,7 +267,7 @@ fn without_host(inputs: &Inputs<'_>) -> LabelState {
                 ),
                 UnavailableKind::Credential => (
                     "HarvesterUnauthorized",
-                    "the Harvester API rejects the credential (401); labels are unchanged",
+                    "the Harvester API rejects the credential; labels are unchanged",
                 ),
                 UnavailableKind::Forbidden => (
                     "HarvesterForbidden",

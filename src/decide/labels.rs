@@ -36,18 +36,16 @@ impl Owned {
     /// annotation, so it counts only for labels that the agent may write, and for at most 64 of them.
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
-        let Self(labels) = read.unwrap_or_default();
+        let Self(mut labels) = read.unwrap_or_default();
         let is_topology = |key: &str| TWINS.iter().any(|(ga, beta)| key == *ga || key == *beta);
         let may_be_ours = |key: &str| {
             is_topology(key) || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
         };
-        Self(
-            labels
-                .into_iter()
-                .filter(|(key, _)| may_be_ours(key))
-                .take(OWNED_MAX)
-                .collect(),
-        )
+        labels.retain(|key, _| may_be_ours(key));
+        while labels.len() > OWNED_MAX {
+            labels.pop_last();
+        }
+        Self(labels)
     }
 }
 
@@ -82,12 +80,12 @@ pub enum SkipReason {
     HostNotRead,
 }
 
-/// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, according to our annotation.
+/// Plans the labels. `labeled_host` is the host for which the labels on the Node were written, according to our annotation.
 pub fn plan_labels(
     settings: &Settings,
     node: &Node,
     placement: &Placement,
-    labelled_host: Option<&str>,
+    labeled_host: Option<&str>,
     owned: &Owned,
 ) -> LabelPlan {
     let mut plan = LabelPlan {
@@ -98,7 +96,7 @@ pub fn plan_labels(
         report_only(settings, node, placement, &mut plan);
         return plan;
     }
-    let moved = labelled_host != Some(placement.host.as_str());
+    let moved = labeled_host != Some(placement.host.as_str());
     let (topology, left) = plan_topology(settings, node, placement, owned);
     // If one of region and zone must stay while the other or the host label would change, the labels of two hosts would be mixed.
     let stays = left
@@ -204,12 +202,11 @@ fn plan_topology(
                 reason,
             });
         };
-        let with_twin = |value: Option<&str>| -> BTreeMap<_, _> {
-            [Some(key), node.labels.contains_key(twin).then_some(twin)]
-                .into_iter()
-                .flatten()
-                .map(|key| (key.to_owned(), value.map(str::to_owned)))
-                .collect()
+        let with_twin = |value: Option<&str>| {
+            let twin = node.labels.contains_key(twin).then_some(twin);
+            let keys = [Some(key), twin].into_iter().flatten();
+            keys.map(|key| (key.to_owned(), value.map(str::to_owned)))
+                .collect::<Vec<_>>()
         };
         match (wanted, present) {
             // Region and zone are held together, because both must belong to one host.

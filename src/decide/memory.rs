@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::guest_agent;
 use super::identity::{Identity, NameKind};
+use super::interruption;
 use super::next::trouble;
 use super::schedule::{self, Phase, Purpose, SEARCH};
-use super::{ANNOTATION_HOST, Action, Now, Scene, rfc3339};
+use super::scheduled_events::EventTracker;
+use super::{ANNOTATION_HOST, Action, NodePatch, Now, Scene, rfc3339};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};
+use crate::facts::clock::ClockSteps;
 use crate::facts::names::{HostName, VmName};
 use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
@@ -35,8 +38,14 @@ pub struct Memory {
     pub last_others: Vec<VmName>,
     /// The last known host of the VM, and the time since which it is known.
     pub host: Option<(HostName, Duration)>,
+    /// The virt-launcher pod of the VM, if the host is known only from its files.
+    pub pod: Option<SeenPod>,
     /// The time of the last migration that was observed, since the start of the process.
     pub moved: Option<Duration>,
+    /// The time of the last migration until the wall clock is set.
+    pub unmeasured: Option<Duration>,
+    /// The number of steps of the wall clock.
+    pub clock_steps: u64,
     /// The open re-sync window after a migration hint.
     pub window: Option<Window>,
     /// The first migration hint whose labels are not written yet, and its time of arrival.
@@ -59,8 +68,10 @@ pub struct Memory {
     pub search: Option<Duration>,
     /// The refusal of our last change of the Node, until a change is accepted or no longer wanted.
     pub refusal: Option<Refused>,
-    /// The rate limit of updates of the Node.
+    /// The rate limit of updates of labels and annotations.
     pub writes: schedule::WritePace,
+    /// The rate limit of conditions and Events, which never delays labels.
+    pub report_writes: schedule::WritePace,
     /// The time for which updates of the Node are delayed, because there were too many.
     pub withheld: Option<Duration>,
     /// The error of the last change of a file for the kubelet's first labels, until it succeeds or is no longer needed.
@@ -69,10 +80,33 @@ pub struct Memory {
     pub reloaded: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,
+    /// The last migration, until the Event about it was sent with the labels of the new host.
+    pub unannounced: Option<Migration>,
     /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
+    /// The scheduled events that were published.
+    pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
+}
+
+/// A virt-launcher pod of the VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenPod {
+    name: String,
+    /// The time when it was first seen, since the start of the process.
+    since: Duration,
+    /// The host of the pod before it. The VM left that host, whatever the label of this pod shows.
+    left: Option<HostName>,
+    /// The host in the label when it became the only source and contradicted the source before. A migration shortly before that is
+    /// the likely reason, and the label is not believed for the time in which Harvester updates it.
+    contradicted: Option<HostName>,
+}
+
+impl SeenPod {
+    fn is_new(&self, now: Now) -> bool {
+        now.uptime.saturating_sub(self.since) < schedule::POD_LABEL_DELAY
+    }
 }
 
 /// The host names of this machine.
@@ -112,6 +146,14 @@ pub struct Migration {
 }
 
 impl Memory {
+    /// Records a successful patch of labels and annotations.
+    pub(super) fn note_patch(&mut self, patch: &NodePatch) {
+        self.conflicts.wrote(patch);
+        if patch.announce.is_some() {
+            self.unannounced = None;
+        }
+    }
+
     /// Records the current host and how long reads have failed. Returns a migration that was not known before.
     pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
         if trouble(seen).is_empty() {
@@ -134,7 +176,7 @@ impl Memory {
                 .collect();
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
-        let labelled = seen
+        let labeled = seen
             .observation
             .node
             .known()
@@ -146,7 +188,7 @@ impl Memory {
             self.host = Some((host.clone(), now.uptime));
         }
         // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
-        let from = before.or(labelled).filter(|from| *from != host.as_str())?;
+        let from = before.or(labeled).filter(|from| *from != host.as_str())?;
         let known = |last: &Migration| last.from == from && last.to == host.as_str();
         if first && self.last_migration.as_ref().is_some_and(known) {
             return None;
@@ -157,12 +199,81 @@ impl Memory {
             at: rfc3339(now.wall),
         };
         self.last_migration = Some(migration.clone());
+        self.unannounced = Some(migration.clone());
         self.moved = Some(now.uptime);
+        self.unmeasured = Some(now.uptime);
         self.cause = self
             .window
             .as_ref()
             .map(|window| (window.trigger, window.opened));
         Some(migration)
+    }
+
+    /// Records the steps of the wall clock. Returns the interruption that the first one after a migration shows.
+    pub(super) fn note_clock(&mut self, steps: ClockSteps, now: Now) -> Option<Duration> {
+        let count = std::mem::replace(&mut self.clock_steps, steps.count);
+        let new = steps.count.saturating_sub(count);
+        if new == 0 {
+            return None;
+        }
+        let moved = self.unmeasured.take()?;
+        // The size of the first of several steps is not known.
+        let step = steps.last.filter(|_| new == 1)?;
+        interruption::estimate(moved, now.uptime, step)
+    }
+
+    /// Records the pod, before the host that its label shows.
+    pub(super) fn note_pod(&mut self, seen: Scene<'_>, now: Now) {
+        let pod = seen.observation.pod_info.known();
+        let Some(pod) = pod.filter(|_| seen.is_by_pod()) else {
+            self.pod = None;
+            return;
+        };
+        let host = self.host.as_ref().map(|(host, _)| host);
+        match &mut self.pod {
+            Some(before) if before.name == pod.pod => {
+                before.contradicted = before
+                    .contradicted
+                    .take()
+                    .filter(|host| pod.host.as_ref() == Some(host));
+            }
+            before => {
+                let is_first = before.is_none();
+                self.pod = Some(SeenPod {
+                    name: pod.pod.clone(),
+                    since: now.uptime,
+                    left: host.filter(|_| !is_first).cloned(),
+                    contradicted: pod
+                        .host
+                        .clone()
+                        .filter(|shown| is_first && host.is_some_and(|host| host != shown)),
+                });
+            }
+        }
+    }
+
+    /// Reports whether the label of the pod is not believed: labels must not go back to the host that the VM has left.
+    pub(super) fn is_host_contradicted(&self, now: Now) -> bool {
+        self.pod
+            .as_ref()
+            .is_some_and(|pod| pod.contradicted.is_some() && pod.is_new(now))
+    }
+
+    /// Reports whether the VM has left the host that the label of its pod shows: Harvester has not updated the label yet.
+    pub(super) fn is_host_late(&self, seen: Scene<'_>) -> bool {
+        let left = self.pod.as_ref().and_then(|pod| pod.left.as_ref());
+        let shown = seen.placement.map(|placement| &placement.host);
+        seen.is_by_pod() && left.is_some() && left == shown
+    }
+
+    /// Returns when the files of the pod are read again, if the host is known only from them.
+    pub(super) fn pod_poll(&self, seen: Scene<'_>, now: Now) -> Option<Duration> {
+        let pod = self.pod.as_ref().filter(|_| seen.is_by_pod())?;
+        let is_late = self.is_host_late(seen) || pod.contradicted.is_some();
+        Some(match is_late && pod.is_new(now) {
+            true => schedule::POD_POLL_LATE,
+            false => schedule::POD_POLL,
+        })
     }
 
     /// Records the work of this round that is scheduled per machine.
@@ -219,7 +330,10 @@ impl Memory {
     pub(super) fn note_findings(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
             let codes = findings.iter().map(|finding| finding.code);
-            names.findings = codes.filter(|code| code.is_of_names()).collect();
+            names.findings.clear();
+            names
+                .findings
+                .extend(codes.filter(|code| code.is_of_names()));
         }
     }
 
@@ -269,13 +383,13 @@ impl Memory {
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.
     pub(super) fn last_host(&self, seen: Scene<'_>) -> Option<HostName> {
-        let labelled = || {
+        let labeled = || {
             let annotations = &seen.observation.node.known()?.annotations;
             HostName::parse(annotations.get(ANNOTATION_HOST)?).ok()
         };
         self.host
             .as_ref()
             .map(|(host, _)| host.clone())
-            .or_else(labelled)
+            .or_else(labeled)
     }
 }

@@ -13,6 +13,7 @@ pub mod events;
 pub mod findings;
 pub mod guest_agent;
 pub mod identity;
+mod interruption;
 pub mod label_state;
 pub mod labels;
 pub mod memory;
@@ -26,6 +27,7 @@ pub mod read_plan;
 pub mod registration;
 pub mod resync;
 pub mod schedule;
+pub mod scheduled_events;
 pub mod watch_cuts;
 pub mod write_results;
 
@@ -37,6 +39,7 @@ use crate::catalog::Finding;
 use crate::config::Settings;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
+use crate::facts::vmi::Vmi;
 use guest_agent::GuestAgentHealth;
 use identity::Identity;
 use label_state::LabelState;
@@ -47,8 +50,12 @@ use placement::Placement;
 use registration::{FileChange, Registration};
 use resync::{ProbeResult, WindowId};
 use schedule::Random;
+use scheduled_events::ScheduledEvent;
 
-pub use action::{Action, ConditionsPatch, NodePatch, Refusal, Transition, Write, WriteResult};
+pub use action::{
+    Action, ConditionsPatch, HookRun, NodeEvents, NodePatch, Refusal, Transition, Write,
+    WriteResult,
+};
 pub use memory::{Memory, Migration, Refused};
 pub use write_results::{FollowUp, learn};
 
@@ -107,6 +114,8 @@ pub struct Plan {
     pub labels: LabelPlan,
     /// The migration that this decision detected.
     pub moved: Option<Migration>,
+    /// How long the last migration interrupted the guest, in the round that estimated it.
+    pub interruption: Option<Duration>,
     /// The end of a re-sync window, if it ended.
     pub window_end: Option<WindowId>,
     /// The time, since the start of the process, since which a watch must have delivered something. Other watches are
@@ -114,6 +123,8 @@ pub struct Plan {
     pub verify: Option<Duration>,
     /// The next scheduled round.
     pub next: Next,
+    /// The new states of scheduled events, in order.
+    pub scheduled: Vec<ScheduledEvent>,
     /// The state to remember.
     pub memory: Memory,
 }
@@ -131,6 +142,14 @@ pub struct Scene<'a> {
     pub placement: Option<&'a Placement>,
 }
 
+impl Scene<'_> {
+    /// Reports whether the host is known only from the files of the pod.
+    fn is_by_pod(self) -> bool {
+        let located = placement::locate(self.identity, self.observation);
+        located.is_some_and(|located| located.host_source.is_pod())
+    }
+}
+
 /// Makes all decisions and returns the plan.
 pub fn plan(
     settings: &Settings,
@@ -140,8 +159,11 @@ pub fn plan(
     now: Now,
 ) -> Plan {
     let own = node_ownership::without_node_of_another_machine(seen.observation);
+    let mut memory = memory.clone();
+    memory.note_pod(seen, now);
     let seen = Scene {
         observation: own.as_ref().unwrap_or(seen.observation),
+        placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
         ..seen
     };
     let Scene {
@@ -150,12 +172,18 @@ pub fn plan(
         placement,
         reasons,
     } = seen;
-    let mut memory = memory.clone();
     admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
+    let interruption = memory.note_clock(observation.clock, now);
     let moved = memory.remember(seen, now);
+    let scheduled = match run_kind {
+        RunKind::Daemon => memory
+            .scheduled
+            .observe(identity, &seen.observation.vm, now),
+        RunKind::Once => Vec::new(),
+    };
     let start = guest_agent(settings, seen, &mut memory, now);
     let health = guest_agent::judge(&observation.guest_agent, &memory.guest_agent, now.uptime);
     let node = observation.node.known();
@@ -165,9 +193,9 @@ pub fn plan(
     };
     let mut labels = LabelPlan::default();
     if let (Some(node), Some(placement), None) = (node, placement, settling) {
-        let labelled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
+        let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
         let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-        labels = plan_labels(settings, node, placement, labelled_host, &owned);
+        labels = plan_labels(settings, node, placement, labeled_host, &owned);
     }
     let mut patch = None;
     let mut stand_down = None;
@@ -179,6 +207,7 @@ pub fn plan(
             .cloned();
     }
     // A source that changes constantly must not cause constant writes.
+    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
     let inputs = label_state::Inputs {
         identity,
@@ -211,6 +240,14 @@ pub fn plan(
         memory.unwritten_file = None;
     }
     let mut actions = Vec::from_iter(start.map(Action::StartUnit));
+    // Hooks run beside the other writes, which may take long.
+    actions.extend(scheduled.iter().map(|event| {
+        Action::RunHooks(HookRun {
+            event: event.clone(),
+            vm: identity.vmi().map(Vmi::reference),
+            node: node.map(|node| node.name.to_string()),
+        })
+    }));
     // Before the Node: a kubelet that starts in between must not set the previous labels of the Node. systemd may take seconds to
     // reload, which the Node does not wait for.
     let (reload, edits): (Vec<_>, Vec<_>) = changes.into_iter().partition(FileChange::is_reload);
@@ -218,7 +255,12 @@ pub fn plan(
     if !is_left_alone {
         actions.extend(patch.map(Action::PatchNode));
     }
-    if let Some(node) = node.filter(|_| sync != LabelState::Pending) {
+    actions.extend(
+        node.filter(|_| !are_reports_paused)
+            .and_then(|node| events::scheduled(settings, node, &scheduled))
+            .map(Action::SendEvents),
+    );
+    if let Some(node) = node.filter(|_| sync != LabelState::Pending && !are_reports_paused) {
         let names_quiet = memory.names_left(settings, now).is_none();
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
@@ -227,11 +269,15 @@ pub fn plan(
                 wanted.status != "Unknown" || memory.guest_agent.is_long_unknown(now.uptime)
             }),
         ];
+        let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {
+            (true, RunKind::Daemon) => conditions::lifecycle(memory.scheduled.open()).to_vec(),
+            _ => Vec::new(),
+        };
         let is_daemon = run_kind == RunKind::Daemon
             && memory
                 .unread_since
                 .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
-        let wanted = wanted.into_iter().flatten().collect();
+        let wanted = wanted.into_iter().flatten().chain(lifecycle).collect();
         actions.extend(
             conditions_patch(settings, node, wanted, is_daemon).map(Action::PatchConditions),
         );
@@ -261,9 +307,12 @@ pub fn plan(
     );
     memory.note_findings(&findings);
     let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
+    let is_host_late = memory.is_host_late(seen);
     let found = ProbeResult {
-        host: placement.map(|placement| &placement.host),
-        is_answered: placement.is_some() || identity.vmi().is_some(),
+        host: placement
+            .filter(|_| !is_host_late)
+            .map(|placement| &placement.host),
+        is_answered: !is_host_late && (placement.is_some() || identity.vmi().is_some()),
         is_read: reasons.scope.vm,
         is_settled: sync.is_final() && !is_unwritten,
     };
@@ -280,9 +329,11 @@ pub fn plan(
         sync,
         labels,
         moved,
+        interruption,
         window_end,
         verify,
         next,
+        scheduled,
         memory,
     }
 }
@@ -329,6 +380,16 @@ pub fn rfc3339(time: UtcDateTime) -> String {
     format!(
         "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z",
         u8::from(month)
+    )
+}
+
+/// Formats a time as RFC 3339 with microseconds, like the type `MicroTime` of Kubernetes.
+pub fn rfc3339_micros(time: UtcDateTime) -> String {
+    let seconds = rfc3339(time);
+    format!(
+        "{}.{:06}Z",
+        seconds.trim_end_matches('Z'),
+        time.microsecond()
     )
 }
 

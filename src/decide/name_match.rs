@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares a name with the name of the VM, and describes the consequences of a difference.
 
+use serde::{Deserialize, Serialize};
+
 use super::conditions::kebab;
 use super::identity::NameKind;
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, kubevirt_hostname, rancher_limit, short, without_node_id};
 
-/// The result of comparing a name with the VM's name, ordered by severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The result of comparing a name with the VM's name, ordered by severity. In JSON it is its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The same name.
+    #[serde(rename = "names-match")]
     Match,
     /// The same name except for upper case or a domain.
+    #[serde(rename = "names-match-except-case-or-domain")]
     MatchExceptCaseOrDomain,
     /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
     PlatformHostname,
@@ -22,10 +27,12 @@ pub enum Verdict {
     /// A node name that is set in the configuration of the distribution.
     ConfiguredOverride,
     /// Unknown, because the VM's name is not known.
+    #[serde(rename = "vm-unknown")]
     Unknown,
     /// A different name without a known reason.
     Mismatch,
     /// The name of another VM in the namespace.
+    #[serde(rename = "name-of-another-vm")]
     AnotherVm,
 }
 
@@ -46,11 +53,6 @@ impl Verdict {
     /// Returns the name used in reports: the reason in kebab-case.
     pub fn name(self) -> String {
         kebab(self.reason())
-    }
-
-    /// Parses a name used in reports.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
     }
 
     /// Reports whether a Node may register with such a name: it matches the VM, or it was configured (by the platform, Rancher, or

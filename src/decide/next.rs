@@ -16,6 +16,7 @@ pub(super) fn trouble(seen: Scene<'_>) -> Vec<&Unavailable> {
         seen.observation.candidates.why(),
         seen.observation.node.why(),
         seen.observation.host_metrics.why(),
+        seen.observation.pod_info.why(),
     ];
     let of_host = seen
         .placement
@@ -190,7 +191,10 @@ pub(super) fn next_round(
     let writes = memory
         .withheld
         .map(|left| again(left, Trigger::Timer, Scope::NONE));
-    [settled, quiet, unit, reload, list, writes]
+    // Local files that change without an event.
+    let pod = memory.pod_poll(seen, now);
+    let pod = pod.map(|left| again(left, Trigger::Timer, Scope::NONE));
+    [settled, quiet, unit, reload, list, writes, pod]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

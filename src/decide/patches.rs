@@ -66,13 +66,15 @@ pub fn node_patch(
     if labels.changes.is_empty() && annotations.is_empty() {
         return None;
     }
-    let from = node
-        .annotations
-        .get(ANNOTATION_HOST)
-        .filter(|from| *from != placement.host.as_str());
-    let announce = from
+    // Not from the annotation: it has the host of the labels, which may be held, and other writers can change it.
+    let is_relabeled =
+        annotations.contains_key(ANNOTATION_HOST) && node.annotations.contains_key(ANNOTATION_HOST);
+    let announce = memory
+        .unannounced
+        .as_ref()
+        .filter(|migration| is_relabeled && migration.to == placement.host.as_str())
         .filter(|_| settings.report.events)
-        .map(|from| events::moved(from, placement, labels));
+        .map(|migration| events::moved(&migration.from, placement, labels));
     let removes = labels.changes.values().any(Option::is_none);
     Some(NodePatch {
         node: node.name.clone(),

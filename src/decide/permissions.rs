@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use crate::config::{ConfigMapName, WatchMode};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
-use crate::facts::permissions::{INSTANCES, PermissionPlace, PermissionUse, USEFUL};
+use crate::facts::permissions::{
+    INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
+};
 use crate::facts::placement::Source;
 
 /// The permissions to grant, and the account that gets them.
@@ -96,7 +98,7 @@ fn is_wanted(wanted: &WantedRule, useful: &PermissionUse) -> bool {
 impl HarvesterRole {
     fn add(&mut self, wanted: &WantedRule, useful: &'static PermissionUse) {
         let names = match useful.resource {
-            INSTANCES => wanted.vms.iter().map(ToString::to_string).collect(),
+            INSTANCES | VIRTUAL_MACHINES => wanted.vms.iter().map(ToString::to_string).collect(),
             "configmaps" => vec![wanted.configmap.name.as_str().to_owned()],
             _ => Vec::new(),
         };
@@ -150,6 +152,7 @@ mod tests {
             lines(&wanted()),
             [
                 "default: get,list,watch virtualmachineinstances",
+                "default: get virtualmachines",
                 "default: list pods",
                 "*: get nodes"
             ]
@@ -162,7 +165,10 @@ mod tests {
         wanted.sources = BTreeSet::from([Source::VmiAnnotations, Source::HostsTable]);
         assert_eq!(
             lines(&wanted),
-            ["default: get,list,watch virtualmachineinstances"]
+            [
+                "default: get,list,watch virtualmachineinstances",
+                "default: get virtualmachines"
+            ]
         );
     }
 
@@ -191,7 +197,7 @@ mod tests {
         let mut wanted = wanted();
         wanted.configmap = ConfigMapName::parse("ops/hosts").unwrap();
         assert_eq!(
-            lines(&wanted)[2..],
+            lines(&wanted)[3..],
             ["ops: get configmaps hosts", "*: get nodes"]
         );
         wanted.configmap = ConfigMapName::parse("default/hosts").unwrap();

@@ -4,12 +4,13 @@
 use serde::Serialize;
 
 use super::identity::{Identity, OwnVm};
-use crate::config::Settings;
+use crate::config::{Settings, ZoneFallback};
 use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
-use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
+use crate::facts::pod_info::PodInfo;
+use crate::facts::topology::{IllegalValue, LabelValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
@@ -88,6 +89,8 @@ pub struct Located<'a> {
     pub host: HostName,
     /// The source of the host name.
     pub host_source: HostSource<'a>,
+    /// The virt-launcher pod of the VM, from its files.
+    pub pod: Option<&'a PodInfo>,
 }
 
 /// The source of the host name.
@@ -97,6 +100,8 @@ pub enum HostSource<'a> {
     Harvester(&'a Vmi),
     /// The host itself: `HostName` of KubeVirt's downward metrics.
     DownwardMetrics(Via),
+    /// A label of our virt-launcher pod.
+    PodInfo,
 }
 
 impl HostSource<'_> {
@@ -106,34 +111,43 @@ impl HostSource<'_> {
             Self::Harvester(_) => "status.nodeName of the VM",
             Self::DownwardMetrics(Via::Channel) => "downward metrics on virtio-serial",
             Self::DownwardMetrics(Via::Disk) => "downward metrics on a disk",
+            Self::PodInfo => "virt-launcher pod through virtiofs",
         }
+    }
+
+    /// Reports whether the source is the label of our pod.
+    pub fn is_pod(self) -> bool {
+        matches!(self, Self::PodInfo)
     }
 
     fn vmi(&self) -> Option<&Vmi> {
         match self {
             Self::Harvester(vmi) => Some(vmi),
-            Self::DownwardMetrics(_) => None,
+            Self::DownwardMetrics(_) | Self::PodInfo => None,
         }
     }
 }
 
-/// Returns the host of this VM, if known. Harvester takes precedence. The host's own metrics are used only while Harvester is not
-/// available, and never if it is ambiguous which VM this is.
-pub fn locate<'a>(identity: &'a Identity, observation: &Observation) -> Option<Located<'a>> {
-    match &identity.vm {
-        OwnVm::Identified(vmi) => Some(Located {
-            host: vmi.host.clone()?,
-            host_source: HostSource::Harvester(vmi),
-        }),
-        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
-        OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_) => {
-            let metrics = observation.host_metrics.known()?;
-            Some(Located {
-                host: metrics.host.clone(),
-                host_source: HostSource::DownwardMetrics(metrics.via),
-            })
+/// Returns the host of this VM, if known. Harvester takes precedence. The host's own metrics, and then the label of the pod, which
+/// is late after a migration, are used only while Harvester is not available, and never if it is ambiguous which VM this is.
+pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Option<Located<'a>> {
+    let pod = observation.pod_info.known();
+    let (host, host_source) = match (&identity.vm, observation.host_metrics.known()) {
+        (OwnVm::Identified(vmi), _) => (vmi.host.clone()?, HostSource::Harvester(vmi)),
+        (OwnVm::Ambiguous(_) | OwnVm::NotFound(_), _) => return None,
+        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), Some(metrics)) => (
+            metrics.host.clone(),
+            HostSource::DownwardMetrics(metrics.via),
+        ),
+        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), None) => {
+            (pod?.host.clone()?, HostSource::PodInfo)
         }
-    }
+    };
+    Some(Located {
+        host,
+        host_source,
+        pod,
+    })
 }
 
 /// Selects the source of the topology for the host of this VM.
@@ -150,7 +164,9 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     for source in Source::ALL {
         let absence = match source {
             Source::HostNode | Source::ConfigMap => Absence::Proven,
-            Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable => Absence::Silent,
+            Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable | Source::PodInfo => {
+                Absence::Silent
+            }
         };
         let (outcome, detail) = if !allowed.contains(&source) {
             (
@@ -170,6 +186,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                         format!("the configuration has no [hosts.{host}]"),
                     )
                 }),
+                Source::PodInfo => of_pod(located),
                 Source::VmiAnnotations => vmi
                     .ok_or_else(unasked)
                     .and_then(|vmi| annotations(vmi, &host)),
@@ -246,21 +263,38 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     Placement {
         host,
         host_source: located.host_source.describe(),
-        known: known.or(empty),
+        known: known
+            .or(empty)
+            .map(|known| with_zone(settings, known, located)),
         host_labels,
         trouble,
         tried,
     }
 }
 
+/// Completes the topology of a host without a zone, if the configuration allows it.
+fn with_zone(settings: &Settings, mut known: Known, located: &Located<'_>) -> Known {
+    // A source that is silent about the zone must not replace the zone that another one has shown.
+    if known.absence == Absence::Proven && settings.topology.zone_fallback == ZoneFallback::Host {
+        let host = || LabelValue::parse(located.host.as_str()).ok();
+        known.topology.zone = known.topology.zone.or_else(host);
+    }
+    known
+}
+
 /// Returns the topology of a host from our configuration, as labels.
 fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
     let place = settings.hosts.get(host)?;
     let parts = [(REGION, &place.region), (ZONE, &place.zone)];
-    let labels = parts
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?.to_string())));
-    Some(labels.collect())
+    let mut labels = HostLabels::new();
+    for (key, value) in parts {
+        labels.extend(
+            value
+                .as_ref()
+                .map(|value| (key.to_owned(), value.to_string())),
+        );
+    }
+    Some(labels)
 }
 
 fn unasked() -> Failed {
@@ -298,6 +332,25 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
             PlacementOutcome::Nothing,
             "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
                 .to_owned(),
+        )),
+    }
+}
+
+/// Returns the labels of the pod from its files. Its region and zone are always those of the host, the label with the host is
+/// late, so another source of the host must agree with it.
+fn of_pod<'a>(located: &Located<'a>) -> Result<&'a HostLabels, Failed> {
+    let Some(pod) = located.pod else {
+        return Err((
+            PlacementOutcome::Nothing,
+            "the VM has no files about its pod".to_owned(),
+        ));
+    };
+    match (located.host_source, &pod.host) {
+        (HostSource::PodInfo, _) => Ok(&pod.topology),
+        (_, Some(host)) if *host == located.host => Ok(&pod.topology),
+        _ => Err((
+            PlacementOutcome::Nothing,
+            format!("pod {} does not show this host", pod.pod),
         )),
     }
 }

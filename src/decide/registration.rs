@@ -206,10 +206,9 @@ fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labe
         REGION | ZONE => topology.value(key).cloned(),
         _ => LabelValue::parse(placement.host.as_str()).ok(),
     };
-    Some(
-        keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
-            .collect(),
-    )
+    let mut labels = Labels::new();
+    labels.extend(keys.filter_map(|key| Some((key.to_owned(), value(key)?))));
+    Some(labels)
 }
 
 fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPlan) -> Labels {
@@ -217,8 +216,10 @@ fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPla
         Some(change) => change.as_ref(),
         None => node.labels.get(key),
     };
-    keys.filter_map(|key| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?)))
-        .collect()
+    let of_key = |key: &str| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?));
+    let mut labels = Labels::new();
+    labels.extend(keys.filter_map(of_key));
+    labels
 }
 
 /// Returns the text of a file. Keys and values contain no special characters of YAML or systemd.

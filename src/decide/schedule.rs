@@ -22,6 +22,9 @@ const RETRY_LEAST: Duration = Duration::from_millis(500);
 /// The maximum jitter that is added to `Retry-After`. Many agents receive the same value, so they are spread over as much again.
 const ASKED_JITTER: Duration = Duration::from_secs(10);
 
+/// The minimum delay before a forbidden watch is opened again.
+const FORBIDDEN_WATCH: Duration = Duration::from_secs(10 * 60);
+
 /// The minimum delay before a watch is re-established, as a fraction of the maximum.
 const WATCH_LEAST: f64 = 1.0 / 12.0;
 
@@ -46,6 +49,17 @@ const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
 
 /// The delay of another read after an unconfirmed migration hint, if no watch would report the migration later.
 pub const DOUBT: Duration = Duration::from_secs(2 * 60);
+
+/// The interval of reads of the files of the pod, if they are the only source of the host. They are local, and change without an
+/// event.
+pub const POD_POLL: Duration = Duration::from_secs(30);
+
+/// The interval of these reads while the label of a new pod still has the previous host.
+pub const POD_POLL_LATE: Duration = Duration::from_secs(5);
+
+/// The time in which the label is expected: virt-controller sets it within seconds, and the kubelet updates the files within about
+/// two minutes.
+pub const POD_LABEL_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// A random number in [0, 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,6 +154,12 @@ fn full_jitter(failures: u32, longest: Duration, random: Random) -> Duration {
 pub fn watch_delay(longest: Duration, ends: u32, phase: Phase, random: Random) -> Duration {
     let most = if ends > 1 { WATCH_REPEATED } else { 1.0 };
     longest.mul_f64(WATCH_LEAST + (most - WATCH_LEAST) * phase.shifted(random))
+}
+
+/// Computes the delay before a watch is opened again that was forbidden several times: only an administrator can change that. In
+/// the meantime the object is polled.
+pub fn forbidden_watch_delay(random: Random) -> Duration {
+    FORBIDDEN_WATCH.mul_f64(1.0 + random.0)
 }
 
 /// Computes the delay before a watch is opened again after its resource version was rejected.
@@ -266,9 +286,11 @@ impl Default for WritePace {
 }
 
 impl WritePace {
-    /// Records an update at `now`.
+    /// Records an update at `now`. The delay never exceeds one period, however many updates there were.
     pub fn note(&mut self, now: Duration) {
         self.0.take(now);
+        let most = now + self.0.period * self.0.burst;
+        self.0.full_at = self.0.full_at.min(most);
     }
 
     /// Returns how long updates are delayed.

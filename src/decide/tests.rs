@@ -6,9 +6,13 @@ use std::time::Duration;
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::*;
 use crate::catalog::Code;
+use crate::config::OnChange;
 use crate::decide::resync::WindowOutcome;
-use crate::facts::names::VmName;
+use crate::facts::clock::ClockStep;
+use crate::facts::guest_agent::UnitState;
+use crate::facts::names::{NodeName, VmName};
 use crate::facts::observation::{Api, ObservationIssue};
+use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -252,6 +256,31 @@ fn a_migration_is_one_patch_and_no_condition() {
 }
 
 #[test]
+fn a_migration_is_announced_once_and_from_the_host_that_the_vm_left() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.topology.on_change = OnChange::Hold;
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.settle();
+    world.migrate("hv-c", "eu-2", "rack-c");
+    world.settle();
+    assert_eq!(world.node().annotations[ANNOTATION_HOST], "hv-a");
+    world.settings.topology.on_change = OnChange::Follow;
+    let plan = world.plan();
+    let note = &patches(&plan)[0].announce.as_ref().unwrap().note;
+    assert!(note.contains("from Harvester host hv-b to hv-c"), "{note}");
+    world.apply(&plan);
+
+    let node = world.node();
+    node.annotations
+        .insert(ANNOTATION_HOST.to_owned(), "hv-a".to_owned());
+    let plan = world.plan();
+    let patch = patches(&plan)[0];
+    assert_eq!(patch.annotations[ANNOTATION_HOST], "hv-c");
+    assert_eq!(patch.announce, None, "nothing migrated");
+}
+
+#[test]
 fn an_annotation_of_anybody_reaches_no_event_and_no_annotation_as_it_is() {
     let mut world = World::new();
     world.settle();
@@ -276,6 +305,32 @@ fn a_move_while_the_agent_was_down_is_a_move() {
     world.memory = Memory::default();
     world.migrate("hv-b", "eu-1", "rack-b");
     assert_eq!(world.plan().moved.unwrap().from, "hv-a");
+}
+
+#[test]
+fn the_first_step_of_the_clock_after_a_migration_shows_its_interruption() {
+    let mut world = World::new();
+    let step = |world: &mut World, milliseconds: i128| {
+        world.uptime += Duration::from_secs(2);
+        let clock = &mut world.observation.clock;
+        clock.count += 1;
+        clock.last = Some(ClockStep(milliseconds * 1_000_000));
+        let plan = world.plan();
+        world.apply(&plan);
+        plan.interruption
+    };
+    world.settle();
+    assert_eq!(step(&mut world, 120), None, "there was no migration");
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.settle();
+    let interruption = Some(Duration::from_millis(89));
+    assert_eq!(step(&mut world, 89), interruption);
+    assert_eq!(world.plan().interruption, None);
+    assert_eq!(step(&mut world, 5), None, "the clock was set again");
+    world.migrate("hv-c", "eu-2", "rack-c");
+    world.settle();
+    world.observation.clock.count += 1;
+    assert_eq!(step(&mut world, 89), None, "one of two steps");
 }
 
 #[test]
@@ -467,7 +522,7 @@ fn a_registered_node_is_never_asked_to_take_another_name() {
     let to_the_vm = format!("hostnamectl set-hostname {VM}");
     assert_eq!(typed(&world), [to_the_vm.as_str(), &to_the_vm]);
     if let Fact::Known(kubelet) = &mut world.observation.kubelet {
-        kubelet.node_name = crate::facts::names::NodeName::parse("registered").unwrap();
+        kubelet.node_name = NodeName::parse("registered").unwrap();
     }
     assert_eq!(typed(&world), ["hostnamectl set-hostname registered"]);
 }
@@ -493,6 +548,41 @@ fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start
     world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
     world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
     assert_eq!(codes(&world.plan()), [Code::HostnameDiffers]);
+}
+
+#[test]
+fn a_node_that_the_cloud_provider_cannot_find_may_be_deleted() {
+    let found = |node_name: &str, provider_id: &str, state: UnitState| {
+        let mut world = World::new();
+        world.node().provider_id = Some(provider_id.to_owned());
+        if let Fact::Known(kubelet) = &mut world.observation.kubelet {
+            kubelet.node_name = NodeName::parse(node_name).unwrap();
+        }
+        if let Fact::Known(agent) = &mut world.observation.guest_agent
+            && let Fact::Known(unit) = &mut agent.unit
+        {
+            unit.state = state;
+        }
+        let all = codes(&world.plan());
+        let about = [Code::HostnameDiffers, Code::NodeMayBeDeleted];
+        all.into_iter()
+            .filter(|code| about.contains(code))
+            .collect::<Vec<_>>()
+    };
+    let harvester = "harvester://vm-uid";
+    assert_eq!(
+        found("registered", harvester, UnitState::Inactive),
+        [Code::NodeMayBeDeleted]
+    );
+    assert_eq!(
+        found("registered", harvester, UnitState::Active),
+        [Code::HostnameDiffers]
+    );
+    assert_eq!(
+        found("registered", "k3s://registered", UnitState::Inactive),
+        [Code::HostnameDiffers]
+    );
+    assert_eq!(found(VM, harvester, UnitState::Inactive), []);
 }
 
 #[test]
@@ -1181,4 +1271,37 @@ fn a_kubeconfig_of_the_own_api_is_the_reason_whatever_that_api_said() {
         let plan = world.plan();
         assert_eq!(plan.sync.reason(), "HarvesterIsOwnAPI", "{kind:?}");
     }
+}
+
+#[test]
+fn a_vm_that_another_cluster_runs_is_not_a_deleted_one() {
+    let mut world = World::new();
+    world.settle();
+    let labels = world.node().labels.clone();
+    let candidates = world.observation.candidates.clone();
+    world.observation.candidates = Fact::Known(Candidates {
+        vmis: Vec::new(),
+        coverage: Coverage::Namespace,
+    });
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::VmMovedAway]);
+    world.settle();
+    assert_eq!(world.node().labels, labels);
+    // The credential of the new cluster shows the VM with another UID, on a host of that cluster.
+    world.observation.candidates = candidates;
+    world.change_vmi(|vmi| vmi.uid = "new-uid".to_owned());
+    world.migrate("other-a", "eu-2", "rack-z");
+    world.settle();
+    assert_eq!(world.node().labels[ZONE], "rack-z");
+    assert_eq!(codes(&world.plan()), []);
+}
+
+#[test]
+fn a_vm_that_was_never_found_has_not_moved_away() {
+    let mut world = World::new();
+    world.observation.candidates = Fact::Known(Candidates {
+        vmis: Vec::new(),
+        coverage: Coverage::Namespace,
+    });
+    assert_eq!(codes(&world.plan()), [Code::VmNotFound]);
 }

@@ -29,10 +29,9 @@ impl Plan {
     /// Returns the next write after those with `results`; `None` at the end of the round. Conditions describe the current labels,
     /// so they are decided again after labels were written.
     pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
-        if self.has_patched_node(results) {
-            return None;
-        }
-        self.actions.get(results.len())
+        let next = self.actions.get(results.len())?;
+        let is_skipped = self.has_patched_node(results) && next.write() != Write::Events;
+        (!is_skipped).then_some(next)
     }
 
     /// Returns each attempted write with its result.
@@ -63,8 +62,10 @@ pub fn learn(
     let mut is_newly_unwritten = false;
     let mut refusal = None;
     for (action, result) in plan.tried(results) {
-        if action.is_sent() {
-            memory.writes.note(now.uptime);
+        match action.write() {
+            Write::Node => memory.writes.note(now.uptime),
+            Write::Conditions | Write::Events => memory.report_writes.note(now.uptime),
+            Write::Unit | Write::LabelFile => {}
         }
         match (action, result) {
             (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
@@ -72,8 +73,10 @@ pub fn learn(
                 is_newly_unwritten |= memory.unwritten_file.as_ref() != Some(&refusal.text);
                 memory.unwritten_file = Some(refusal.text.clone());
             }
-            (Action::PatchNode(patch), Ok(())) => memory.conflicts.wrote(patch),
-            (Action::EditLabelFile(_) | Action::PatchConditions(_), Ok(())) => {}
+            (Action::PatchNode(patch), Ok(())) => memory.note_patch(patch),
+            // A failed hook becomes a finding. An Event that was not sent is lost: the journal has the same state.
+            (Action::RunHooks(_) | Action::SendEvents(_), _)
+            | (Action::EditLabelFile(_) | Action::PatchConditions(_), Ok(())) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
                 memory.refusal = Some(Refused {
                     action: action.clone(),
@@ -97,13 +100,13 @@ pub fn learn(
             next = retry;
         }
     }
-    let is_labelled = plan.has_patched_node(results);
-    if is_labelled {
+    let is_labeled = plan.has_patched_node(results);
+    if is_labeled {
         memory.cause = None;
     }
     // The response to the patch is the current Node: conditions and status are decided on it immediately. A file that could not be
     // written is reported immediately.
-    let is_immediate = (is_labelled || is_newly_unwritten) && scope != Scope::NONE;
+    let is_immediate = (is_labeled || is_newly_unwritten) && scope != Scope::NONE;
     let follow_up = if is_immediate {
         FollowUp::Immediate
     } else {

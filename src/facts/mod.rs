@@ -10,6 +10,7 @@ pub mod clock;
 pub mod distribution;
 pub mod guest_agent;
 pub mod host_metrics;
+pub mod lifecycle;
 pub mod machine;
 pub mod names;
 pub mod nic;
@@ -17,6 +18,7 @@ pub mod node;
 pub mod observation;
 pub mod permissions;
 pub mod placement;
+pub mod pod_info;
 pub mod registration;
 pub mod release;
 pub mod requests;
@@ -27,6 +29,8 @@ pub mod vmi;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use observation::Api;
 
 /// A fact, or the reason why it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +91,18 @@ pub struct Unavailable {
     /// Whether no request was sent, because another one failed shortly before.
     #[serde(skip)]
     pub is_deferred: bool,
+    /// The prerequisite that failed, if that is the reason.
+    #[serde(skip)]
+    pub prerequisite: Option<Prerequisite>,
+}
+
+/// A read that others depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prerequisite {
+    /// The kubeconfig for an API.
+    Kubeconfig(Api),
+    /// The first request to an API: for our VM, or for our Node.
+    Request(Api),
 }
 
 impl Unavailable {
@@ -98,6 +114,23 @@ impl Unavailable {
             retry_after: None,
             is_watched: false,
             is_deferred: false,
+            prerequisite: None,
+        }
+    }
+
+    /// Returns the failure of a read that was skipped because of this one, which is that of `prerequisite` unless it was skipped
+    /// itself.
+    pub fn skipping(&self, prerequisite: Prerequisite) -> Self {
+        let skipped = Self::new(UnavailableKind::NotAsked, self.text.clone());
+        skipped.due_to(self.prerequisite.unwrap_or(prerequisite))
+    }
+
+    /// Sets the prerequisite that failed.
+    pub fn due_to(self, prerequisite: Prerequisite) -> Self {
+        let prerequisite = Some(prerequisite);
+        Self {
+            prerequisite,
+            ..self
         }
     }
 }

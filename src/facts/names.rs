@@ -90,6 +90,22 @@ object_name!(
     is_dns_name
 );
 
+object_name!(
+    /// The name of a Secret, unique within its namespace.
+    SecretName,
+    "name of a Secret",
+    is_dns_name
+);
+
+/// The Secret of a service account's token without expiry. Kubernetes invalidates such a token by a label of its Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSecret {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The name within the namespace.
+    pub name: SecretName,
+}
+
 /// The prefix of the user name of every service account.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 

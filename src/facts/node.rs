@@ -197,8 +197,9 @@ impl Newest {
     }
 
     fn into_managers(self) -> BTreeMap<String, String> {
-        let keys = self.0.into_iter();
-        keys.map(|(key, (_, manager))| (key, manager)).collect()
+        let mut managers = BTreeMap::new();
+        managers.extend(self.0.into_iter().map(|(key, (_, name))| (key, name)));
+        managers
     }
 }
 

@@ -4,12 +4,15 @@
 use std::path::PathBuf;
 
 use super::Fact;
+use super::clock::ClockSteps;
 use super::distribution::Distribution;
 use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
+use super::lifecycle::VirtualMachine;
 use super::machine::Machine;
-use super::names::{Namespace, NodeName};
+use super::names::{Namespace, NodeName, TokenSecret};
 use super::node::Node;
+use super::pod_info::PodInfo;
 use super::registration::{DropIn, LabelFile};
 use super::vmi::Vmi;
 
@@ -28,14 +31,20 @@ pub struct Observation {
     pub harvester: Fact<Harvester>,
     /// The VirtualMachineInstances that may be this machine.
     pub candidates: Fact<Candidates>,
+    /// The VirtualMachine of our instance. It is read when the instance stops, which needs an explanation.
+    pub vm: Fact<VirtualMachine>,
     /// The metrics of the host, if they were read. They are not needed while Harvester's API reports our VM.
     pub host_metrics: Fact<HostMetrics>,
+    /// The virt-launcher pod of this VM, from its files.
+    pub pod_info: Fact<PodInfo>,
     /// The QEMU guest agent on this machine.
     pub guest_agent: Fact<GuestAgent>,
     /// The files at the paths of our files for the kubelet's first labels.
     pub label_files: Vec<LabelFile>,
     /// The state of the kubelet's unit in systemd, if it was read.
     pub drop_in: Option<DropIn>,
+    /// The steps of the wall clock since the start of the process.
+    pub clock: ClockSteps,
     /// Issues outside the main reads: an invalid file of the distribution, a credential that others can read.
     pub issues: Vec<ObservationIssue>,
 }
@@ -150,6 +159,11 @@ pub enum ObservationIssue {
         /// The port that the unit denies, if that is the reason.
         forbidden: Option<u16>,
     },
+    /// Hooks for a state of a scheduled event that were rejected or failed.
+    HooksFailed {
+        /// The hooks and the reasons.
+        what: String,
+    },
     /// A watch event with an object that was not requested.
     UnexpectedObject {
         /// The received object.
@@ -168,7 +182,9 @@ pub struct Kubelet {
     pub node_name: NodeName,
     /// The source of the name.
     pub node_name_source: NodeNameSource,
-    /// The time when the client certificate expires, in seconds since 1970.
+    /// The user of a token instead of a client certificate, if the token contains one.
+    pub account: Option<String>,
+    /// The time when the client certificate or the token expires, in seconds since 1970.
     pub expires: Option<i64>,
 }
 
@@ -194,6 +210,8 @@ pub struct Harvester {
     pub account: Option<String>,
     /// The time when the token expires, in seconds since 1970. Harvester's own tokens do not expire.
     pub expires: Option<i64>,
+    /// The Secret of a token without expiry.
+    pub secret: Option<TokenSecret>,
 }
 
 /// The VirtualMachineInstances that may be this machine.

@@ -37,6 +37,9 @@ pub enum PermissionPlace {
 /// The resource of the VM instance.
 pub const INSTANCES: &str = "virtualmachineinstances";
 
+/// The resource of the VM.
+pub const VIRTUAL_MACHINES: &str = "virtualmachines";
+
 /// All requests that the agent sends to Harvester, except the access review, which all users may send, and two requests that
 /// check, if nothing else can be read, whether the server is the guest cluster.
 pub static USEFUL: &[PermissionUse] = &[
@@ -66,6 +69,15 @@ pub static USEFUL: &[PermissionUse] = &[
         source: None,
         purpose: "detects a migration immediately",
         without: "a migration without a hint in the guest is detected within ten minutes (finding watch-unavailable)",
+    },
+    PermissionUse {
+        verb: "get",
+        group: "kubevirt.io",
+        resource: VIRTUAL_MACHINES,
+        place: PermissionPlace::Vm,
+        source: None,
+        purpose: "finds why the VM is stopped",
+        without: "the scheduled event of a stop has the reason VMStopped, whatever stops the VM",
     },
     PermissionUse {
         verb: "get",

@@ -29,25 +29,30 @@ pub enum Source {
     /// The `[hosts]` table of our own configuration. Together with the host name from KubeVirt's downward metrics, it needs no
     /// credential for Harvester.
     HostsTable,
+    /// The labels of the virt-launcher pod, from files that the host shares with this VM. It needs neither a network nor a
+    /// credential.
+    PodInfo,
 }
 
 impl Source {
     /// All sources, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::HostNode,
         Self::VmiAnnotations,
         Self::LauncherPod,
         Self::ConfigMap,
         Self::HostsTable,
+        Self::PodInfo,
     ];
 
     /// All sources with their names, in order.
-    pub const NAMES: [(&'static str, Self); 5] = [
+    pub const NAMES: [(&'static str, Self); 6] = [
         ("host-node", Self::HostNode),
         ("vmi-annotations", Self::VmiAnnotations),
         ("launcher-pod", Self::LauncherPod),
         ("configmap", Self::ConfigMap),
         ("hosts-table", Self::HostsTable),
+        ("pod-info", Self::PodInfo),
     ];
 
     /// Returns the name used in configuration and reports.

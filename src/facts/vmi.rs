@@ -5,15 +5,18 @@
 //! make an object unreadable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
-    Capped, StringMap, active_pods, annotations, firmware_serial, firmware_uuid, hostname, labels,
+    Capped, StringMap, active_pods, annotations, condition_status, condition_type, conditions,
+    deletion_timestamp, evacuation_node_name, firmware_serial, firmware_uuid, hostname, labels,
     name, namespace, node_name, owner_kind, owner_references, owner_uid, spec_interface_mac,
     spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,
 };
@@ -25,11 +28,17 @@ pub const CREATOR: &str = "harvesterhci.io/creator";
 /// (`pkg/controller/master/virtualmachine/vmi_controller.go`, `ReconcileFromHostLabels`).
 pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 
+/// The condition of an instance that is to leave its host.
+const EVICTION_REQUESTED: &str = "EvictionRequested";
+
 /// The maximum number of interfaces of a VM. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
 /// The maximum number of pods of a VM that are kept. There are two during a migration.
 const PODS_MAX: usize = 64;
+
+/// The maximum number of conditions of a VM; usually there are about five.
+const CONDITIONS_MAX: usize = 256;
 
 /// The maximum number of owners of an object.
 pub const OWNERS_MAX: usize = 64;
@@ -63,6 +72,8 @@ pub struct Vmi {
     pub annotations: BTreeMap<String, String>,
     /// `status.activePods`: pod UIDs with their hosts. There are two entries during a migration.
     pub active_pods: BTreeMap<String, String>,
+    /// What is announced about its future: a migration, a stop.
+    pub announcements: Announcements,
 }
 
 impl Vmi {
@@ -124,6 +135,8 @@ struct WireVmiMetadata {
     annotations: StringMap,
     #[serde(default, deserialize_with = "owner_references")]
     owner_references: Capped<WireVmiOwner, OWNERS_MAX>,
+    #[serde(default, deserialize_with = "deletion_timestamp")]
+    deletion_timestamp: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -135,11 +148,14 @@ struct WireVmiOwner {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
 struct WireVmiSpec {
     #[serde(default, deserialize_with = "hostname")]
     hostname: Option<String>,
     #[serde(default)]
     domain: WireVmiDomain,
+    #[serde(default)]
+    termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -178,6 +194,20 @@ struct WireVmiStatus {
     interfaces: Capped<WireVmiStatusInterface, INTERFACES_MAX>,
     #[serde(default, deserialize_with = "active_pods")]
     active_pods: StringMap,
+    #[serde(default, deserialize_with = "conditions")]
+    conditions: Capped<WireVmiCondition, CONDITIONS_MAX>,
+    #[serde(default, deserialize_with = "evacuation_node_name")]
+    evacuation_node_name: Option<String>,
+    #[serde(default)]
+    migration_state: Option<WireMigration>,
+}
+
+#[derive(Deserialize)]
+struct WireVmiCondition {
+    #[serde(rename = "type", default, deserialize_with = "condition_type")]
+    kind: String,
+    #[serde(default, deserialize_with = "condition_status")]
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -208,7 +238,7 @@ impl TryFrom<WireVmi> for Vmi {
             .map(|devices| devices.interfaces.0)
             .unwrap_or_default();
         let status_macs = status.interfaces.0;
-        let macs = spec_macs
+        let found = spec_macs
             .into_iter()
             .filter_map(|interface| interface.mac_address)
             // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
@@ -218,9 +248,39 @@ impl TryFrom<WireVmi> for Vmi {
                     .filter(|seen| seen.name.is_some())
                     .filter_map(|seen| seen.mac),
             )
-            .filter_map(|text| Mac::parse(&text))
-            .collect();
+            .filter_map(|text| Mac::parse(&text));
+        let mut macs = BTreeSet::new();
+        macs.extend(found);
+        let mut annotations = metadata.annotations.0;
+        annotations.retain(|key, _| is_host_key(key));
+        let mut active_pods = status.active_pods.0;
+        while active_pods.len() > PODS_MAX {
+            active_pods.pop_last();
+        }
         let host = status.node_name.filter(|host| !host.is_empty());
+        let is_eviction_requested =
+            status.conditions.0.iter().any(|condition| {
+                condition.kind == EVICTION_REQUESTED && condition.status == "True"
+            });
+        let grace = spec
+            .termination_grace_period_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        let requested = metadata.deletion_timestamp.as_deref();
+        let announcements = Announcements {
+            is_eviction_requested,
+            evacuated_host: status
+                .evacuation_node_name
+                .as_deref()
+                .and_then(lifecycle::host),
+            migration_target: lifecycle::migration_target_label(&metadata.labels),
+            migration: status.migration_state.and_then(WireMigration::parse),
+            stop: requested
+                .and_then(lifecycle::timestamp)
+                .map(|requested| StopRequest {
+                    requested,
+                    grace: grace.map(Duration::from_secs),
+                }),
+        };
         Ok(Self {
             name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
                 field: "metadata.name",
@@ -257,13 +317,9 @@ impl TryFrom<WireVmi> for Vmi {
                 .labels
                 .get(CREATOR)
                 .is_some_and(|creator| creator == ANNOTATED_CREATOR),
-            annotations: metadata
-                .annotations
-                .0
-                .into_iter()
-                .filter(|(key, _)| is_host_key(key))
-                .collect(),
-            active_pods: status.active_pods.0.into_iter().take(PODS_MAX).collect(),
+            annotations,
+            active_pods,
+            announcements,
         })
     }
 }
@@ -344,6 +400,44 @@ mod tests {
             let error = vmi(metadata);
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_announced_is_read_and_an_invalid_value_announces_nothing() {
+        let vmi = parse(json!({
+            "metadata": {
+                "name": "a", "namespace": "d", "uid": "u", "deletionTimestamp": "2026-11-24T10:00:00Z",
+                "labels": {"kubevirt.io/migrationTargetNodeName": "hv-b"},
+            },
+            "spec": {"terminationGracePeriodSeconds": 120},
+            "status": {
+                "nodeName": "hv-a", "evacuationNodeName": "hv-a",
+                "conditions": [{"type": "EvictionRequested", "status": "True"}],
+                "migrationState": {
+                    "migrationUid": "m1", "sourceNode": "hv-a", "targetNode": "hv-b",
+                    "startTimestamp": "2026-11-24T09:59:00Z", "completed": null, "failed": true,
+                    "failureReason": "no memory", "abortRequested": true,
+                },
+            },
+        }))
+        .unwrap();
+        let announced = vmi.announcements;
+        assert!(announced.is_eviction_requested);
+        assert_eq!(announced.evacuated_host, HostName::parse("hv-a").ok());
+        assert_eq!(announced.migration_target, HostName::parse("hv-b").ok());
+        let deadline = announced.stop.and_then(|stop| stop.deadline());
+        assert_eq!(deadline, lifecycle::timestamp("2026-11-24T10:02:00Z"));
+        let migration = announced.migration.unwrap();
+        assert!(migration.started.is_some() && migration.is_failed && !migration.is_completed);
+        assert_eq!(migration.failure.as_deref(), Some("no memory"));
+        let odd = parse(json!({
+            "metadata": {
+                "name": "a", "namespace": "d", "uid": "u", "deletionTimestamp": "soon",
+                "labels": {"kubevirt.io/migrationTargetNodeName": "a/b"},
+            },
+            "status": {"nodeName": "hv-a", "evacuationNodeName": "", "migrationState": {"completed": false}},
+        }));
+        assert_eq!(odd.unwrap().announcements, Announcements::default());
     }
 
     #[test]

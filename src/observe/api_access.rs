@@ -143,9 +143,9 @@ impl Connections {
     /// Returns every file whose change may change a credential: the paths that are searched for one, and all files of the last
     /// read, missing files included.
     pub fn files(&self) -> BTreeSet<PathBuf> {
-        let sides = [&self.harvester, &self.guest];
-        let files = sides.into_iter().flat_map(|side| &side.files);
-        files.cloned().collect()
+        let mut files = self.harvester.files.clone();
+        files.extend(self.guest.files.iter().cloned());
+        files
     }
 }
 
@@ -172,7 +172,8 @@ impl ApiAccess {
     /// Notes the files of the last reading, and who else can read or change them.
     fn judge_files(&mut self, root: &Root, api: Api) {
         let places = self.candidates.iter().map(|place| place.path.clone());
-        self.files = places.collect();
+        self.files.clear();
+        self.files.extend(places);
         self.exposed.clear();
         if let Some(source) = &self.source {
             self.files.extend(source.watched(root));

@@ -2,7 +2,7 @@
 //! Facts of a credential without its secrets: the name of our Node, our namespace, the service account and the expiry.
 
 use crate::access::certificate::{self, NodeIdentity};
-use crate::access::token::{self, TokenKind};
+use crate::access::token::{self, Claims, TokenKind};
 use crate::config::Settings;
 use crate::facts::names::Namespace;
 use crate::facts::observation::{Harvester, Kubelet, NodeNameSource};
@@ -45,23 +45,31 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
             )));
         }
     };
+    let claims = claims(link).filter(|_| chain_of.is_none());
+    let validity = chain_of.and_then(|chain| certificate::validity(chain).ok());
     Ok(Kubelet {
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         node_name,
         node_name_source,
-        expires: chain_of
-            .and_then(|chain| certificate::validity(chain).ok())
-            .map(|validity| validity.not_after),
+        expires: validity
+            .map(|validity| validity.not_after)
+            .or(claims.as_ref().and_then(|claims| claims.expires)),
+        account: claims.and_then(|claims| claims.subject),
     })
+}
+
+/// Returns the claims of the token, if it has any.
+fn claims(link: &ApiLink) -> Option<Claims> {
+    match token::classify(link.credential.token.as_ref()?) {
+        TokenKind::Jwt(claims) => Some(claims),
+        TokenKind::Rancher { .. } | TokenKind::Opaque => None,
+    }
 }
 
 /// Returns the Harvester credential without its secrets.
 pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unavailable> {
-    let claims = match link.credential.token.as_ref().map(token::classify) {
-        Some(TokenKind::Jwt(claims)) => Some(claims),
-        _ => None,
-    };
+    let claims = claims(link);
     let account = claims
         .as_ref()
         .and_then(|claims| claims.service_account.as_ref());
@@ -90,5 +98,6 @@ pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unava
         namespace,
         account: claims.as_ref().and_then(|claims| claims.subject.clone()),
         expires: claims.as_ref().and_then(|claims| claims.expires),
+        secret: claims.and_then(|claims| claims.secret),
     })
 }

@@ -321,8 +321,17 @@ impl DistributionReader<'_> {
         }
     }
 
+    /// An error of the kernel is reported for one file only: without file descriptors, or with a broken disk, all of them fail.
     fn unreadable(&mut self, source: ReadError) {
-        if !source.is_absent() {
+        let is_general = |problem: &DistributionProblem| {
+            let DistributionProblem::Unreadable { source, .. } = problem else {
+                return false;
+            };
+            matches!(source, ReadError::Io { .. })
+        };
+        let is_repeated =
+            matches!(source, ReadError::Io { .. }) && self.problems.iter().any(is_general);
+        if !source.is_absent() && !is_repeated {
             let kind = self.kind;
             self.problems
                 .push(DistributionProblem::Unreadable { kind, source });

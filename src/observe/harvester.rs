@@ -10,6 +10,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::config::Settings;
+use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::Vmi;
@@ -59,16 +60,10 @@ impl Names {
         let names = local
             .chain(node)
             .filter_map(|name| VmName::parse(&name).ok());
-        Self(
-            settings
-                .harvester
-                .vm
-                .iter()
-                .chain(earlier)
-                .cloned()
-                .chain(names)
-                .collect(),
-        )
+        let mut all = BTreeSet::new();
+        all.extend(settings.harvester.vm.iter().chain(earlier).cloned());
+        all.extend(names);
+        Self(all)
     }
 }
 
@@ -440,6 +435,17 @@ pub async fn read_own(
         candidates,
         version,
     })
+}
+
+/// Reads the VirtualMachine of an instance.
+pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
+    let (namespace, name) = (&vmi.namespace, &vmi.name);
+    let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}");
+    match client.get(&path).await {
+        Ok(vm) => Fact::Known(vm),
+        Err(error) if error.class() == Class::NotFound => Fact::Absent,
+        Err(error) => Fact::Failed(why(&error)),
+    }
 }
 
 async fn get(

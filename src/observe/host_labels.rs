@@ -264,3 +264,26 @@ fn absent_or_failed(error: &Error) -> Fact<HostLabels> {
         Fact::Failed(why(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_not_asked_again_for_an_hour_or_until_the_credential_changes() {
+        let host = HostName::parse("hv-a").unwrap();
+        let (source, hour) = (Source::HostNode, Duration::from_secs(3600));
+        let refused = Unavailable::new(UnavailableKind::Forbidden, "nodes is forbidden");
+        let mut denied = Denied::default();
+        denied.keep(source, &host, hour, &refused);
+        let mut asked = |generation, uptime| denied.get(source, &host, generation, uptime);
+        let last = Duration::from_secs(1);
+        assert_eq!(asked(0, 2 * hour - last), Some(refused.clone()));
+        assert_eq!(asked(0, 2 * hour), None);
+        // Whatever else went wrong may be over at once.
+        let away = Unavailable::new(UnavailableKind::Unreachable, "no route");
+        denied.keep(source, &host, hour, &away);
+        assert_eq!(denied.get(source, &host, 0, hour), Some(refused));
+        assert_eq!(denied.get(source, &host, 1, hour), None);
+    }
+}

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::nics;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::root::{ReadError, Root};
+use crate::sys::root::Root;
 
 /// The file of the static host name; every tool that changes the host name permanently replaces it.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";
@@ -61,7 +61,7 @@ struct InstanceDataV1 {
 fn platform_hostname(root: &Root) -> Fact<String> {
     let path = "/run/cloud-init/instance-data.json";
     match root.read(path, INSTANCE_DATA_MAX) {
-        Err(error) => failed(&error),
+        Err(error) => error.into(),
         Ok(bytes) => match serde_json::from_slice::<InstanceData>(&bytes) {
             Ok(data) => match data
                 .v1
@@ -119,7 +119,7 @@ fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> 
 /// Reads the first line of a file, trimmed; an empty line counts as absent. Bytes that are not UTF-8 are replaced.
 fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
     match root.read(path, LINE_MAX) {
-        Err(error) => failed(&error),
+        Err(error) => error.into(),
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
             match text.trim().lines().next() {
@@ -127,15 +127,6 @@ fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
                 _ => Fact::Absent,
             }
         }
-    }
-}
-
-/// Converts a read error to a fact.
-pub(super) fn failed<T>(error: &ReadError) -> Fact<T> {
-    match error {
-        ReadError::NotFound(_) => Fact::Absent,
-        ReadError::Denied(_) => Fact::failed(UnavailableKind::Forbidden, error.to_string()),
-        _ => Fact::failed(UnavailableKind::Malformed, error.to_string()),
     }
 }
 

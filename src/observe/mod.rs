@@ -10,6 +10,7 @@ pub mod distribution;
 pub(crate) mod environment_file;
 pub mod guest_agent;
 pub mod harvester;
+mod hooks;
 pub mod host_labels;
 pub mod host_metrics;
 pub mod machine;
@@ -17,6 +18,7 @@ pub mod nics;
 pub mod node;
 pub mod observer;
 pub mod permissions;
+pub mod pod_info;
 pub mod registration;
 mod unavailable;
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::machine::failed;
 use crate::facts::Fact;
 use crate::facts::machine::Mac;
 use crate::facts::nic::Nic;
@@ -15,7 +14,7 @@ pub fn read(root: &Root) -> Fact<Vec<Nic>> {
     match read_nics(root) {
         Ok(nics) if nics.is_empty() => Fact::Absent,
         Ok(nics) => Fact::Known(nics),
-        Err(error) => failed(&error),
+        Err(error) => error.into(),
     }
 }
 
@@ -23,7 +22,8 @@ pub fn read(root: &Root) -> Fact<Vec<Nic>> {
 pub fn addresses(nics: &Fact<Vec<Nic>>) -> Fact<BTreeSet<Mac>> {
     match nics {
         Fact::Known(nics) => {
-            let addresses: BTreeSet<Mac> = nics.iter().filter_map(|nic| nic.address).collect();
+            let mut addresses = BTreeSet::new();
+            addresses.extend(nics.iter().filter_map(|nic| nic.address));
             if addresses.is_empty() {
                 Fact::Absent
             } else {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts request errors to the reason why a fact is unavailable.
+//! Converts errors to the reason why a fact is unavailable.
 
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
+use crate::sys::root::ReadError;
 use crate::wire::kubeapi::{Class, Error};
 
 /// Converts a request error to a reason.
@@ -27,6 +28,17 @@ impl<T> From<Result<T, Unavailable>> for Fact<T> {
         match result {
             Ok(value) => Self::Known(value),
             Err(why) => Self::Failed(why),
+        }
+    }
+}
+
+/// A file that does not exist is absent, as are its facts.
+impl<T> From<ReadError> for Fact<T> {
+    fn from(error: ReadError) -> Self {
+        match &error {
+            ReadError::NotFound(_) => Self::Absent,
+            ReadError::Denied(_) => Self::failed(UnavailableKind::Forbidden, chain(&error)),
+            _ => Self::failed(UnavailableKind::Malformed, chain(&error)),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::catalog::{Code, Finding, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::resync::{WindowId, WindowOutcome};
+use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::facts::clock::ClockSteps;
 use crate::facts::trigger::Trigger;
 
@@ -24,10 +25,13 @@ pub struct Reported {
     host: Option<String>,
     zone: Option<String>,
     /// The host names of the machine, by kind.
-    names: Option<BTreeMap<NameKind, String>>,
+    names: Option<Vec<(NameKind, String)>>,
     /// The number of steps of the clock.
     clock: Option<u64>,
 }
+
+/// A label that was written, with its value; none if it was removed.
+pub type LabelChange<'a> = (&'a str, Option<&'a str>);
 
 /// The events of a round, in addition to its status.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,16 +40,28 @@ pub struct RoundEvents<'a> {
     pub findings: &'a [Finding],
     /// The steps of the wall clock so far.
     pub clock: ClockSteps,
-    /// Labels that were written, as `key=value` or `key-`.
-    pub labelled: &'a [String],
+    /// The labels that were written, with their values; none for a label that was removed.
+    pub labels: &'a [LabelChange<'a>],
     /// Milliseconds from the trigger to the end of the last write.
     pub latency_ms: u64,
+    /// How long the last migration interrupted the guest, if that was estimated in this round.
+    pub interruption_ms: Option<u64>,
     /// A newly detected migration.
     pub moved: Option<&'a Migration>,
     /// The outcome of a migration hint.
     pub window_end: Option<&'a WindowId>,
+    /// The new states of scheduled events.
+    pub scheduled: &'a [ScheduledEvent],
     /// The unit that was to be started, and the error if that failed.
     pub started: Option<(&'a str, Option<&'a str>)>,
+}
+
+/// Formats a label as `kubectl label` takes it: `key=value`, or `key-` if it was removed.
+fn label_text((key, value): &LabelChange<'_>) -> String {
+    match value {
+        Some(value) => format!("{key}={value}"),
+        None => format!("{key}-"),
+    }
 }
 
 impl Reported {
@@ -93,7 +109,7 @@ impl Reported {
             let text = format!(
                 "VM identified: {}, {}",
                 vm.as_deref().unwrap_or_default(),
-                identity.state
+                identity.state.name()
             );
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
@@ -103,7 +119,21 @@ impl Reported {
                 .map(|text| record(Priority::Notice, message_id::RENAMED, text)),
         );
         if let Some(text) = self.clock_set(events.clock) {
-            records.push(record(Priority::Info, message_id::CLOCK_SET, text));
+            records.push(Record {
+                interruption_ms: events.interruption_ms,
+                ..record(Priority::Info, message_id::CLOCK_SET, text)
+            });
+        }
+        for event in events.scheduled {
+            let priority = match event.state {
+                ScheduledEventState::Failed => Priority::Warning,
+                _ => Priority::Notice,
+            };
+            let text = format!("scheduled event: {}", event.text());
+            records.push(Record {
+                event: Some(event.clone()),
+                ..record(priority, message_id::of_event(event.state), text)
+            });
         }
         if let Some(Migration { from, to, .. }) = events.moved {
             let text = format!("migrated from Harvester host {from} to {to}");
@@ -113,17 +143,18 @@ impl Reported {
                 ..moved
             });
         }
-        if !events.labelled.is_empty() {
+        if !events.labels.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
+            let labels: Vec<String> = events.labels.iter().map(label_text).collect();
             let text = format!(
                 "Node {node} labeled in {} ms: {}",
                 events.latency_ms,
-                events.labelled.join(" ")
+                labels.join(" ")
             );
-            let labelled = record(Priority::Notice, message_id::LABELLED, text);
+            let labeled = record(Priority::Notice, message_id::LABELED, text);
             records.push(Record {
                 latency_ms: Some(events.latency_ms),
-                ..labelled
+                ..labeled
             });
         }
         if let Some((priority, text)) = events
@@ -200,7 +231,7 @@ impl Reported {
     /// Returns the hostnames that changed since the last report; none at the first one.
     fn renamed(&mut self, status: &Status) -> Vec<String> {
         let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName;
-        let names: BTreeMap<NameKind, String> = status
+        let names: Vec<(NameKind, String)> = status
             .identity
             .names
             .iter()
@@ -211,10 +242,13 @@ impl Reported {
             return Vec::new();
         };
         let text = |name: &NameStatus| {
-            let old = before.get(&name.kind)?;
+            let (_, old) = before.iter().find(|(kind, _)| *kind == name.kind)?;
             (*old != name.name).then(|| {
                 let (kind, new) = (name.kind.as_str(), &name.name);
-                format!("{kind} changed from `{old}` to `{new}`: {}", name.state)
+                format!(
+                    "{kind} changed from `{old}` to `{new}`: {}",
+                    name.state.name()
+                )
             })
         };
         status.identity.names.iter().filter_map(text).collect()

@@ -17,10 +17,12 @@ use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
 use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::decide::resync::WindowId;
-use crate::decide::{self, Action, Migration, WriteResult};
-use crate::facts::Fact;
+use crate::decide::scheduled_events::ScheduledEvent;
+use crate::decide::{self, Action, WriteResult};
 use crate::facts::permissions::{Permission, PermissionPlace};
+use crate::facts::registration::Labels;
 use crate::facts::topology::LabelValue;
+use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
 
 /// The maximum length of a name of this machine, in characters: more than the kernel or DNS allow.
@@ -34,11 +36,13 @@ pub struct Context {
     /// The event sources.
     pub event_sources: Vec<EventSourceStatus>,
     /// The time at which each finding was first observed, by code.
-    pub since: BTreeMap<String, String>,
+    pub since: BTreeMap<Code, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
     /// The last migration hint and its outcome.
     pub last_migration_hint: Option<MigrationHintStatus>,
+    /// The last state of a scheduled event.
+    pub scheduled_event: Option<ScheduledEvent>,
 }
 
 impl Status {
@@ -58,7 +62,7 @@ impl Status {
                     observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
                     fix: finding.fix().into_iter().map(str::to_owned).collect(),
-                    first_observed_time: context.since.get(entry.name).cloned(),
+                    first_observed_time: context.since.get(&finding.code).cloned(),
                 }
             })
             .collect();
@@ -74,6 +78,7 @@ impl Status {
             registration: registration(report),
             last_migration: last_migration(report, context),
             last_migration_hint: context.last_migration_hint.clone(),
+            scheduled_event: context.scheduled_event.clone(),
             credentials: credentials(report),
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(report),
@@ -91,25 +96,26 @@ fn identity(identity: &Identity) -> IdentityStatus {
             uid: vmi.vm_uid.clone(),
             instance_uid: Some(vmi.uid.clone()),
         }),
-        OwnVm::ProvenOffline(name) => Some(VmStatus {
-            name: name.to_string(),
-            namespace: None,
+        OwnVm::ProvenOffline(vm) => Some(VmStatus {
+            name: vm.name.to_string(),
+            namespace: vm.namespace.as_ref().map(ToString::to_string),
             uid: None,
-            instance_uid: None,
+            instance_uid: vm.instance_uid.clone(),
         }),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
     };
     let message = match &identity.vm {
         OwnVm::Identified(_) => None,
-        OwnVm::ProvenOffline(_) => {
-            Some("verified by the firmware UUID; Harvester was not read".to_owned())
-        }
+        OwnVm::ProvenOffline(_) => Some(format!(
+            "verified by {}; Harvester was not read",
+            identity.proof()
+        )),
         OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
         OwnVm::Ambiguous(vms) => Some(format!("several VMs match: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
     };
     IdentityStatus {
-        state: identity.verdict.name(),
+        state: identity.verdict,
         impact: identity.verdict.consequence().to_owned(),
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
@@ -120,7 +126,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .map(|judged| NameStatus {
                 kind: judged.kind,
                 name: one_line(&judged.name, NAME_MAX).into_owned(),
-                state: judged.verdict.name(),
+                state: judged.verdict,
             })
             .collect(),
         evidence: identity
@@ -214,15 +220,19 @@ fn labels(report: &RoundReport<'_>) -> LabelsStatus {
 
 fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     let registration = &report.plan.registration;
-    let labels = registration.labels.as_ref();
-    let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
+    let texts = |labels: &Labels| {
+        let mut texts = BTreeMap::new();
+        let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
+        texts.extend(labels.iter().map(text));
+        texts
+    };
     let ours = report
         .observation
         .label_files
         .iter()
         .filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
-        labels: labels.map(|labels| labels.iter().map(text).collect()),
+        labels: registration.labels.as_ref().map(texts),
         files: ours
             .map(|file| file.kind.path().display().to_string())
             .collect(),
@@ -231,16 +241,14 @@ fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
 
 fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<MigrationStatus> {
     let remembered = report.plan.memory.last_migration.as_ref()?;
-    let same = |Migration { from, to, at }: &Migration, status: &MigrationStatus| {
-        *from == status.from && *to == status.to && *at == status.time
-    };
     match &context.last_migration {
-        Some(written) if same(remembered, written) => Some(written.clone()),
+        Some(written) if written.is_of(remembered) => Some(written.clone()),
         _ => Some(MigrationStatus {
             from: remembered.from.clone(),
             to: remembered.to.clone(),
             time: remembered.at.clone(),
             latency_ms: None,
+            interruption_ms: None,
             trigger: None,
         }),
     }
@@ -261,6 +269,10 @@ fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
             .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
             .map(decide::rfc3339)
     };
+    let unknown = |why: Option<&Unavailable>| CredentialStatus {
+        error: why.map(|why| why.text.clone()),
+        ..CredentialStatus::default()
+    };
     let harvester = match &observation.harvester {
         Fact::Known(harvester) => CredentialStatus {
             kubeconfig: Some(harvester.kubeconfig.display().to_string()),
@@ -268,28 +280,24 @@ fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
             user: harvester.account.clone(),
             namespace: Some(harvester.namespace.to_string()),
             expiration_time: date(harvester.expires),
-            error: None,
-            finding: None,
-        },
-        seen => CredentialStatus {
-            error: seen.why().map(|why| why.text.clone()),
             ..CredentialStatus::default()
         },
+        seen => unknown(seen.why()),
     };
     let kubelet = match &observation.kubelet {
         Fact::Known(kubelet) => CredentialStatus {
             kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
             server: Some(kubelet.server.clone()),
-            user: Some(format!("system:node:{}", kubelet.node_name)),
-            namespace: None,
+            user: Some(
+                kubelet
+                    .account
+                    .clone()
+                    .unwrap_or_else(|| format!("system:node:{}", kubelet.node_name)),
+            ),
             expiration_time: date(kubelet.expires),
-            error: None,
-            finding: None,
-        },
-        seen => CredentialStatus {
-            error: seen.why().map(|why| why.text.clone()),
             ..CredentialStatus::default()
         },
+        seen => unknown(seen.why()),
     };
     CredentialsStatus {
         harvester: CredentialStatus {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::agent::RoundReport;
 use crate::decide::resync::WindowOutcome;
+use crate::decide::scheduled_events::{ScheduledEventState, ScheduledEventType};
 use crate::facts::trigger::Trigger;
 
-/// Bounds of the histogram of label updates, in seconds: from an immediate read to the last read of a fast-poll window.
+/// Bounds of the histograms, in seconds: from an immediate read, or a short interruption, to the last read of a fast-poll window.
 pub const BOUNDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// The counters.
@@ -19,8 +20,12 @@ pub struct Counters {
     pub migrations: BTreeMap<&'static str, u64>,
     /// Migration hints, by trigger and outcome.
     pub hints: BTreeMap<(&'static str, &'static str), u64>,
+    /// States of scheduled events, by type and state.
+    pub scheduled: BTreeMap<(ScheduledEventType, ScheduledEventState), u64>,
     /// Time from the first hint to the labels of the new host.
     pub latency: Histogram,
+    /// Time for which live migrations interrupted the guest.
+    pub interruption: Histogram,
 }
 
 impl Default for Counters {
@@ -37,7 +42,13 @@ impl Default for Counters {
                 .map(|trigger| (trigger.as_str(), 0))
                 .collect(),
             hints: outcomes.collect(),
+            scheduled: ScheduledEventType::ALL
+                .iter()
+                .flat_map(|kind| ScheduledEventState::ALL.iter().map(|state| (*kind, *state)))
+                .map(|key| (key, 0))
+                .collect(),
             latency: Histogram::default(),
+            interruption: Histogram::default(),
         }
     }
 }
@@ -48,6 +59,9 @@ impl Counters {
         if report.plan.moved.is_some() {
             let migrations = self.migrations.entry(report.trigger.as_str());
             *migrations.or_default() += 1;
+        }
+        for event in &report.plan.scheduled {
+            *self.scheduled.entry((event.kind, event.state)).or_default() += 1;
         }
         if let Some(window_end) = &report.plan.window_end {
             let key = (window_end.trigger.as_str(), window_end.outcome.as_str());

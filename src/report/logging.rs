@@ -13,7 +13,7 @@ use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -31,7 +31,7 @@ const PANIC_LIMIT: usize = 512;
 /// Writes the debug events of our own modules to stderr if the level is debug. Later calls have no effect.
 pub fn debug_to_stderr(level: LogLevel) {
     if level == LogLevel::Debug {
-        debug_to(io::stderr);
+        debug_to(BoxMakeWriter::new(io::stderr));
     }
 }
 
@@ -39,7 +39,8 @@ pub fn debug_to_stderr(level: LogLevel) {
 pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
     if level == LogLevel::Debug {
         let journal = journal.clone();
-        debug_to(move || DebugEntry(journal.clone()));
+        let entries = move || DebugEntry(journal.clone());
+        debug_to(BoxMakeWriter::new(entries));
     }
 }
 
@@ -58,7 +59,7 @@ impl Write for DebugEntry {
     }
 }
 
-fn debug_to(writer: impl for<'writer> MakeWriter<'writer> + Send + Sync + 'static) {
+fn debug_to(writer: BoxMakeWriter) {
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(false)

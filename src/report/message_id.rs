@@ -6,6 +6,8 @@
 //!
 //! To add one: `systemd-id128 new`, and an entry below. An id never changes once released.
 
+use crate::decide::scheduled_events::ScheduledEventState;
+
 /// One kind of journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -76,7 +78,7 @@ kinds! {
      \n    harvester-node-agent status\n";
 
     /// The labels of the Node were written.
-    LABELLED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a105",
+    LABELED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a105",
     "Labels of this node were updated",
     "@MESSAGE@\n\
      \n\
@@ -137,12 +139,64 @@ kinds! {
      not disabled, and stopped. It is started at most once in ten minutes.\n\
      \n    systemctl status qemu-guest-agent\n";
 
+    /// A live migration or a stop of the VM is planned.
+    EVENT_PLANNED = "9083dfb603784bbd94e82cddf198fc46",
+    "Planned: @HNA_EVENT_TYPE@ of the VM of this node",
+    "@MESSAGE@\n\
+     \n\
+     Harvester announced it. This node cannot delay it. Later entries with the same\n\
+     HNA_EVENT_ID have its other states:\n\
+     \n    journalctl -u harvester-node-agent HNA_EVENT_ID=@HNA_EVENT_ID@\n";
+
+    /// A live migration or a stop of the VM has started.
+    EVENT_IN_PROGRESS = "c1a34beb866a4588b2d375d8e215b058",
+    "In progress: @HNA_EVENT_TYPE@ of the VM of this node",
+    "@MESSAGE@\n\
+     \n\
+     During a live migration, the VM is paused for a moment before it runs on the target\n\
+     host. During a stop, the guest is destroyed at the deadline if it has not shut down.\n\
+     \n    harvester-node-agent events\n";
+
+    /// A live migration or a stop of the VM is done.
+    EVENT_DONE = "ba875a20faf1435790b1f2f2a1d48af3",
+    "Done: @HNA_EVENT_TYPE@ of the VM of this node",
+    "@MESSAGE@\n\
+     \n\
+     All states of this event:\n\
+     \n    journalctl -u harvester-node-agent HNA_EVENT_ID=@HNA_EVENT_ID@\n";
+
+    /// A live migration of the VM failed.
+    EVENT_FAILED = "52660345dfd14c77820a946e87063f37",
+    "Failed: @HNA_EVENT_TYPE@ of the VM of this node",
+    "@MESSAGE@\n\
+     \n\
+     The VM runs on its host as before. If the host is drained, Harvester retries. The\n\
+     cause is in the VirtualMachineInstanceMigration on Harvester.\n";
+
+    /// A live migration of the VM was canceled.
+    EVENT_CANCELED = "ff4c3d87c02a4995b074e5def0dc0aa9",
+    "Canceled: @HNA_EVENT_TYPE@ of the VM of this node",
+    "@MESSAGE@\n\
+     \n\
+     The VM runs on its host as before.\n";
+
     /// Entries that the journal did not accept.
     RECORDS_LOST = "e8d7a7fe0b8748ff93d3f26f38cc20de",
     "Journal entries of the Harvester node agent were lost",
     "The journal did not accept them in time. The agent did not wait for it. To show its\n\
      current state:\n\
      \n    harvester-node-agent status\n";
+}
+
+/// Returns the ID of the entry for a state of a scheduled event.
+pub fn of_event(state: ScheduledEventState) -> &'static str {
+    match state {
+        ScheduledEventState::Planned => EVENT_PLANNED,
+        ScheduledEventState::InProgress => EVENT_IN_PROGRESS,
+        ScheduledEventState::Done => EVENT_DONE,
+        ScheduledEventState::Failed => EVENT_FAILED,
+        ScheduledEventState::Canceled => EVENT_CANCELED,
+    }
 }
 
 #[cfg(test)]

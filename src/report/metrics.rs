@@ -5,8 +5,6 @@
 //! a plain 0/1 gauge, and in addition one 0/1 series for each state (an OpenMetrics StateSet), so that the labels of a series do
 //! not change with the state. No label name conflicts with the labels of a scrape target.
 
-use std::collections::BTreeSet;
-
 use time::UtcDateTime;
 
 use super::counters::{BOUNDS, Counters};
@@ -27,6 +25,7 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
     let mut text = String::new();
     let page = &mut text;
     state_gauges(page, status, report);
+    scheduled_event(page, report);
     findings(page, status);
     event_counters(page, counters);
     expiries(page, report.observation);
@@ -140,6 +139,18 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     );
 }
 
+fn scheduled_event(page: &mut String, report: &RoundReport<'_>) {
+    let open = report.plan.memory.scheduled.open();
+    let current = open.map_or("none", |event| event.state.as_str());
+    states(
+        page,
+        "harvester_node_agent_scheduled_event_state",
+        "State of the scheduled event that is not over: 1 for the current state, 0 for the others.",
+        &["none", "planned", "in-progress"].map(str::to_owned),
+        current,
+    );
+}
+
 /// Adds one series for each state. A current state that is not listed is added as well, so that it is never missing.
 fn states<const N: usize>(
     page: &mut String,
@@ -169,9 +180,11 @@ fn verified(identity: &Identity) -> (String, bool) {
 
 fn findings(page: &mut String, status: &Status) {
     let keys = status.findings.iter();
-    let keys: BTreeSet<(&str, &str)> = keys
+    let mut keys: Vec<(&str, &str)> = keys
         .map(|finding| (finding.code.as_str(), finding.severity.as_str()))
         .collect();
+    keys.sort_unstable();
+    keys.dedup();
     let mut family = MetricFamily::new(
         page,
         "harvester_node_agent_findings",
@@ -209,19 +222,37 @@ fn event_counters(page: &mut String, counters: &Counters) {
     for ((trigger, outcome), count) in &counters.hints {
         hints.sample(&[("trigger", trigger), ("outcome", outcome)], *count as f64);
     }
-    let mut latency = MetricFamily::new(
+    let mut scheduled = MetricFamily::new(
         page,
-        "harvester_node_agent_label_update_duration_seconds",
-        Kind::Histogram,
-        "Time from the first hint of a live migration to the labels of the new host.",
+        "harvester_node_agent_scheduled_events_total",
+        Kind::Counter,
+        "Published states of scheduled events, by type of the event.",
     );
-    let histogram = &counters.latency;
-    for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
-        latency.sample_of("_bucket", &[("le", &bound.to_string())], count as f64);
+    for ((kind, state), count) in &counters.scheduled {
+        let labels = [("type", kind.as_str()), ("state", state.as_str())];
+        scheduled.sample(&labels, *count as f64);
     }
-    latency.sample_of("_bucket", &[("le", "+Inf")], histogram.count as f64);
-    latency.sample_of("_sum", &[], histogram.sum);
-    latency.sample_of("_count", &[], histogram.count as f64);
+    let histograms = [
+        (
+            "harvester_node_agent_label_update_duration_seconds",
+            "Time from the first hint of a live migration to the labels of the new host.",
+            &counters.latency,
+        ),
+        (
+            "harvester_node_agent_migration_interruption_seconds",
+            "Time for which live migrations interrupted the guest, estimated from the first step of the wall clock after each.",
+            &counters.interruption,
+        ),
+    ];
+    for (name, help, histogram) in histograms {
+        let mut family = MetricFamily::new(page, name, Kind::Histogram, help);
+        for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
+            family.sample_of("_bucket", &[("le", &bound.to_string())], count as f64);
+        }
+        family.sample_of("_bucket", &[("le", "+Inf")], histogram.count as f64);
+        family.sample_of("_sum", &[], histogram.sum);
+        family.sample_of("_count", &[], histogram.count as f64);
+    }
 }
 
 fn expiries(page: &mut String, observation: &Observation) {
@@ -280,7 +311,7 @@ fn reconciled(page: &mut String, wall: UtcDateTime) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::identity::OwnVm;
+    use crate::decide::identity::{OfflineVm, OwnVm};
     use crate::facts::names::VmName;
 
     #[test]
@@ -323,7 +354,11 @@ mod tests {
             (Verdict::Unknown, false, ("vm-unknown", false)),
         ] {
             let vm = if is_known {
-                OwnVm::ProvenOffline(name.clone())
+                OwnVm::ProvenOffline(OfflineVm {
+                    name: name.clone(),
+                    namespace: None,
+                    instance_uid: None,
+                })
             } else {
                 OwnVm::NotFound(String::new())
             };

@@ -8,6 +8,7 @@ pub mod changes;
 pub mod compose;
 pub mod counters;
 pub mod endpoint;
+pub mod event_log;
 pub mod exposition;
 pub mod journal;
 pub mod layout;
@@ -24,7 +25,7 @@ pub mod text;
 pub mod textfile;
 pub mod trouble;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,14 +35,14 @@ use crate::agent::state::{Saver, State};
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::Code;
 use crate::config::{MetricsFile, Settings};
-use crate::decide::{Action, rfc3339};
+use crate::decide::{Action, Migration, rfc3339};
 use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;
 use crate::sys::atomic_file;
 use crate::sys::root::Root;
-use changes::{Reported, RoundEvents};
+use changes::{LabelChange, Reported, RoundEvents};
 use compose::Context;
 use counters::Counters;
 use journal::{Journal, Priority, Record};
@@ -71,6 +72,8 @@ pub struct Reporter {
     textfile: Textfile,
     board: MetricsPage,
     ready: bool,
+    /// Whether nothing was published yet.
+    is_first: bool,
     line: String,
     /// The errors of reports that could not be written, by report.
     troubles: BTreeMap<&'static str, String>,
@@ -97,6 +100,7 @@ impl Reporter {
                 to: migration.to.clone(),
                 time: migration.at.clone(),
                 latency_ms: Some(*latency),
+                interruption_ms: state.last_interruption,
                 trigger: Some(trigger.clone()),
             });
         let context = Context {
@@ -105,6 +109,7 @@ impl Reporter {
             since: BTreeMap::new(),
             last_migration,
             last_migration_hint: None,
+            scheduled_event: None,
         };
         Self {
             root,
@@ -119,6 +124,7 @@ impl Reporter {
             textfile: Textfile::default(),
             board,
             ready: false,
+            is_first: true,
             line: String::new(),
             troubles: BTreeMap::new(),
         }
@@ -171,16 +177,12 @@ impl Reporter {
                 .last_migration
                 .clone_from(&report.plan.memory.last_migration);
             state.last_latency = None;
+            state.last_interruption = None;
         }
-        let reported = self
-            .context
-            .last_migration
-            .as_ref()
-            .map(|last| last.time.as_str());
-        if let Some(migration) = report
-            .migrated
-            .filter(|migration| reported != Some(migration.at.as_str()))
-        {
+        let reported = self.context.last_migration.as_ref();
+        let is_reported =
+            |migration: &&Migration| reported.is_some_and(|last| last.is_of(migration));
+        if let Some(migration) = report.migrated.filter(|migration| !is_reported(migration)) {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
             self.counters.latency.observe(report.latency);
@@ -190,9 +192,19 @@ impl Reporter {
                 to: migration.to.clone(),
                 time: migration.at.clone(),
                 latency_ms: Some(latency),
+                interruption_ms: state.last_interruption,
                 trigger: Some(trigger),
             });
         }
+        if let Some(interruption) = report.plan.interruption {
+            self.counters.interruption.observe(interruption);
+            state.last_interruption = Some(milliseconds(interruption));
+            if let Some(last) = &mut self.context.last_migration {
+                last.interruption_ms = state.last_interruption;
+            }
+        }
+        state.scheduled.clone_from(&report.plan.memory.scheduled);
+        event_log::append(&mut state.events, &report.plan.scheduled);
         state.vm = report
             .identity
             .vmi()
@@ -256,22 +268,13 @@ impl Publish for Reporter {
     fn publish(&mut self, report: &RoundReport<'_>) {
         self.remember(report);
         let now = rfc3339(report.now.wall);
-        let codes: BTreeSet<&str> = report
-            .plan
-            .findings
-            .iter()
-            .map(|finding| finding.code.as_str())
-            .collect();
+        let findings = report.plan.findings.iter();
+        let codes: Vec<Code> = findings.map(|finding| finding.code).collect();
         let unread = report.placement.is_none();
-        let stays = |code: &str| {
-            codes.contains(code) || unread && Code::parse(code).is_some_and(Code::needs_placement)
-        };
-        self.context.since.retain(|code, _| stays(code));
+        let since = &mut self.context.since;
+        since.retain(|code, _| codes.contains(code) || unread && code.needs_placement());
         for code in codes {
-            self.context
-                .since
-                .entry(code.to_owned())
-                .or_insert_with(|| now.clone());
+            since.entry(code).or_insert_with(|| now.clone());
         }
         self.context.event_sources = self
             .health
@@ -283,16 +286,19 @@ impl Publish for Reporter {
         if let Some(window_end) = &plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
+        self.context.scheduled_event = self.state.events.last().cloned();
         let status = Status::new(report, &self.context);
-        let labelled = labelled(report);
+        let labels = written_labels(report);
         let events = RoundEvents {
             findings: &plan.findings,
             clock: self.health.clock_steps(),
-            labelled: &labelled,
+            labels: &labels,
             latency_ms: milliseconds(report.latency),
+            interruption_ms: plan.interruption.map(milliseconds),
             moved: plan.moved.as_ref(),
             window_end: plan.window_end.as_ref(),
             started: started(report),
+            scheduled: &plan.scheduled,
         };
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let records = reported.news(&status, events);
@@ -302,6 +308,11 @@ impl Publish for Reporter {
         }
         let trouble = status_file::publish(&self.root, &status);
         self.mention("status", trouble);
+        if self.is_first || !plan.scheduled.is_empty() {
+            self.is_first = false;
+            let trouble = event_log::publish(&self.root, &self.state.events);
+            self.mention("events", trouble);
+        }
         self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);
@@ -333,7 +344,7 @@ impl Publish for Reporter {
         let kept = outcome
             .err()
             .map(|text| ObservationIssue::ConfigurationKept {
-                faults: text.lines().collect::<Vec<_>>().join("; "),
+                faults: text.to_owned(),
             });
         if kept.is_none() {
             self.say(
@@ -358,23 +369,20 @@ impl Publish for Reporter {
     }
 }
 
-/// Returns the labels that were written in this round, as `key=value` or `key-`.
-fn labelled(report: &RoundReport<'_>) -> Vec<String> {
+/// Returns the labels that were written in this round.
+fn written_labels<'a>(report: &'a RoundReport<'_>) -> Vec<LabelChange<'a>> {
     let written = report.tried().filter(|(_, result)| result.is_ok());
     let labels = written.filter_map(|(action, _)| match action {
         Action::PatchNode(patch) => Some(&patch.labels),
         _ => None,
     });
-    let mut labels: Vec<_> = labels.flatten().collect();
+    let labels = labels.flatten();
+    let mut labels: Vec<_> = labels
+        .map(|(key, value)| (key.as_str(), value.as_deref()))
+        .collect();
     // A long message is cut at its end.
-    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(&key.as_str()));
+    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(key));
     labels
-        .into_iter()
-        .map(|(key, value)| match value {
-            Some(value) => format!("{key}={value}"),
-            None => format!("{key}-"),
-        })
-        .collect()
 }
 
 /// Returns the unit that was to be started in this round, and the error if that failed.

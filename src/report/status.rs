@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalog::Severity;
+use crate::decide::Migration;
 use crate::decide::identity::NameKind;
+use crate::decide::name_match::Verdict;
+use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -45,6 +48,9 @@ pub struct Status {
     /// The last migration hint and its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_migration_hint: Option<MigrationHintStatus>,
+    /// The last state of a scheduled event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_event: Option<ScheduledEvent>,
     /// The two credentials.
     pub credentials: CredentialsStatus,
     /// The permissions of the Harvester credential; only if they were requested.
@@ -107,8 +113,8 @@ pub struct AgentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// The result of comparing the names: that of a `decide::name_match::Verdict`, such as `names-match` or `name-of-another-vm`.
-    pub state: String,
+    /// The result of comparing the names.
+    pub state: Verdict,
     /// The impact of the result.
     pub impact: String,
     /// The VM; missing while it is unknown.
@@ -153,7 +159,7 @@ pub struct NameStatus {
     /// The name, with control characters escaped.
     pub name: String,
     /// The result of the comparison.
-    pub state: String,
+    pub state: Verdict,
 }
 
 /// One comparison.
@@ -264,9 +270,24 @@ pub struct MigrationStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub latency_ms: Option<u64>,
+    /// The milliseconds for which it interrupted the guest; missing if that cannot be estimated.
+    #[serde(
+        rename = "interruptionSeconds",
+        with = "seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub interruption_ms: Option<u64>,
     /// The trigger of the reconcile that wrote the labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
+}
+
+impl MigrationStatus {
+    /// Reports whether it is this migration. The time alone does not tell: it has whole seconds.
+    pub fn is_of(&self, migration: &Migration) -> bool {
+        (&self.from, &self.to, &self.time) == (&migration.from, &migration.to, &migration.at)
+    }
 }
 
 /// A migration hint and its outcome.
@@ -410,6 +431,26 @@ mod seconds {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn two_migrations_in_one_second_are_not_the_same() {
+        let migration = |from: &str, to: &str| Migration {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            at: "2026-11-25T03:30:52Z".to_owned(),
+        };
+        let first = migration("hv-a", "hv-b");
+        let status = MigrationStatus {
+            from: first.from.clone(),
+            to: first.to.clone(),
+            time: first.at.clone(),
+            latency_ms: None,
+            interruption_ms: None,
+            trigger: None,
+        };
+        assert!(status.is_of(&first));
+        assert!(!status.is_of(&migration("hv-b", "hv-c")));
+    }
 
     #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {

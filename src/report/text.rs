@@ -169,7 +169,7 @@ pub fn line(status: &Status) -> String {
     let finding = worst.map_or_else(String::new, |finding| {
         format!(" {}={}", finding.severity.as_str(), finding.code)
     });
-    let identity = &status.identity.state;
+    let identity = status.identity.state.name();
     let labels = &status.labels.state;
     let agent = &status.qemu_guest_agent.state;
     format!(
@@ -251,19 +251,14 @@ fn vm(identity: &IdentityStatus) -> String {
     )
 }
 
-fn is_match(verdict: &str) -> bool {
-    Verdict::parse(verdict).is_some_and(Verdict::is_match)
-}
-
 fn names(rows: &mut Rows, identity: &IdentityStatus) {
-    let unknown = Verdict::Unknown.name();
-    let is_wrong = |verdict: &str| !is_match(verdict) && verdict != unknown;
+    let is_wrong = |verdict: Verdict| !verdict.is_match() && verdict != Verdict::Unknown;
     let names = identity.names.iter().map(|name| {
         let kind = name.kind.as_str();
         match () {
-            () if is_match(&name.state) => (Mark::Ok, kind.to_owned()),
-            () if is_wrong(&name.state) => {
-                let text = format!("{kind} {} ({})", name.name, name.state);
+            () if name.state.is_match() => (Mark::Ok, kind.to_owned()),
+            () if is_wrong(name.state) => {
+                let text = format!("{kind} {} ({})", name.name, name.state.name());
                 (Mark::Found(Severity::Warning), text)
             }
             () => (Mark::Skipped, format!("{kind} {}", name.name)),
@@ -277,7 +272,7 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     } else {
         rows.marks("Names", &names);
     }
-    if rows.show.verbose && identity.names.iter().any(|name| is_wrong(&name.state)) {
+    if rows.show.verbose && identity.names.iter().any(|name| is_wrong(name.state)) {
         rows.row("Impact", &identity.impact);
     }
 }

@@ -116,6 +116,7 @@ pub fn make_directory(root: &Root, directory: &Path) -> Result<(), WriteError> {
 /// Removes the file at `path`, if it exists and is the agent's.
 pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
     let place = Location::open(root, path.as_ref())?;
+    place.remove_new();
     if place.stat()?.is_none() {
         return Ok(());
     }
@@ -125,6 +126,13 @@ pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
         UnlinkatFlags::NoRemoveDir,
     )
     .map_err(place.io_error("remove"))
+}
+
+/// Removes the temporary file of a process that was killed before it could rename it to `path`.
+pub fn remove_unfinished(root: &Root, path: impl AsRef<Path>) {
+    if let Ok(place) = Location::open(root, path.as_ref()) {
+        place.remove_new();
+    }
 }
 
 /// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
@@ -214,18 +222,20 @@ impl Location {
             && present.st_mode & 0o7777 == mode
             && self.holds(bytes)
         {
+            self.remove_new();
             return Ok(WriteOutcome::Unchanged);
         }
         let result = self.write_new(bytes, mode).and_then(|()| self.publish());
         if result.is_err() {
-            // Best effort: the first error is the relevant one, and the next write removes the file.
-            let _ = unlinkat(
-                &self.directory,
-                self.new_name().as_str(),
-                UnlinkatFlags::NoRemoveDir,
-            );
+            self.remove_new();
         }
         result.map(|()| WriteOutcome::Written)
+    }
+
+    /// Removes the temporary file, of this process or of one that was killed. Best effort: the next write removes it, too.
+    fn remove_new(&self) {
+        let name = self.new_name();
+        let _ = unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
     }
 
     /// Opens the file for reading and writing in place with exactly the permissions `mode`, and creates an empty file if there

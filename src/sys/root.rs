@@ -20,6 +20,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
+use nix::sys::statfs::{FsType, fstatfs};
 
 /// The maximum number of symbolic links in one path, like the kernel's `MAXSYMLINKS`.
 const MAX_LINKS: usize = 40;
@@ -125,7 +126,9 @@ impl Root {
         }
         let io_error = |source| ReadError::new(path, source);
         let mut file = self.open_file(path)?;
-        let mut bytes = Vec::new();
+        // A buffer that grows leaves copies of a secret in memory.
+        let size = file.metadata().map_err(io_error)?.len().min(limit);
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
         file.by_ref()
             .take(limit.saturating_add(1))
             .read_to_end(&mut bytes)
@@ -238,6 +241,19 @@ impl Root {
         let path = path.as_ref();
         self.open(path, OFlag::O_PATH)
             .and_then(|file| file.metadata())
+            .map_err(|source| ReadError::new(path, source))
+    }
+
+    /// Reports whether the path exists, without a request to the server of a mounted file system, which may not respond.
+    pub fn is_present(&self, path: impl AsRef<Path>) -> bool {
+        self.open(path.as_ref(), OFlag::O_PATH).is_ok()
+    }
+
+    /// Returns the type of the file system at the path. The server of a network file system may not respond.
+    pub fn file_system(&self, path: impl AsRef<Path>) -> Result<FsType, ReadError> {
+        let path = path.as_ref();
+        self.open(path, OFlag::O_PATH)
+            .and_then(|file| Ok(fstatfs(file)?.filesystem_type()))
             .map_err(|source| ReadError::new(path, source))
     }
 
@@ -385,6 +401,16 @@ mod tests {
         symlink("/../../../../etc/passwd", root.join("/etc/out")).unwrap();
         assert_eq!(root.read("/etc/current.pem", 10).unwrap(), b"one");
         assert!(root.read("/etc/out", 10).unwrap_err().is_absent());
+    }
+
+    #[test]
+    fn the_buffer_of_a_file_never_grows() {
+        let (_dir, root) = tree();
+        let text = "x".repeat(10_000);
+        std::fs::write(root.join("/etc/key.pem"), &text).unwrap();
+        let bytes = root.read("/etc/key.pem", 20_000).unwrap();
+        assert_eq!((bytes.len(), bytes.capacity()), (10_000, 10_001));
+        assert_eq!(root.read("/var/lib/pki/one.pem", 3).unwrap(), b"one");
     }
 
     #[test]

@@ -6,10 +6,8 @@
 //! Only the bus itself is trusted to report the owner.
 
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_core::Stream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use zbus::message::Type;
@@ -23,7 +21,7 @@ use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
+use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, next, unit_path};
 
 /// The interval of checks for the socket if inotify is not available.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -221,7 +219,7 @@ impl Subscription {
     /// Passes reasons on until another event, for at most `limit`.
     async fn pass_on(&mut self, sender: &Sender, limit: Option<Duration>) -> Option<Passed> {
         let passing = async {
-            while let Some(message) = self.next().await {
+            while let Some(message) = next(&mut self.messages).await {
                 match self.handle(&message) {
                     Heard::Reason(trigger) => sender.send(trigger),
                     Heard::SystemdReplaced => return Passed::SystemdReplaced,
@@ -234,13 +232,6 @@ impl Subscription {
             Some(limit) => timeout(limit, passing).await.ok(),
             None => Some(passing.await),
         }
-    }
-
-    async fn next(&mut self) -> Option<Message> {
-        let messages = &mut self.messages;
-        std::future::poll_fn(|context| Pin::new(&mut *messages).poll_next(context))
-            .await?
-            .ok()
     }
 
     fn handle(&mut self, message: &Message) -> Heard {

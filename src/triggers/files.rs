@@ -9,12 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
 
 use crate::sys::root::Root;
 
@@ -23,6 +25,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// The size of the event buffer, for some dozens of events; the rest is read next.
 const BUFFER_BYTES: usize = 4096;
+
+/// The interval at which files are compared that another machine serves.
+const POLL: Duration = Duration::from_secs(60);
 
 /// Directories to watch, each with the relevant names in it.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
@@ -45,6 +50,7 @@ pub async fn watch(
     files: BTreeSet<PathBuf>,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
+    let files = files.into_iter().collect();
     follow(root, files, What::Content, changed).await
 }
 
@@ -54,7 +60,7 @@ pub async fn watch_name(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, [path].into_iter().collect(), What::Name, changed).await
+    follow(root, vec![path], What::Name, changed).await
 }
 
 /// As [`watch`], without delay, for a file that is always replaced as a whole.
@@ -63,12 +69,62 @@ pub async fn watch_whole(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, [path].into_iter().collect(), What::Whole, changed).await
+    follow(root, vec![path], What::Whole, changed).await
+}
+
+/// Calls `changed` for each change of those of `files` that another machine serves, such as the host through virtiofs: inotify(7)
+/// reports no change that is made there. Does not return, and does nothing if there are none.
+pub async fn poll(root: Root, files: BTreeSet<PathBuf>, changed: impl FnMut()) {
+    // A separate thread: the time that the kernel waits for a server is unlimited.
+    let served = tokio::task::spawn_blocking({
+        let root = root.clone();
+        move || -> BTreeSet<PathBuf> {
+            let files = files.into_iter();
+            let is_polled = |file: &PathBuf| root.file_system(file).is_ok_and(is_served);
+            files.filter(is_polled).collect()
+        }
+    });
+    let served = served.await.unwrap_or_default();
+    if served.is_empty() {
+        return std::future::pending().await;
+    }
+    poll_all(root, served, POLL, changed).await;
+}
+
+async fn poll_all(
+    root: Root,
+    files: BTreeSet<PathBuf>,
+    interval: Duration,
+    mut changed: impl FnMut(),
+) {
+    let mut before = None;
+    loop {
+        let (root, files) = (root.clone(), files.clone());
+        let stamps = move || -> Vec<_> { files.iter().map(|file| stamp(&root, file)).collect() };
+        if let Ok(stamps) = tokio::task::spawn_blocking(stamps).await {
+            if before.as_ref().is_some_and(|before| *before != stamps) {
+                changed();
+            }
+            before = Some(stamps);
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Returns what changes with a file: inode, size and modification time.
+fn stamp(root: &Root, file: &Path) -> Option<(u64, u64, i64, i64)> {
+    let file = root.metadata(file).ok()?;
+    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+}
+
+/// Reports whether another machine serves a file system.
+fn is_served(kind: FsType) -> bool {
+    [FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC].contains(&kind)
 }
 
 async fn follow(
     root: Root,
-    files: BTreeSet<PathBuf>,
+    files: Vec<PathBuf>,
     what: What,
     mut changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
@@ -129,7 +185,7 @@ async fn next<B: AsMut<[u8]> + AsRef<[u8]> + Unpin>(
 }
 
 /// Returns, for every path step to every file, the nearest existing directory and the name of the next step in it.
-fn interest(root: &Root, files: &BTreeSet<PathBuf>, what: What) -> Interest {
+fn interest(root: &Root, files: &[PathBuf], what: What) -> Interest {
     let steps = |file: &PathBuf| match what {
         What::Content => root.steps(file),
         What::Name | What::Whole => vec![file.clone()],
@@ -175,7 +231,7 @@ mod tests {
             let root = Root::new(dir.path());
             prepare(&root);
             let (sender, changes) = mpsc::unbounded_channel();
-            let files = BTreeSet::from([PathBuf::from(file)]);
+            let files = vec![PathBuf::from(file)];
             let task = tokio::spawn(follow(root.clone(), files, what, move || {
                 let _ = sender.send(());
             }));
@@ -235,6 +291,41 @@ mod tests {
         tokio::time::sleep(SETTLE).await;
         fs::remove_file(watched.root.join("/pki/key.pem")).unwrap();
         assert!(watched.changed().await);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_polled_is_compared_and_a_local_one_is_not_polled() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        fs::create_dir_all(root.join("/sa/1")).unwrap();
+        fs::write(root.join("/sa/1/token"), "old").unwrap();
+        symlink("1", root.join("/sa/data")).unwrap();
+        symlink("data/token", root.join("/sa/token")).unwrap();
+        let files = BTreeSet::from([PathBuf::from("/sa/token"), PathBuf::from("/sa/none")]);
+        assert!(!is_served(root.file_system("/sa/token").unwrap()));
+        assert!(is_served(FUSE_SUPER_MAGIC));
+        let (sender, mut changes) = mpsc::unbounded_channel();
+        let interval = Duration::from_millis(20);
+        let polling = poll_all(root.clone(), files.clone(), interval, || {
+            let _ = sender.send(());
+        });
+        let flip = async {
+            tokio::time::sleep(interval * 10).await;
+            assert!(changes.try_recv().is_err(), "nothing changed");
+            // As the kubelet renews a token.
+            fs::create_dir_all(root.join("/sa/2")).unwrap();
+            fs::write(root.join("/sa/2/token"), "new").unwrap();
+            symlink("2", root.join("/sa/new")).unwrap();
+            fs::rename(root.join("/sa/new"), root.join("/sa/data")).unwrap();
+            changes.recv().await
+        };
+        let limit = Duration::from_secs(10);
+        tokio::select! {
+            () = polling => panic!("the poll ended"),
+            seen = tokio::time::timeout(limit, flip) => assert_eq!(seen.unwrap(), Some(())),
+        }
+        let local = poll(root.clone(), files, || panic!("a local file is polled"));
+        assert!(tokio::time::timeout(interval, local).await.is_err());
     }
 
     #[tokio::test]

@@ -235,7 +235,12 @@ impl Listener {
         let task = tokio::spawn(async move {
             health.set("files", true, format!("inotify for {count} paths"));
             health.issue("files", None);
-            let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
+            let polling = files::poll(root.clone(), wanted.clone(), || sender.send(Trigger::Files));
+            let watching = files::watch(root, wanted, || sender.send(Trigger::Files));
+            let ended = tokio::select! {
+                ended = watching => ended,
+                () = polling => Ok(()),
+            };
             let detail = ended.err().map_or_else(
                 || "inotify stopped".to_owned(),
                 |error| format!("inotify: {error}"),

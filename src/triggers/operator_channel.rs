@@ -3,14 +3,14 @@
 //!
 //! Active if the host provides a port named [`NAME`] (a libvirt `<channel>` with that target name). The protocol is that of
 //! qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host
-//! may read the content of `status` and request a round; it cannot change anything.
+//! may read the content of `status` and `events`, and request a round; it cannot change anything.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::report::status_file;
+use crate::report::{event_log, status_file};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::virtio::port::{Change, Port, PortError, READ_MAX, Read};
@@ -190,6 +190,9 @@ impl Conversation {
             QgaCommand::Ping | QgaCommand::Resync => Ok(json!({})),
             QgaCommand::Info => Ok(info()),
             QgaCommand::HostName => Ok(json!({"host-name": host_name(&self.root)?})),
+            QgaCommand::Events => event_log::read(&self.root)
+                .map(|events| json!(events))
+                .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
             QgaCommand::Status => status_file::read(&self.root)
                 .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use target::next;
 pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 
 use super::Sender;
@@ -145,7 +146,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     }
                     Err(error) => {
                         self.refused(&error);
-                        self.pause(goes_on && error.is_of_version()).await;
+                        if error.class() == Class::Forbidden && self.failures >= COMPLAIN_AFTER {
+                            // A new credential replaces this keeper.
+                            sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
+                            self.undeferred().await;
+                        } else {
+                            self.pause(goes_on && error.is_of_version()).await;
+                        }
                         continue;
                     }
                 },
@@ -232,10 +239,14 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         if error.is_of_version() {
             self.version = None;
         }
-        if error.is_of_whole_api() {
+        // Limits of the server for watches alone do not apply to reads: those that succeeded in the meantime count.
+        let is_limited = self.is_away && matches!(error, Error::Retry { .. });
+        if error.is_of_whole_api() && !is_limited {
             self.is_away = true;
-            // A server that was away may have another storage now.
-            self.bookmarks = true;
+            // A server that was away may have another storage now. Only a stream from the beginning shows it.
+            if !std::mem::replace(&mut self.bookmarks, true) {
+                self.version = None;
+            }
             let left = self.target.client.backoff().left();
             let why = error.deferral(left.unwrap_or_default());
             self.target.feed.reach(Reach::Away(why));
@@ -299,6 +310,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         opened: Instant,
     ) -> WatchEnd<C::Stream<T>> {
         let mut is_silent = true;
+        let is_whole = self.version.is_none();
         let mut beginning = self.version.is_none().then_some(BEGINNING);
         let pulse = self.pulse.clone();
         let time = WatchRequest::new("").stream_time;
@@ -327,7 +339,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             };
             if event.is_ok() {
                 self.pulse.beat();
-                let has_progress = self.bookmarks && std::mem::take(&mut self.lacks_progress);
+                let has_progress =
+                    is_whole && self.bookmarks && std::mem::take(&mut self.lacks_progress);
                 if has_progress || self.interruptions.count() > 0 {
                     self.alive(opened);
                 }
@@ -459,28 +472,6 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let issue = ObservationIssue::WatchUnavailable { api, what };
         self.health.issue(self.trigger.as_str(), Some(issue));
     }
-}
-
-/// Returns the next event. If none arrives within `silence`, or the first is a bookmark, as on Kubernetes 1.36, the object was
-/// deleted after it was read: `gone` is called once. Must not be canceled in the middle of an event.
-async fn next<T: Watched>(
-    stream: &mut impl EventStream<T>,
-    silence: &mut Option<Duration>,
-    gone: impl FnOnce(),
-) -> Result<WatchEvent<T>, Error> {
-    let event = stream.next();
-    let Some(silence) = silence.take() else {
-        return event.await;
-    };
-    let mut event = std::pin::pin!(event);
-    if let Ok(event) = timeout(silence, &mut event).await {
-        if matches!(event, Ok(WatchEvent::Bookmark { .. })) {
-            gone();
-        }
-        return event;
-    }
-    gone();
-    event.await
 }
 
 #[cfg(test)]

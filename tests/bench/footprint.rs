@@ -71,7 +71,9 @@ async fn main() {
     let binary = &arguments.binary;
     if arguments.only_migrations {
         let mut figures = event_to_patch(binary).await;
-        figures.extend(visible(binary).await);
+        for version in Kubernetes::ALL {
+            figures.extend(visible(binary, version).await);
+        }
         figures.extend(calls(binary).await);
         println!("\n{}", table::print(&figures));
         return;
@@ -94,7 +96,9 @@ async fn main() {
     say("migrations in the lab: event to patch");
     figures.extend(event_to_patch(binary).await);
     say("migrations against real kube-apiservers: annotation to label");
-    figures.extend(visible(binary).await);
+    for version in Kubernetes::ALL {
+        figures.extend(visible(binary, version).await);
+    }
     say("migrations in the lab: calls");
     figures.extend(calls(binary).await);
     figures.extend(poll);
@@ -428,9 +432,9 @@ async fn event_to_patch(binary: &Path) -> Vec<Figure> {
     ]
 }
 
-async fn visible(binary: &Path) -> Vec<Figure> {
-    let name = "VMI event -> label visible, kube-apiserver";
-    if let Err(why) = RealApi::binary(Kubernetes::V1_20) {
+async fn visible(binary: &Path, version: Kubernetes) -> Vec<Figure> {
+    let name = format!("VMI event -> label visible, kube-apiserver {version}");
+    if let Err(why) = RealApi::binary(version) {
         return vec![Figure::new(name, None, "ms").target(20.0).note(why)];
     }
     let mut figures = Vec::new();
@@ -438,7 +442,7 @@ async fn visible(binary: &Path) -> Vec<Figure> {
         (HostAccess::Annotations, ", annotations"),
         (HostAccess::Nodes, ", host's labels kept"),
     ] {
-        let visible = migrations::event_to_label(binary, access).await;
+        let visible = migrations::event_to_label(binary, version, access).await;
         let label = visible.label.median();
         let ratio = |beside: Option<f64>| label.zip(beside).map(|(label, beside)| label / beside);
         let (small, same) = (visible.one_annotation.median(), visible.same_write.median());

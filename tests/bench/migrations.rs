@@ -85,12 +85,16 @@ pub(crate) struct Visible {
     pub same_write: Samples,
 }
 
-/// Measures [`Visible`] on two real API servers.
+/// Measures [`Visible`] on two real API servers of a version.
 ///
 /// With `HostAccess::Annotations` the event is the one that brings Harvester's annotations; with `HostAccess::Nodes` the one
 /// that names another host, whose labels are kept: the first rounds on each host read them, and are not among the samples.
 /// There is no cloud provider then: beside one, the agent waits for the annotations that it follows.
-pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible {
+pub(crate) async fn event_to_label(
+    binary: &Path,
+    version: Kubernetes,
+    access: HostAccess,
+) -> Visible {
     let options = WorldOptions {
         access,
         cloud: match access {
@@ -99,7 +103,7 @@ pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible
         },
         ..WorldOptions::default()
     };
-    let world = World::real(Kubernetes::V1_20, options).await;
+    let world = World::real(version, options).await;
     let _agent = started(&world, binary, &[]).await;
     let kubelet = Admin::with_identity(&world.guest_api.endpoint(), "kubelet", &world.kubelet);
     let events = Events::watch(&world).await;

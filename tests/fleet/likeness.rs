@@ -84,7 +84,8 @@ fn count<'a>(requests: impl Iterator<Item = (Side, &'a str, &'a str)>) -> Reques
             ["api", "v1", "nodes", _, "status"] => "node/status",
             [.., "virtualmachineinstances"] => "vmis",
             [.., "virtualmachineinstances", _] => "vmi",
-            [.., "events"] => "events",
+            // A state of a scheduled event that passes between two reads has no Event.
+            [.., "events"] => continue,
             _ => path,
         };
         *counts.entry(format!("{side:?} {verb} {kind}")).or_default() += 1;

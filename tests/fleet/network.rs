@@ -27,6 +27,9 @@ const QUEUE: f64 = 3_000.0;
 /// A server sends a bookmark about this often.
 const BOOKMARK: u64 = 60;
 
+/// How long the memory of a VM is copied.
+const COPIED: Duration = Duration::from_millis(20);
+
 /// Harvester's annotations follow a migration after this time.
 const ANNOTATED: Duration = Duration::from_millis(20);
 
@@ -453,6 +456,12 @@ impl Network {
 
     /// Moves a VM, as the API reports it now. Harvester's annotations follow.
     pub(super) async fn migrate(&self, agent: usize) {
+        {
+            let mut state = self.lock();
+            state.store.start_migration(agent);
+            state.notify(Side::Harvester, agent);
+        }
+        sleep(COPIED).await;
         {
             let mut state = self.lock();
             state.store.migrate(agent);

@@ -52,6 +52,9 @@ struct Vm {
     host: usize,
     /// The host that Harvester's annotations name: for a moment after a migration the one before.
     annotated: usize,
+    /// How many migrations have started, and whether the last one has ended.
+    migrations: usize,
+    is_migrated: bool,
     version: u64,
 }
 
@@ -102,7 +105,7 @@ impl Wanted {
             (Side::Guest, ["api", "v1", "nodes", name, "status"]) => {
                 number(name).map(Self::NodeStatus)
             }
-            (Side::Guest, ["api", "v1", "namespaces", _, "events"]) => Some(Self::Events),
+            (Side::Guest, [.., "namespaces", _, "events"]) => Some(Self::Events),
             (Side::Harvester, ["api", "v1", "nodes", name]) => number(name).map(Self::Host),
             (Side::Harvester, [.., "namespaces", space, "virtualmachineinstances"]) => {
                 Some(Self::Namespace((*space).to_owned()))
@@ -121,6 +124,8 @@ impl Store {
         let vm = |agent: usize| Vm {
             host: agent % hosts,
             annotated: agent % hosts,
+            migrations: 0,
+            is_migrated: false,
             version: 1_000_000,
         };
         Self {
@@ -184,12 +189,22 @@ impl Store {
         }
     }
 
-    /// Moves a VM to another host.
+    /// Starts a migration.
+    pub(super) fn start_migration(&mut self, agent: usize) {
+        let version = self.next(Side::Harvester);
+        let vm = &mut self.vms[agent];
+        vm.migrations += 1;
+        vm.is_migrated = false;
+        vm.version = version;
+    }
+
+    /// Moves a VM to another host, as the end of its migration.
     pub(super) fn migrate(&mut self, agent: usize) {
         let hosts = self.hosts();
         let version = self.next(Side::Harvester);
         let vm = &mut self.vms[agent];
         vm.host = (vm.host + 1) % hosts;
+        vm.is_migrated = true;
         vm.version = version;
     }
 
@@ -237,8 +252,17 @@ impl Store {
         let (name, namespace, host) = (vm_name(agent), namespace(agent), vm.host);
         let (uuid, version) = (firmware_uuid(&name), vm.version);
         let (annotated, zone) = (vm.annotated, &self.zones[vm.annotated]);
+        let migration = match (vm.migrations, vm.is_migrated) {
+            (0, _) => String::new(),
+            (count, false) => {
+                format!(r#","migrationState":{{"migrationUid":"migration-{agent}-{count}"}}"#)
+            }
+            (count, true) => format!(
+                r#","migrationState":{{"migrationUid":"migration-{agent}-{count}","completed":true,"endTimestamp":"2026-01-01T00:00:00Z"}}"#
+            ),
+        };
         format!(
-            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{annotated}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","activePods":{{"pod-{agent}":"hv-{host}"}}}}}}"#
+            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{annotated}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","activePods":{{"pod-{agent}":"hv-{host}"}}{migration}}}}}"#
         )
     }
 

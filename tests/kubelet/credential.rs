@@ -61,7 +61,10 @@ async fn the_agent_goes_on_with_the_certificate_that_the_kubelet_gets(version: K
         .agent_requests(Side::Guest)
         .await
         .into_iter()
-        .filter(|request| request.status >= 400)
+        // Kubernetes 1.20 refuses the newer API for Events once.
+        .filter(|request| {
+            request.status >= 400 && !request.path.starts_with("/apis/events.k8s.io/")
+        })
         .collect();
     assert!(refused.is_empty(), "{refused:?}");
 }

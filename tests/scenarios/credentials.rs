@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use harvester_lab::guest::{Distribution, KubeconfigForm};
-use harvester_lab::world::{Api, CloudState, World, WorldOptions};
+use harvester_lab::server::User;
+use harvester_lab::world::{ACCOUNT, Api, CloudState, NAMESPACE, World, WorldOptions, eventually};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
-    HOST, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, findings_become, label_becomes,
+    HOST, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, findings_become, lab, label_becomes,
     on_both, serve,
 };
 
@@ -25,6 +26,9 @@ on_both!(
 );
 
 const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+
+/// The mount point of the directory of a service account, in the kubeconfig from the packages.
+const ACCOUNT_DIRECTORY: &str = "/run/harvester-account";
 
 async fn every_distribution_and_every_form_of_kubeconfig_works(on: On) {
     for (distribution, form) in [
@@ -103,6 +107,65 @@ async fn a_rotated_kubelet_certificate_is_used_at_once(on: On) {
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     findings_become(&world, &[]).await;
+}
+
+/// The directory of a service account, as the kubelet writes it: a new directory, and one rename that makes all files those of it.
+fn share_account(world: &World, version: &str, token: &str) {
+    let authority = world.harvester_api.endpoint().authority_pem;
+    for (file, text) in [
+        ("token", token),
+        ("ca.crt", &authority),
+        ("namespace", NAMESPACE),
+    ] {
+        let path = format!("{ACCOUNT_DIRECTORY}/{version}/{file}");
+        world.guest.write_secret(&path, text);
+        let link = format!("{ACCOUNT_DIRECTORY}/{file}");
+        world.guest.flip_link(&link, &format!("..data/{file}"));
+    }
+    let link = format!("{ACCOUNT_DIRECTORY}/..data");
+    world.guest.flip_link(&link, version);
+}
+
+/// The kubeconfig from the packages, with the address of Harvester.
+fn account_kubeconfig(world: &World) -> String {
+    let text = include_str!("../../packaging/kubevirt/service-account-kubeconfig.yaml");
+    let url = world.harvester_api.endpoint().url;
+    let whole = text.replace("server: https://VIP:6443", &format!("server: {url}"));
+    assert_ne!(whole, text);
+    whole
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_directory_of_a_service_account_is_a_credential_whose_token_is_rotated() {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.remove(HARVESTER);
+    share_account(&world, "..1", &world.token);
+    let kubeconfig = "/etc/harvester-node-agent/harvester.kubeconfig";
+    let text = account_kubeconfig(&world);
+    world.guest.write_secret(kubeconfig, text);
+    let toml = format!("[harvester]\nkubeconfig = \"{kubeconfig}\"\n");
+    world.guest.agent_config("50-account.toml", &toml);
+    let _agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let server = lab(&world.harvester_api);
+    let mut old = world.token.clone();
+    for (version, host) in [("..2", "hv-b"), ("..3", "hv-c")] {
+        // The same claims with another signature of the same length.
+        let (claims, signature) = world.token.rsplit_once('.').unwrap();
+        let new = format!("{claims}.{}{}", host.replace('-', "A"), &signature[4..]);
+        server.add_token(&new, User::service_account(NAMESPACE, ACCOUNT));
+        share_account(&world, version, &new);
+        // A watch that is open would go on with the old token.
+        server.remove_token(&old);
+        server.drop_connections();
+        let is_back = || async { world.harvester.vmi(&world.vm).await.is_ok() };
+        eventually(SOON, "the lab has another connection", is_back).await;
+        world.migrate(host).await;
+        label_becomes(&world, HOST, host).await;
+        findings_become(&world, &[]).await;
+        old = new;
+    }
 }
 
 async fn a_half_written_kubeconfig_keeps_the_old_one(on: On) {

@@ -402,6 +402,30 @@ async fn a_service_that_does_not_run_is_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_network_that_does_not_fit_its_nic_is_a_warning() {
+    let world = World::lab(WorldOptions::default()).await;
+    let (guest, overlay) = (&world.guest, "/sys/class/net/flannel.1");
+    guest.write(&format!("{overlay}/uevent"), "DEVTYPE=vxlan\n");
+    guest.write(&format!("{overlay}/mtu"), "1450\n");
+    guest.flip_link(&format!("{overlay}/lower_eth0"), "../eth0");
+    for (nic, overlay_mtu, is_named) in [
+        ("1500", "1450", false),
+        ("1400", "1450", true),
+        ("1400", "1350", false),
+    ] {
+        guest.write("/sys/class/net/eth0/mtu", format!("{nic}\n"));
+        guest.write(&format!("{overlay}/mtu"), format!("{overlay_mtu}\n"));
+        let said = doctor(&world, &[]).await;
+        let is_found = said.codes("warning").contains(&"overlay-mtu-too-large");
+        assert_eq!(is_found, is_named, "{nic} {overlay_mtu}");
+    }
+    guest.write(&format!("{overlay}/mtu"), "1450\n");
+    let output = agent(&world, &["doctor"]).await;
+    let command = "ip link set dev flannel.1 mtu 1350";
+    assert!(output.stdout.contains(command), "{}", output.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_hold_the_names_of_this_machine() {
     let world = World::lab(WorldOptions::default()).await;
     for write in [GuestTree::kernel_hostname, GuestTree::static_hostname] {

@@ -22,11 +22,12 @@ on_both!(
     a_rival_and_a_twin_that_disagrees_are_named,
     a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named,
     what_harvester_says_of_the_vm_is_named,
+    the_next_host_maintenance_is_named,
     addresses_that_disagree_are_named,
 );
 
 /// The findings that this file is about.
-const OURS: [&str; 21] = [
+const OURS: [&str; 22] = [
     "csi-driver-forbidden",
     "component-restarting",
     "distribution-eol",
@@ -34,6 +35,7 @@ const OURS: [&str; 21] = [
     "hosts-in-one-zone",
     "vm-labels-missing",
     "not-live-migratable",
+    "not-migrated-at-maintenance",
     "topology-label-overwritten",
     "beta-labels-differ",
     "node-uninitialized",
@@ -375,6 +377,67 @@ async fn what_harvester_says_of_the_vm_is_named(on: On) {
     );
     conditions(&world, json!([])).await;
     finds(&world, &["guest-agent-not-connected", "vm-labels-missing"]).await;
+}
+
+async fn the_next_host_maintenance_is_named(on: On) {
+    let options = WorldOptions {
+        access: HostAccess::Nodes,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    let heard = json!({"type": "AgentConnected", "status": "True"});
+    let immobile = json!({
+        "type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable",
+        "message": "cannot migrate VMI: PVC data is not shared",
+    });
+    let path = paths::vmi(NAMESPACE, VM_NAME);
+    let label = "harvesterhci.io/maintain-mode-strategy";
+    let told = "at the next host maintenance, the VM";
+    for (strategy, is_immobile, code, parts) in [
+        (None, false, None, [""; 2]),
+        (Some("Migrate"), false, None, [""; 2]),
+        (
+            None,
+            true,
+            Some("not-live-migratable"),
+            ["blocks maintenance mode", "PVC data is not shared"],
+        ),
+        (
+            Some("Shutdown"),
+            true,
+            Some("not-migrated-at-maintenance"),
+            ["not restarted", "strategy=Shutdown"],
+        ),
+        (
+            Some("ShutdownAndRestartAfterEnable"),
+            true,
+            Some("not-migrated-at-maintenance"),
+            ["started on another host", "AfterEnable"],
+        ),
+        (
+            Some("ShutdownAndRestartAfterDisable"),
+            false,
+            Some("not-migrated-at-maintenance"),
+            ["maintenance mode is disabled", "AfterDisable"],
+        ),
+    ] {
+        let all = match is_immobile {
+            true => json!([immobile, heard]),
+            false => json!([heard]),
+        };
+        conditions(&world, all).await;
+        let patch = json!({"metadata": {"labels": {label: strategy}}});
+        let admin = world.harvester.admin();
+        admin.merge_patch(&path, &patch).await.unwrap();
+        let codes: Vec<&str> = code.into_iter().collect();
+        let text = finds(&world, &codes).await;
+        println!("{strategy:?}, immobile {is_immobile}: {text}");
+        if code.is_some() {
+            assert_says(&text, &[told, parts[0], parts[1]]);
+        }
+        let verbose = agent(&world, &["doctor", "-v"]).await;
+        assert_says(&verbose.stdout, &[told]);
+    }
 }
 
 async fn addresses_that_disagree_are_named(on: On) {

@@ -25,13 +25,13 @@ fn peak(agent: &Agent) -> u64 {
     agent.usage().unwrap().peak_rss_kib
 }
 
-fn stays_small(agent: &Agent, most: u64, what: &str) {
+pub(crate) fn stays_small(agent: &Agent, most: u64, what: &str) {
     let peak = peak(agent);
     println!("peak {peak} KiB: {what}");
     assert!(peak <= most, "{what}: {peak} KiB");
 }
 
-async fn labels_stay(world: &World, what: &str) {
+pub(crate) async fn labels_stay(world: &World, what: &str) {
     for (key, value) in [(ZONE, "rack-a"), (HOST, "hv-a")] {
         assert_eq!(
             world.node_label(key).await.as_deref(),

@@ -23,7 +23,7 @@ async fn doctor(world: &World, server: &Server, path: &str, body: &str, what: &s
         .when(|seen| seen.verb != "watch");
     let fault = Fault::answer(200, "application/json", body);
     let injected = server.faults().inject(matcher, fault);
-    let args = ["doctor", "-ojson", "--strict", "--wait", "2s"];
+    let args = ["doctor", "-ojson", "--strict", "--wait", "4s"];
     let mut doctor = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
     let mut peak = 0;
     while doctor.exited().is_none() {
@@ -34,7 +34,7 @@ async fn doctor(world: &World, server: &Server, path: &str, body: &str, what: &s
     // All lines have arrived when the last one has.
     doctor.wait_line(|line| line.text == "}", crate::SOON).await;
     println!("peak {peak} KiB: {what}");
-    // A second round is up to the machine's load; the process lives for 2 s in any case, so that its peak is read.
+    // A second round is up to the machine's load; the process lives for 4 s in any case, so that its peak is read.
     assert!(injected.hits() >= 1, "{what}: no request");
     assert!((1..=MOST).contains(&peak), "{what}: {peak} KiB");
     server.faults().clear();
@@ -186,7 +186,7 @@ async fn a_namespace_of_dense_vms_takes_little_memory() {
         let fault = Fault::answer(200, "application/json", &body);
         pages.push(server.faults().inject(matcher, fault));
     }
-    let args = ["doctor", "-ojson", "--wait", "2s"];
+    let args = ["doctor", "-ojson", "--wait", "4s"];
     let mut doctor = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
     let mut peak = 0;
     while doctor.exited().is_none() {

@@ -153,6 +153,7 @@ async fn the_textfile_and_both_kinds_of_sockets_have_the_same_page() {
         "harvester_node_agent_migrations_total{trigger=\"vmi\"} 0",
         "harvester_node_agent_migration_hints_total{trigger=\"link\",outcome=\"confirmed\"} 0",
         "harvester_node_agent_label_update_duration_seconds_bucket{le=\"+Inf\"} 0",
+        "harvester_node_agent_migration_interruption_seconds_bucket{le=\"+Inf\"} 0",
         "harvester_node_agent_poll_interval_seconds 600",
     ] {
         assert!(page.lines().any(|line| line == sample), "{sample}\n{page}");

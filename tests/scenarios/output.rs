@@ -32,7 +32,7 @@ fn wide(text: &str) -> Vec<&str> {
         [
             "harvester-node-agent rbac",
             "kubectl ",
-            "scp ",
+            "ssh ",
             "systemctl ",
             "journalctl ",
         ]
@@ -315,6 +315,9 @@ async fn one_root_cause_takes_at_most_35_lines() {
         let whoami = agent(&world, &["whoami"]).await.stdout;
         println!("{whoami}");
         assert!(doctor.contains(&format!("[{code}]")), "{doctor}");
+        let verbose = agent(&world, &["doctor", "-v"]).await.stdout;
+        let reason = format!("due to {code}");
+        assert!(words(&verbose).contains(&reason), "{cause}\n{verbose}");
         let lines = doctor.lines().count();
         let limit = if cause == "no kubeconfigs" { 45 } else { 35 };
         assert!(lines <= limit, "{cause}: {lines} lines\n{doctor}");

@@ -107,7 +107,7 @@ async fn in_force(world: &World, all: &BTreeSet<Right>, granted: &BTreeSet<Right
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {
                 "namespace": if resource == "nodes" { "" } else { "default" },
-                "name": if verb == "list" || resource != "virtualmachineinstances" { "" } else { VM_NAME },
+                "name": if verb == "list" || !resource.starts_with("virtualmachine") { "" } else { VM_NAME },
                 "verb": verb, "group": group, "resource": resource,
             }},
         });
@@ -191,6 +191,8 @@ async fn the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused
         "{}",
         output.stdout
     );
+    // A stop is explained by the VM.
+    world.harvester.begin_stop(&world.vm, true).await.unwrap();
     agent(&world, &["whoami"]).await;
 
     let requests = world.agent_requests(Side::Harvester).await;
@@ -228,6 +230,7 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
             "virtualmachineinstances",
             Says::Finding("watch-unavailable"),
         ),
+        ("get", "virtualmachines", Says::OtherWay),
         (
             "get",
             "nodes",
@@ -525,7 +528,7 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     // What is copied is what the command before it wrote and the one after it reads.
     assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
-    let copied = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl diff -f rbac.yaml";
+    let copied = "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
     assert_eq!((place, review), ("harvester", copied));
     assert_eq!(apply, "kubectl apply -f rbac.yaml");
 
@@ -558,11 +561,11 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let file = kubectl.home.path().join("secret.json");
     std::fs::write(&file, secret).unwrap();
     let server = world.harvester_api.endpoint().url;
-    let login = "ssh root@<NODE_ADDRESS> harvester-node-agent";
+    let login = "ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent";
     let expected = format!("{login} kubeconfig --server {server} --write {HARVESTER}");
     assert_eq!(write, expected);
     let written = Command::new(BINARY)
-        .args(write.split(' ').skip(3))
+        .args(write.split(' ').skip(4))
         .arg("--root")
         .arg(world.guest.root())
         .stdin(std::fs::File::open(&file).unwrap())

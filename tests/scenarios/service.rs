@@ -43,7 +43,7 @@ async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
         .wait_line(missing("[kubelet-credential-missing]"), SOON)
         .await;
     agent.signal(Signal::SIGTERM);
-    let status = agent.wait_exit(Duration::from_secs(2)).await;
+    let status = agent.wait_exit(SOON).await;
     assert_eq!(status.code(), Some(0), "{}", agent.transcript());
     agent
         .wait_notify(|notification| notification.has("STOPPING"), SOON)
@@ -141,7 +141,7 @@ async fn a_start_with_a_faulty_configuration_waits_for_a_better_one(on: On) {
     world.guest.agent_config("10-host.toml", better);
     label_becomes(&world, "example.com/host", "hv-a").await;
     agent.signal(Signal::SIGTERM);
-    let status = agent.wait_exit(Duration::from_secs(2)).await;
+    let status = agent.wait_exit(SOON).await;
     assert_eq!(status.code(), Some(0), "{}", agent.transcript());
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::process::{Agent, run_once};
-use harvester_lab::world::{World, WorldOptions};
+use harvester_lab::world::{World, WorldOptions, eventually};
 use harvester_node_agent::facts::trigger::Trigger;
 use serde_json::Value;
 
@@ -111,6 +111,12 @@ async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
     label_becomes(&world, ZONE, "rack-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
+    // The status is written after the Node.
+    eventually(SOON, "the migration is in the status", || async {
+        let output = agent(&world, &["status", "-ojson"]).await;
+        output.stdout.contains("\"lastMigration\"")
+    })
+    .await;
     let mut names = Vec::new();
     for command in [
         &["status", "-ojson"][..],

@@ -3,18 +3,26 @@
 
 use std::time::Duration;
 
+use harvester_lab::admin::paths;
 use harvester_lab::guest::{Distribution, KubeconfigForm, harvester_kubeconfig_text};
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::real::{RealApi, RealOptions};
 use harvester_lab::server::{ServerOptions, User};
-use harvester_lab::world::{AGENT, Side, VM_NAME, World, WorldOptions};
+use harvester_lab::world::{ACCOUNT, AGENT, Side, VM_NAME, World, WorldOptions};
+use serde_json::json;
 
 use crate::{
     HOST, On, TOPOLOGY, ZONE, ZONE_BETA, condition_becomes, findings_become, label_becomes,
     node_patches, on_both, serve,
 };
 
-on_both!(a_kubelet_that_sets_only_the_newer_key_again_is_corrected_in_one_patch);
+on_both!(
+    a_kubelet_that_sets_only_the_newer_key_again_is_corrected_in_one_patch,
+    an_event_is_created_once_and_in_the_newer_api_where_that_is_allowed,
+);
+
+/// Where Harvester's credential is.
+const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
 
 /// Longer than a mixture of two zones may be visible.
 const MIXTURE: Duration = Duration::from_secs(1);
@@ -64,6 +72,140 @@ async fn a_kubelet_that_sets_only_the_newer_key_again_is_corrected_in_one_patch(
     let visible = when("rack-a") - when("stale");
     assert!(visible < MIXTURE, "a mixture for {visible:?}");
     assert_eq!(node_patches(&world).await, before + 1);
+}
+
+async fn an_event_is_created_once_and_in_the_newer_api_where_that_is_allowed(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    for to in ["hv-b", "hv-c"] {
+        world.migrate(to).await;
+        label_becomes(&world, HOST, to).await;
+    }
+    let moves = || async {
+        let mut events = world.events().await;
+        events.retain(|event| event["reason"] == "HostChanged");
+        events
+    };
+    harvester_lab::world::eventually(crate::SOON, "two Events", || async {
+        moves().await.len() == 2
+    })
+    .await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    for event in moves().await {
+        assert_eq!(event["reportingController"], "harvester-node-agent");
+        assert_eq!(event["regarding"]["uid"], world.node_name());
+    }
+    let requests = world.agent_requests(Side::Guest).await;
+    let creations = requests.iter().filter(|request| request.verb == "create");
+    let creations: Vec<(bool, u16)> = creations
+        .filter(|request| request.path.ends_with("/events"))
+        .map(|request| {
+            (
+                request.path.starts_with("/apis/events.k8s.io/v1/"),
+                request.status,
+            )
+        })
+        .collect();
+    // Also those of the scheduled events.
+    let (newer, refused, core) = ((true, 201), (true, 403), (false, 201));
+    let (first, others) = match on {
+        On::Real(Kubernetes::V1_20) => (refused, core),
+        On::Real(Kubernetes::V1_36) | On::Lab => (newer, newer),
+    };
+    assert_eq!(creations[0], first, "{creations:?}");
+    assert!(creations.len() >= 3, "{creations:?}");
+    assert!(
+        creations[1..].iter().all(|one| *one == others),
+        "{creations:?}"
+    );
+}
+
+/// What the controller of tokens of an older Kubernetes has left: a Secret with a token that does not expire.
+async fn token_of_a_secret(world: &World, name: &str) -> String {
+    let (admin, namespace) = (world.harvester.admin(), &world.vm.spec.namespace);
+    let accounts = paths::core(namespace, "serviceaccounts");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    admin.create_if_absent(&accounts, &account).await.unwrap();
+    let account = admin.get(&format!("{accounts}/{name}")).await.unwrap();
+    let uid = account["metadata"]["uid"].as_str().unwrap();
+    let secret = format!("{name}-token");
+    let token = world.harvester_api.real().sign_token(&json!({
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": secret,
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": uid,
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    }));
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": secret, "annotations": {
+            "kubernetes.io/service-account.name": name,
+            "kubernetes.io/service-account.uid": uid,
+        }},
+        "stringData": {"token": token},
+    });
+    let secrets = paths::core(namespace, "secrets");
+    admin.create(&secrets, &body).await.unwrap();
+    token
+}
+
+/// Kubernetes labels the Secret of a token that nobody has used for a year. The answer is a bare 401.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_kubernetes_has_invalidated_is_named_with_its_secret() {
+    let test = "a_token_that_kubernetes_has_invalidated_is_named_with_its_secret";
+    if !RealApi::available(Kubernetes::V1_36, test) {
+        return;
+    }
+    // A server of its own: nobody else may find the Secret on it.
+    let servers = RealOptions {
+        flags: vec!["--service-account-lookup=true".to_owned()],
+        ..RealOptions::of(Kubernetes::V1_36)
+    };
+    let world = World::on_real(servers, WorldOptions::default()).await;
+    let token = token_of_a_secret(&world, ACCOUNT).await;
+    let endpoint = world.harvester_api.endpoint();
+    let kubeconfig = harvester_kubeconfig_text(
+        KubeconfigForm::HarvesterApi,
+        &endpoint.url,
+        &endpoint.authority_pem,
+        &token,
+        &world.vm.spec.namespace,
+    );
+    world.guest.write_secret(HARVESTER, kubeconfig);
+    let agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    findings_become(&world, &[]).await;
+    // Its open watch would outlive the token.
+    drop(agent);
+
+    let namespace = &world.vm.spec.namespace;
+    let secret = format!("{}/{ACCOUNT}-token", paths::core(namespace, "secrets"));
+    let label = "kubernetes.io/legacy-token-invalid-since";
+    let labeled = |value: serde_json::Value| json!({"metadata": {"labels": {label: value}}});
+    let admin = world.harvester.admin();
+    admin
+        .merge_patch(&secret, &labeled(json!("2026-01-01")))
+        .await
+        .unwrap();
+    // The server keeps the result of an authentication for 10 s.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let _agent = serve(&world).await;
+    world.migrate("hv-b").await;
+    findings_become(&world, &["harvester-unauthorized"]).await;
+    let status = world.guest.status().unwrap();
+    let finding = status["findings"][0].to_string();
+    let remedy = format!("kubectl -n {namespace} label secret {ACCOUNT}-token {label}-");
+    assert!(finding.contains(&remedy), "{finding}");
+
+    // The remedy.
+    let unlabeled = labeled(serde_json::Value::Null);
+    admin.merge_patch(&secret, &unlabeled).await.unwrap();
+    label_becomes(&world, HOST, "hv-b").await;
+    findings_become(&world, &[]).await;
 }
 
 /// Starts the agent on a guest cluster whose storage is older than its API server expects.

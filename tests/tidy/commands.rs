@@ -27,6 +27,10 @@ const COMMANDS: &[(&str, Tested)] = &[
         Not("tests/packages/run installs the same packages, where they are missing"),
     ),
     (
+        "cargo install --locked cargo-auditable",
+        By("tests/lib.sh", &["need_crate cargo-auditable"]),
+    ),
+    (
         "packaging/build",
         By("tests/run", &["OUT=$PACKAGES packaging/build"]),
     ),
@@ -40,7 +44,9 @@ const COMMANDS: &[(&str, Tested)] = &[
     ),
     (
         "sudo zypper install --allow-unsigned-rpm ./harvester-node-agent-*.rpm",
-        Not("zypper needs openSUSE; tests/packages/installed installs the same file with rpm"),
+        Not(
+            "tests/packages/installed installs the same file with rpm, and tests/packages/signed installs it with zypper from a signed repository",
+        ),
     ),
     (
         "sudo systemctl enable --now harvester-node-agent",
@@ -116,6 +122,10 @@ const COMMANDS: &[(&str, Tested)] = &[
     (
         "harvester-node-agent status",
         Here(&[], 75, "agent is not running"),
+    ),
+    (
+        "harvester-node-agent events",
+        Here(&[], 75, "the agent has not published any"),
     ),
     ("harvester-node-agent whoami", Here(&[], 1, "Kubeconfigs")),
     (

@@ -75,6 +75,11 @@ const EFFECTS: &[(&str, &str, &str)] = &[
         "topology_configmap_is_the_one_that_is_read",
     ),
     (
+        "topology.zone_fallback",
+        "src/decide/placement/tests.rs",
+        "a_host_without_a_zone_is_its_own_zone_only_where_that_is_configured",
+    ),
+    (
         "labels.extra.*",
         "tests/scenarios/labels.rs",
         "extra_labels_come_from_the_host_and_foreign_ones_stay",
@@ -90,6 +95,11 @@ const EFFECTS: &[(&str, &str, &str)] = &[
         "the_node_is_labelled_by_the_hosts_own_word_and_follows_it",
     ),
     (
+        "pod_info.path",
+        "tests/scenarios/pod_info.rs",
+        "pod_info_path_is_where_the_files_are_read",
+    ),
+    (
         "qemu_guest_agent.auto_start",
         "tests/scenarios/guest_agent.rs",
         "a_stopped_guest_agent_is_started_once_where_that_is_allowed",
@@ -103,6 +113,11 @@ const EFFECTS: &[(&str, &str, &str)] = &[
         "report.node_conditions",
         "src/decide/tests.rs",
         "a_switched_off_report_writes_neither_conditions_nor_annotations",
+    ),
+    (
+        "report.lifecycle_conditions",
+        "tests/scenarios/events.rs",
+        "a_drain_is_published_on_every_channel",
     ),
     (
         "report.events",

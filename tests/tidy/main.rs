@@ -10,6 +10,7 @@
 
 mod commands;
 mod effects;
+mod faults;
 mod language;
 mod layers;
 mod outcomes;

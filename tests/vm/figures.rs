@@ -21,6 +21,12 @@ impl Figures {
         self.table.push(figure);
     }
 
+    /// Adds what another track has measured.
+    pub fn append(&mut self, other: Self) {
+        self.table.extend(other.table);
+        self.timeline = other.timeline.or(self.timeline.take());
+    }
+
     /// The picture of a migration.
     pub fn draw(&mut self, svg: String) {
         self.timeline = Some(svg);

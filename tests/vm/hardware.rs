@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use harvester_lab::pod_info::Pod;
+
 use crate::Setup;
 
 /// What an instruction takes by the clocks of a machine that count them (`-icount` of QEMU): 2 to this many nanoseconds. QEMU's own
@@ -85,6 +87,10 @@ pub struct Hardware {
     pub ports: Vec<Port>,
     /// Memory, in MiB.
     pub memory: usize,
+    /// What the files say that virtiofsd of the next QEMU process shares: those of its pod. None without a share.
+    pub pod: Option<Pod<'static>>,
+    /// virtiofsd.
+    pub virtiofsd: PathBuf,
     /// Whether times in it are measured, so that those of an emulator may not count.
     pub is_timed: bool,
 }
@@ -100,6 +106,8 @@ impl Hardware {
             announces: true,
             ports: Port::ALL.to_vec(),
             memory: 640,
+            pod: None,
+            virtiofsd: setup.virtiofsd.clone(),
             is_timed: false,
         }
     }
@@ -130,6 +138,16 @@ impl Hardware {
         }
     }
 
+    /// KubeVirt's default passes the host's processor through. An emulator takes longer for each feature that the guest uses, such as the
+    /// vector instructions of newer processors.
+    fn processor(&self) -> &str {
+        if self.accelerator == "tcg" {
+            "qemu64"
+        } else {
+            "max"
+        }
+    }
+
     fn kernel_command_line(&self) -> String {
         // What cloud-init does at each boot takes long on one processor, and was done.
         let cloud_init = if self.is_timed {
@@ -137,7 +155,13 @@ impl Hardware {
         } else {
             ""
         };
-        format!("root=/dev/vda rw console=ttyS0{cloud_init}")
+        // Mitigations of speculation only cost time where nothing speculates.
+        let mitigations = if self.accelerator == "tcg" {
+            " mitigations=off"
+        } else {
+            ""
+        };
+        format!("root=/dev/vda rw console=ttyS0{mitigations}{cloud_init}")
     }
 
     /// What QEMU is started with. `dir` holds the machine's disk and seed.
@@ -145,9 +169,10 @@ impl Hardware {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
         let mut line = format!(
-            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max {} -m {} \
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu {} {} -m {} \
              -device virtio-serial-pci,id=ports",
             self.accelerator,
+            self.processor(),
             self.processors(),
             self.memory
         );

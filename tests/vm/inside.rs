@@ -183,6 +183,18 @@ impl Inside {
         }
     }
 
+    /// Waits until the status names the finding. The agent writes its status after the Node, so what the API shows may be ahead of it.
+    pub async fn has_finding(&mut self, code: &str) {
+        self.status_becomes(code, |status| codes_of(status).contains(&code))
+            .await;
+    }
+
+    /// Waits until the status has no finding.
+    pub async fn has_no_finding(&mut self) {
+        self.status_becomes("no finding", |status| codes_of(status).is_empty())
+            .await;
+    }
+
     /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of somebody else would not do: `journalctl`
     /// takes the first one that it finds after a cursor for the cursor's own.
     pub async fn cursor(&mut self) -> String {
@@ -250,6 +262,13 @@ impl Inside {
         assert_eq!(output.code, 0, "not in time: `{message}` in {records:#?}");
         records
     }
+}
+
+/// The codes of the findings in the agent's status.
+pub fn codes_of(status: &Value) -> Vec<&str> {
+    let findings = status["findings"].as_array().unwrap();
+    let codes = findings.iter().filter_map(|one| one["code"].as_str());
+    codes.collect()
 }
 
 /// The output of `journalctl --output=json`.

@@ -7,6 +7,9 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use harvester_lab::guard::Guard;
+use harvester_lab::guest::GuestTree;
+use harvester_lab::pod_info::{POD_INFO, Pod};
+use harvester_lab::world::eventually;
 use serde_json::json;
 use tokio::net::UnixStream;
 
@@ -33,6 +36,8 @@ struct Host {
     process: Guard,
     monitor: Monitor,
     dir: PathBuf,
+    /// Shares the files of the pod, where the machine has them.
+    _virtiofsd: Option<Guard>,
 }
 
 impl Host {
@@ -195,6 +200,16 @@ impl Machine {
         }
     }
 
+    /// Sets what the files of the next QEMU process's pod say.
+    pub fn next_pod(&mut self, pod: Pod<'static>) {
+        self.hardware.pod = Some(pod);
+    }
+
+    /// The kubelet writes the files of the pod anew.
+    pub fn pod_changes(&self, pod: Pod<'_>) {
+        pod.share(&pod_files(&self.host.dir));
+    }
+
     /// Begins a migration that is too slow to end, and gives it up.
     pub async fn cancel_migration(&mut self) {
         let target = self.target().await;
@@ -311,6 +326,21 @@ async fn start_host(
     if let Some(uri) = incoming {
         command.args(["-incoming", uri]);
     }
+    let mut virtiofsd = None;
+    if let Some(pod) = hardware.pod {
+        let socket = own.join("virtiofsd");
+        let log = logs.join(format!("virtiofsd-{number}"));
+        virtiofsd = Some(start_virtiofsd(hardware, pod, &own, &socket, &log).await);
+        // Guest memory that another process can map.
+        let memory = format!(
+            "memory-backend-memfd,id=ram,size={}M,share=on",
+            hardware.memory
+        );
+        command.args(["-object", &memory, "-machine", "memory-backend=ram"]);
+        let socket = format!("socket,id=virtiofsd,path={}", socket.display());
+        command.args(["-chardev", &socket]);
+        command.args(["-device", "vhost-user-fs-pci,chardev=virtiofsd,tag=podinfo"]);
+    }
     let log = logs.join(format!("qemu-{number}"));
     let process = Guard::start(&command, &log, None);
     let monitor = Monitor::connect(&own.join("qmp")).await;
@@ -318,7 +348,37 @@ async fn start_host(
         process,
         monitor,
         dir: own,
+        _virtiofsd: virtiofsd,
     }
+}
+
+/// The volume of the pod in which QEMU runs.
+fn pod_files(host: &Path) -> GuestTree {
+    GuestTree::new(host.join("pod"))
+}
+
+/// Starts virtiofsd as KubeVirt does (`pkg/virt-controller/services/virtiofs.go`).
+async fn start_virtiofsd(
+    hardware: &Hardware,
+    pod: Pod<'_>,
+    host: &Path,
+    socket: &Path,
+    log: &Path,
+) -> Guard {
+    let files = pod_files(host);
+    pod.share(&files);
+    let mut command = Command::new(&hardware.virtiofsd);
+    command.arg("--socket-path").arg(socket);
+    command.arg("--shared-dir").arg(files.path(POD_INFO));
+    command.args(["--sandbox=none", "--cache=auto"]);
+    command.args([
+        "--migration-mode=find-paths",
+        "--migration-on-error=guest-error",
+    ]);
+    let process = Guard::start(&command, log, None);
+    let is_there = || async { socket.exists() };
+    eventually(LIMIT, "virtiofsd listens", is_there).await;
+    process
 }
 
 /// The network between the hosts: a QEMU without a machine, whose user network leads to this machine's loopback. A

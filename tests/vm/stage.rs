@@ -9,6 +9,7 @@ use harvester_lab::downward_metrics;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
 use harvester_lab::kubernetes::Kubernetes;
+use harvester_lab::pod_info::POD_INFO;
 use harvester_lab::real::Signer;
 use harvester_lab::world::{CloudState, Registration, World, WorldOptions, eventually};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::kubelet;
 use crate::machine::{BOOT_LIMIT, Machine, Move};
 use crate::seed::Seed;
 use crate::witness::Witness;
-use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
+use crate::{HOST, IDENTITY, LIMIT, REGION, Setup, TOPOLOGY, ZONE};
 
 /// What scenarios need that run on one boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum Setting {
     Node(Kubernetes),
     /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
     Alone,
+    /// No credential for Harvester and no channel from the host, but the files of the pod through virtiofs.
+    Shared,
     /// A machine that KubeVirt did not make.
     Plain,
     /// Nothing that would tell the agent of a move.
@@ -99,6 +102,8 @@ impl Migration {
 pub struct Telling {
     /// The version of KubeVirt.
     pub order: Order,
+    /// From the announcement to QEMU's begin, while the target pod starts.
+    pub before: Duration,
     /// From QEMU's end of it to the API's.
     pub after: Duration,
     /// From there to the annotations.
@@ -112,6 +117,7 @@ impl Default for Telling {
     fn default() -> Self {
         Self {
             order: Order::From1_6,
+            before: Duration::ZERO,
             after: Duration::from_millis(500),
             annotations: Duration::ZERO,
         }
@@ -119,10 +125,16 @@ impl Default for Telling {
 }
 
 impl Setting {
+    /// Whether the machine is a node with a kubelet.
+    pub fn is_node(self) -> bool {
+        matches!(self, Self::Node(_))
+    }
+
     /// Boots a machine in this setting.
     pub async fn boot(self, setup: &Setup, logs: &Path) -> Stage {
         let world = match self {
             Self::Node(version) => World::real(version, node()).await,
+            Self::Shared => World::lab(unlabelled()).await,
             _ => World::lab(WorldOptions::default()).await,
         };
         let firmware = match self {
@@ -132,7 +144,8 @@ impl Setting {
                 serial: world.vm.spec.serial.clone(),
             },
         };
-        let signer = matches!(self, Self::Node(_))
+        let signer = self
+            .is_node()
             .then(|| world.guest_api.real().sign_kubelet_certificates());
         let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
         let mut seed =
@@ -143,6 +156,15 @@ impl Setting {
                     .with_kubelet(&world.guest)
                     .with_file(CONFIG, &table_of_hosts())
                     .with_user_data("hostname", WRONG_NAME.into());
+            }
+            Self::Shared => {
+                hardware.ports = vec![Port::GuestAgent, Port::Witness];
+                hardware.pod = Some(crate::scenarios::first_pod());
+                let options = "ro,nosuid,nodev,noexec,nofail";
+                seed = seed.with_kubelet(&world.guest).with_user_data(
+                    "mounts",
+                    json!([["podinfo", POD_INFO, "virtiofs", options]]),
+                );
             }
             Self::Node(version) => {
                 hardware.memory = 1280;
@@ -189,6 +211,14 @@ fn node() -> WorldOptions {
     }
 }
 
+/// A node without a cloud provider: only the agent can label it.
+fn unlabelled() -> WorldOptions {
+    WorldOptions {
+        cloud: CloudState::Absent,
+        ..WorldOptions::default()
+    }
+}
+
 /// Region and zone of the hosts, by configuration.
 fn table_of_hosts() -> String {
     let hosts = harvester_lab::world::HOSTS.iter();
@@ -222,7 +252,7 @@ impl Stage {
     pub async fn settled(&mut self) {
         self.cloud_init_ended().await;
         self.started().await;
-        if matches!(self.setting, Setting::Node(_)) {
+        if self.setting.is_node() {
             self.registered().await;
         }
     }
@@ -315,6 +345,7 @@ impl Stage {
     pub async fn migrate(&mut self, to: &str, telling: Telling) -> Migration {
         let (harvester, vm) = (self.world.harvester.clone(), self.world.vm.clone());
         let began = harvester.prepare_migration(&vm, to).await.unwrap();
+        tokio::time::sleep(telling.before).await;
         harvester.copy_memory(&began).await.unwrap();
         let moved = self.machine.migrate().await;
         let resumed = tokio::time::Instant::now();
@@ -363,6 +394,21 @@ impl Stage {
             let node = self.world.node().await;
             let labels = &node["metadata"]["labels"];
             labels[HOST] == host && labels[ZONE] == *zone
+        })
+        .await;
+    }
+
+    /// Waits until the Node's region and zone are those of a host.
+    pub async fn placed(&self, host: &str) {
+        let (_, region, zone) = harvester_lab::world::HOSTS
+            .iter()
+            .find(|(name, ..)| *name == host)
+            .unwrap();
+        let what = format!("region and zone of {host}");
+        eventually(LIMIT, &what, || async {
+            let node = self.world.node().await;
+            let labels = &node["metadata"]["labels"];
+            labels[REGION] == *region && labels[ZONE] == *zone
         })
         .await;
     }

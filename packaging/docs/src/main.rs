@@ -3,7 +3,7 @@
 //! journal entry is never missing.
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
-//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licenses.txt`. DATE is printed in the footer of the
+//! page), `completions/`, `harvester-node-agent.catalog`, `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of the
 //! pages. `harvester-docs findings` and `harvester-docs states` print the generated reference pages. `harvester-docs recording
 //! TITLE` prints an SVG of the lines that it reads.
 
@@ -11,10 +11,12 @@ mod catalog;
 mod completions;
 mod configuration;
 mod findings;
+mod libraries;
 mod licenses;
 mod manual;
 mod pages;
 mod recording;
+mod sbom;
 mod states;
 
 use std::error::Error;
@@ -63,7 +65,15 @@ fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Erro
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
-    files.push(("third-party-licenses.txt".into(), licenses::text()?));
+    let libraries = libraries::linked()?;
+    files.push((
+        "third-party-licenses.txt".into(),
+        licenses::text(&libraries)?,
+    ));
+    files.push((
+        "harvester-node-agent.cdx.json".into(),
+        sbom::document(&libraries, date),
+    ));
     for (name, text) in files {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap_or(directory))?;

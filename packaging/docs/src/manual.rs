@@ -29,6 +29,10 @@ const FILES: &[(&str, &str)] = &[
         "Configuration file; see harvester-node-agent.toml(5).",
     ),
     (
+        "/etc/harvester-node-agent/hooks.d/STATE/",
+        "Executables that run when a scheduled event enters the state; see harvester-node-agent-events(7).",
+    ),
+    (
         "/usr/lib/harvester-node-agent/config.d/10-defaults.toml",
         "All configuration keys with their defaults.",
     ),

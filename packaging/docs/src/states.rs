@@ -8,7 +8,7 @@ use harvester_node_agent::catalog::Code;
 use harvester_node_agent::decide::conditions::{self, DesiredCondition, kebab};
 use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
-use harvester_node_agent::decide::identity::{Identity, OwnVm};
+use harvester_node_agent::decide::identity::{Identity, OfflineVm, OwnVm};
 use harvester_node_agent::decide::label_state::{self, LabelState};
 use harvester_node_agent::decide::name_match::Verdict;
 use harvester_node_agent::facts::names::VmName;
@@ -38,6 +38,16 @@ reason of the condition in kebab-case where one finding explains the state. A co
 
 ";
 
+const NAMES: &str = "\
+- `PlatformHostname`: the hostname that KubeVirt gave to the VM, `spec.hostname` or the name of the VM, truncated.
+- `RancherTruncated`: the name of the VM, truncated by Rancher (`hostnameLengthLimit`).
+- `NodeIDSuffix`: the name of the VM with the node ID of K3s or RKE2 (`with-node-id`).
+- `ConfiguredOverride`: a node name that the configuration of the distribution sets.
+- `Mismatch`: another name, for which none of these is the reason. If the Harvester cloud provider would then delete the Node, the
+  finding is `node-may-be-deleted`.
+
+";
+
 const EVENTS: &str = "\
 ## Events
 
@@ -51,6 +61,13 @@ const EVENTS: &str = "\
 | `IdentityUnknown` | Warning | it becomes Unknown after True |
 | `QemuGuestAgentReady` | Normal | `QemuGuestAgentReady` becomes True again |
 | `QemuGuestAgentNotReady` | Warning | it becomes False, or Unknown after True |
+| `LiveMigrationPlanned` | Normal | a live migration is announced; see `harvester-node-agent-events`(7) |
+| `LiveMigrationInProgress` | Normal | it has started |
+| `LiveMigrationDone` | Normal | the VM runs on the target host |
+| `LiveMigrationFailed` | Warning | it failed; the VM runs on its host as before |
+| `LiveMigrationCanceled` | Normal | it was aborted, or is no longer announced |
+| `VMStopInProgress` | Normal | the guest shuts down |
+| `VMStopDone` | Normal | the VM was stopped, and runs again |
 
 A condition that is True when it is first written has no Event.
 
@@ -115,6 +132,7 @@ pub(crate) fn page() -> String {
         "identity_state",
         identity(),
     );
+    text.push_str(NAMES);
     let series = "qemu_guest_agent_state";
     table(&mut text, guest_agent::CONDITION, series, guest_agent());
     text.push_str(EVENTS);
@@ -207,7 +225,11 @@ fn identity() -> Vec<Row> {
         let unread = Unavailable::new(UnavailableKind::Unreachable, "");
         let vm = match (verdict, VmName::parse("vm")) {
             (Verdict::Unknown, _) | (_, Err(_)) => OwnVm::Unknown(unread),
-            (_, Ok(name)) => OwnVm::ProvenOffline(name),
+            (_, Ok(name)) => OwnVm::ProvenOffline(OfflineVm {
+                name,
+                namespace: None,
+                instance_uid: None,
+            }),
         };
         identity_row(vm, verdict, codes)
     });

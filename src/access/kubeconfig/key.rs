@@ -50,8 +50,7 @@ impl<'a> KubeconfigKey<'a> {
     }
 
     pub(super) fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
-        self.text()?
-            .ok_or_else(|| CredentialError::missing(self.file, &self.name, needed))
+        self.text()?.ok_or_else(|| self.missing(needed))
     }
 
     pub(super) fn is_true(&self) -> Result<bool, CredentialError> {
@@ -85,6 +84,42 @@ impl<'a> KubeconfigKey<'a> {
             Some(YamlValue::Text(text)) => !text.is_empty(),
             Some(YamlValue::List(list)) => !list.is_empty(),
             Some(_) => true,
+        }
+    }
+
+    /// Returns the text if it is valid, or `problem`.
+    pub(super) fn valid(
+        &self,
+        is_valid: fn(&str) -> bool,
+        problem: &'static str,
+    ) -> Result<Option<String>, CredentialError> {
+        match self.text()? {
+            Some(text) if !is_valid(text) => Err(self.invalid(problem)),
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
+    pub(super) fn missing(&self, needed: &'static str) -> CredentialError {
+        CredentialError::Missing {
+            path: self.file.to_owned(),
+            key: self.name.clone(),
+            needed,
+        }
+    }
+
+    pub(super) fn invalid(&self, problem: &'static str) -> CredentialError {
+        CredentialError::Invalid {
+            path: self.file.to_owned(),
+            key: self.name.clone(),
+            problem,
+        }
+    }
+
+    pub(super) fn refused(&self, reason: &'static str) -> CredentialError {
+        CredentialError::Refused {
+            path: self.file.to_owned(),
+            key: self.name.clone(),
+            reason,
         }
     }
 

@@ -45,7 +45,7 @@ impl KubeconfigReader<'_> {
         for (key, reason) in REFUSED {
             let key = user.child(key)?;
             if key.is_set() {
-                return Err(CredentialError::refused(self.path, key.name, reason));
+                return Err(key.refused(reason));
             }
         }
         Ok(())
@@ -95,11 +95,9 @@ impl KubeconfigReader<'_> {
         let Some(certificate) = certificate else {
             return match key {
                 None => Ok(None),
-                Some(_) => Err(CredentialError::missing(
-                    self.path,
-                    user.child("client-certificate")?.name,
-                    "there is a private key without a certificate",
-                )),
+                Some(_) => Err(user
+                    .child("client-certificate")?
+                    .missing("there is a private key without a certificate")),
             };
         };
         let contents =
@@ -114,9 +112,7 @@ impl KubeconfigReader<'_> {
             }
             (None, Some(key)) => key,
             (None, None) => {
-                return Err(CredentialError::missing(
-                    self.path,
-                    user.child("client-key")?.name,
+                return Err(user.child("client-key")?.missing(
                     "there is a client certificate without a private key, here or in the same PEM text",
                 ));
             }

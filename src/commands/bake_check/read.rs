@@ -118,10 +118,7 @@ impl ImageReader<'_> {
     fn configuration(&mut self, only: Option<&Path>) -> (Vec<Pinned>, Vec<String>) {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
-            Err(errors) => {
-                let lines = errors.to_string().lines().map(str::to_owned).collect();
-                return (Vec::new(), lines);
-            }
+            Err(errors) => return (Vec::new(), errors.lines().collect()),
         };
         let settings = &loaded.settings;
         for (code, path) in [

@@ -6,11 +6,15 @@
 pub mod scrub;
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::libc;
+use nix::unistd::linkat;
 use serde_json::Value;
 use time::UtcDateTime;
 
@@ -33,31 +37,30 @@ pub struct Bundle {
 impl Bundle {
     /// Adds a text, or the reason why it is missing.
     pub fn text(&mut self, name: &str, text: Result<String, String>) {
-        match text {
-            Ok(text) => self.parts.push((name.to_owned(), scrub::text(&text))),
-            Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
-        }
+        self.add(name, text.map(|text| scrub::text(&text)));
     }
 
     /// Adds a JSON document, or the reason why it is missing. It remains valid JSON without its secrets.
     pub fn document(&mut self, name: &str, document: Result<Value, String>) {
-        match document {
-            Ok(mut value) => {
-                scrub::value(&mut value);
-                self.parts.push((name.to_owned(), json_text(&value)));
-            }
-            Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
-        }
+        let document = document.map(|mut value| {
+            scrub::value(&mut value);
+            json_text(&value)
+        });
+        self.add(name, document);
     }
 
     /// Adds journal records, one JSON object per line, or the reason why they are missing.
     pub fn records(&mut self, name: &str, records: Result<String, String>) {
-        let kept = records.map(|records| {
+        let records = records.map(|records| {
             let records = records.lines().filter_map(scrub::record);
             records.map(|record| format!("{record}\n")).collect()
         });
-        match kept {
-            Ok(records) => self.parts.push((name.to_owned(), records)),
+        self.add(name, records);
+    }
+
+    fn add(&mut self, name: &str, scrubbed: Result<String, String>) {
+        match scrubbed {
+            Ok(text) => self.parts.push((name.to_owned(), text)),
             Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
         }
     }
@@ -114,20 +117,34 @@ fn directory(host: &str, at: UtcDateTime) -> String {
     format!("doctor-{}-{time}", host.trim_matches('-'))
 }
 
-/// Creates a file for its owner only. An existing file or link is not changed.
+/// Creates a file for its owner only. An existing file or link is not changed. Where the file system supports files without a name
+/// (`O_TMPFILE`), the file gets its name when it is complete: a killed process leaves nothing.
 ///
 /// # Errors
 ///
 /// Returns the error of the kernel.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(MODE).open(path)?;
-    // Some file systems report a full disk only here.
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    written.inspect_err(|_| {
+    options.write(true).mode(MODE);
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let mut unnamed = options.clone();
+    let unnamed = unnamed.custom_flags(libc::O_TMPFILE);
+    if let Ok(file) = unnamed.open(parent.unwrap_or(Path::new("."))) {
+        fill(&file, bytes)?;
+        let content = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = AtFlags::AT_SYMLINK_FOLLOW;
+        return Ok(linkat(AT_FDCWD, content.as_str(), AT_FDCWD, path, flags)?);
+    }
+    let file = options.create_new(true).open(path)?;
+    fill(&file, bytes).inspect_err(|_| {
         // A partial archive is useless; the write error is the one to report.
         let _ = std::fs::remove_file(path);
     })
+}
+
+fn fill(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    // Some file systems report a full disk only at the sync.
+    file.write_all(bytes).and_then(|()| file.sync_all())
 }
 
 #[cfg(test)]

@@ -7,8 +7,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::catalog::{Code, Finding, Group, Severity};
 use crate::commands::doctor::facts::Gap;
+use crate::facts::Prerequisite;
 
 pub use gaps::{Privileges, gaps, is_hidden};
 
@@ -42,7 +45,8 @@ pub struct Suppressed {
 }
 
 /// The outcome of the diagnosis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DoctorOutcome {
     /// No problem; there may be notices.
     Ok,
@@ -70,7 +74,7 @@ pub struct Service {
     /// The findings in its status.
     pub findings: Vec<Finding>,
     /// The time when each finding was first observed, by code, RFC 3339.
-    pub since: BTreeMap<String, String>,
+    pub since: BTreeMap<Code, String>,
 }
 
 impl Service {
@@ -105,7 +109,7 @@ impl Service {
     /// Returns the time when the running agent first observed this finding.
     pub fn since(&self, code: Code) -> Option<&str> {
         self.holder.as_ref()?;
-        self.since.get(code.as_str()).map(String::as_str)
+        self.since.get(&code).map(String::as_str)
     }
 }
 
@@ -146,6 +150,23 @@ impl Diagnosis {
         self.sections.iter().flat_map(|section| &section.gaps)
     }
 
+    /// Returns the code of the displayed finding that reports or explains this failure.
+    pub fn cause(&self, failed: Prerequisite) -> Option<Code> {
+        let reports = |finding: &Finding| finding.prerequisite == Some(failed);
+        if let Some(cause) = self.findings().find(|finding| reports(finding)) {
+            return Some(cause.code);
+        }
+        let sections = self.sections.iter();
+        let suppressed: Vec<&Suppressed> =
+            sections.flat_map(|section| &section.suppressed).collect();
+        let mut cause = suppressed.iter().find(|one| reports(&one.finding))?.by;
+        for _ in &suppressed {
+            let next = suppressed.iter().find(|one| one.finding.code == cause);
+            cause = next.map_or(cause, |next| next.by);
+        }
+        Some(cause)
+    }
+
     /// Returns the number of findings with this severity.
     pub fn count(&self, severity: Severity) -> usize {
         let findings = self.findings();
@@ -164,20 +185,6 @@ impl Diagnosis {
             () if unanswered => DoctorOutcome::Unreachable,
             () if self.count(Severity::Warning) > 0 => DoctorOutcome::Warnings,
             () => DoctorOutcome::Ok,
-        }
-    }
-}
-
-impl DoctorOutcome {
-    /// Returns the name in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warnings => "warnings",
-            Self::Unreachable => "unreachable",
-            Self::Errors => "errors",
-            Self::NotKubevirt => "not-kubevirt",
-            Self::Configuration => "configuration",
         }
     }
 }

@@ -1,8 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data that only `doctor` reads: facts that explain a problem, and that no decision of the running agent needs.
 //!
-//! To add a fact: a field as [`Fact`] in the file of its topic, a line in its `gaps`, a read in the file of the same name in
+//! To add a fact: a line in the file of its topic, with the check that depends on it, a read in the file of the same name in
 //! `commands/doctor/read/`, and its consequences in that of `commands/doctor/judge/`.
+
+/// Defines the facts of one topic, each with the group and the name of the check that it is read for.
+macro_rules! facts {
+    (
+        $(#[$attribute:meta])*
+        $name:ident {
+            $($(#[$doc:meta])* $field:ident: $type:ty, $group:ident, $what:literal $($need:ident)?;)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $crate::facts::Fact<$type>,)*
+        }
+
+        impl $name {
+            /// Creates facts that are all unavailable for the same reason.
+            pub fn unseen(why: &$crate::facts::Unavailable) -> Self {
+                Self { $($field: $crate::facts::Fact::Failed(why.clone()),)* }
+            }
+
+            /// Returns the checks that could not be done.
+            pub fn gaps(&self) -> Vec<super::Gap> {
+                use $crate::catalog::Group;
+                let gaps = [
+                    $(super::Gap::of(Group::$group, $what, &self.$field)$(.map(super::Gap::$need))?,)*
+                ];
+                gaps.into_iter().flatten().collect()
+            }
+        }
+    };
+}
 
 pub mod clock;
 pub mod conflicts;
@@ -13,6 +45,7 @@ pub mod node;
 pub mod pods;
 pub mod rke2_charts;
 pub mod servers;
+pub mod system;
 pub mod versions;
 
 use crate::catalog::Group;
@@ -36,6 +69,8 @@ pub struct Examination {
     pub servers: servers::Servers,
     /// The state of the clock.
     pub clock: clock::ClockFacts,
+    /// The CPUs, memory, modules and shutdown settings of this VM.
+    pub system: system::SystemFacts,
     /// The data that the image may have brought.
     pub image: image::Image,
     /// The permissions of the Harvester credential; empty if they were not requested.
@@ -53,6 +88,7 @@ impl Examination {
             self.credentials.gaps(),
             self.servers.gaps(),
             self.clock.gaps(),
+            self.system.gaps(),
             self.image.gaps(),
             self.permissions.iter().filter_map(unknown).collect(),
         ]
@@ -90,16 +126,19 @@ pub enum Need {
 }
 
 impl Gap {
-    /// Returns the gap of a fact, if it could not be read.
-    pub fn of<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Self> {
-        let why = seen.why()?.clone();
-        let need = Need::Usual;
-        Some(Self {
+    /// Creates a gap in the required checks.
+    pub fn new(group: Group, what: &'static str, why: Unavailable) -> Self {
+        Self {
             group,
             what,
             why,
-            need,
-        })
+            need: Need::Usual,
+        }
+    }
+
+    /// Returns the gap of a fact, if it could not be read.
+    pub fn of<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Self> {
+        Some(Self::new(group, what, seen.why()?.clone()))
     }
 
     /// Returns the gap as an optional one.

@@ -8,8 +8,10 @@ pub mod clock;
 pub mod conflicts;
 pub mod credentials;
 pub mod image;
+pub mod maintenance;
 pub mod node;
 pub mod permissions;
+pub mod system;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod versions;
@@ -71,9 +73,11 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         versions::findings(case),
         node::findings(case),
         conflicts::findings(case),
+        maintenance::findings(case),
         addresses::findings(case),
         credentials::findings(case),
         clock::findings(case),
+        system::findings(case),
         image::findings(case),
         permissions::findings(case),
     ]

@@ -12,7 +12,8 @@ pub mod ticket;
 use time::UtcDateTime;
 
 use crate::access::search::CLOUD_CONFIG;
-use crate::catalog::{Code, CommandPlace, CommandWord, Finding, Group, Severity};
+use crate::catalog::{Code, CommandPlace, CommandWord, Finding, Group};
+use crate::commands::doctor::address::Address;
 use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
 use crate::commands::doctor::facts::credentials::CredentialContent;
 use crate::commands::doctor::facts::{Examination, Gap, Need};
@@ -47,50 +48,18 @@ pub struct View<'a> {
     pub examination: Option<&'a Examination>,
 }
 
-/// The state of the checks of one group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckState {
-    /// Everything was checked, without findings.
-    Ok,
-    /// No findings, but some checks were skipped, or the findings are consequences of others.
-    Skipped,
-    /// The highest severity of its findings.
-    Found(Severity),
-}
-
-impl CheckState {
-    /// Returns the name of the state.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Skipped => "skipped",
-            Self::Found(severity) => severity.as_str(),
-        }
-    }
-}
-
-impl CheckState {
-    /// Returns the symbol of the state.
-    pub fn mark(self) -> Mark {
-        match self {
-            Self::Ok => Mark::Ok,
-            Self::Skipped => Mark::Skipped,
-            Self::Found(severity) => Mark::Found(severity),
-        }
-    }
-}
-
 impl View<'_> {
-    /// Returns the state of a group.
-    pub fn state(&self, section: &Section) -> CheckState {
+    /// Returns the state of a group: that of its worst finding, or whether everything was checked. Findings that are consequences
+    /// of others count as skipped checks.
+    pub fn state(&self, section: &Section) -> Mark {
         let findings = section.findings.iter();
         let is_looked_at = self.status.is_some() || section.group == Group::Machine;
         let is_missed = |gap: &Gap| gap.need == Need::Usual;
         let is_whole = section.suppressed.is_empty() && !section.gaps.iter().any(is_missed);
         match findings.map(|finding| finding.code.entry().severity).max() {
-            Some(severity) => CheckState::Found(severity),
-            None if is_looked_at && is_whole => CheckState::Ok,
-            None => CheckState::Skipped,
+            Some(severity) => Mark::Found(severity),
+            None if is_looked_at && is_whole => Mark::Ok,
+            None => Mark::Skipped,
         }
     }
 
@@ -124,14 +93,19 @@ impl View<'_> {
                 .as_ref()
                 .map(|placement| placement.host.as_str()),
             CommandWord::Server => credential.server.as_deref(),
-            CommandWord::HarvesterApi => {
-                harvester.server.as_deref().filter(|server| is_api(server))
-            }
+            CommandWord::HarvesterApi => harvester
+                .server
+                .as_deref()
+                .filter(|server| Address::parse(server).is_some_and(|address| address.is_api())),
             CommandWord::Kubeconfig => credential.kubeconfig.as_deref().or_else(|| {
                 let is_harvester = api != Some(Api::Guest);
                 is_harvester.then(|| self.path_to_write())
             }),
-            CommandWord::NodeAddress | CommandWord::Region | CommandWord::Zone => None,
+            CommandWord::NodeAddress
+            | CommandWord::User
+            | CommandWord::Cluster
+            | CommandWord::Region
+            | CommandWord::Zone => None,
         }
     }
 
@@ -153,44 +127,16 @@ impl View<'_> {
 
     /// Returns the finding that is the reason why a check was skipped.
     fn cause(&self, gap: &Gap) -> Option<Code> {
-        let mut findings = self.diagnosis.findings();
-        if let Some(cause) = findings.find(|finding| finding.seen == gap.why.text) {
-            return Some(cause.code);
-        }
-        // A finding that is not displayed is explained by one that is.
-        let suppressed = || {
-            let sections = self.diagnosis.sections.iter();
-            sections.flat_map(|section| &section.suppressed)
-        };
-        let mut cause = suppressed()
-            .find(|one| one.finding.seen == gap.why.text)?
-            .by;
-        for _ in suppressed() {
-            match suppressed().find(|one| one.finding.code == cause) {
-                Some(next) => cause = next.by,
-                None => break,
-            }
-        }
-        Some(cause)
+        self.diagnosis.cause(gap.why.prerequisite?)
     }
 
-    /// Returns the first gap with the same reason, if there is another one: the later checks were skipped because of it.
+    /// Returns the first check that could not be done for the same reason, if this one was skipped because of it.
     fn first(&self, gap: &Gap) -> Option<&Gap> {
-        let is_unasked = |gap: &Gap| gap.why.kind == UnavailableKind::NotAsked;
+        let is_skipped = |gap: &Gap| gap.why.kind == UnavailableKind::NotAsked;
+        let prerequisite = gap.why.prerequisite.filter(|_| is_skipped(gap))?;
         let mut gaps = self.diagnosis.gaps();
-        gaps.find(|first| is_unasked(gap) && !is_unasked(first) && first.why.text == gap.why.text)
+        gaps.find(|first| !is_skipped(first) && first.why.prerequisite == Some(prerequisite))
     }
-}
-
-/// Reports whether an address is that of an API server: with a port and without a path, unlike the UI and Rancher.
-fn is_api(server: &str) -> bool {
-    let authority = server
-        .strip_prefix("https://")
-        .map(|rest| rest.trim_end_matches('/'));
-    authority.is_some_and(|authority| {
-        let port = authority.rsplit_once(':').map(|(_, port)| port);
-        !authority.contains('/') && port.is_some_and(|port| port.parse::<u16>().is_ok())
-    })
 }
 
 /// Groups gaps by their reason: the names, and the first gap.

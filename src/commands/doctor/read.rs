@@ -9,7 +9,9 @@ mod conflicts;
 mod credentials;
 mod image;
 mod node;
+mod overlay;
 mod servers;
+mod system;
 mod versions;
 
 use std::time::Duration;
@@ -18,20 +20,22 @@ use serde::de::DeserializeOwned;
 use time::UtcDateTime;
 use tokio::time::{Instant, timeout};
 
+use crate::agent::Round;
 use crate::commands::doctor::facts::{
     Examination, clock::ClockFacts, conflicts::Conflicts, credentials::Credentials, image::Image,
     node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
 };
 use crate::config::Settings;
-use crate::facts::observation::Observation;
-use crate::facts::permissions::Permission;
+use crate::decide::Now;
+use crate::facts::observation::{Api, Observation};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
 use crate::observe::api_access::{ApiLink, Connections};
+use crate::observe::observer::Observer;
 use crate::observe::why;
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
-use crate::wire::kubeapi::Class;
+use crate::wire::kubeapi::{Class, Client, Error};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(1);
@@ -39,96 +43,152 @@ const READ_LIMIT: Duration = Duration::from_secs(1);
 /// The timeout of each part, and of all, because they run concurrently.
 const ALL_LIMIT: Duration = Duration::from_secs(3);
 
+/// A link to an API, or the reason why there is none.
+type LinkResult<'a> = Result<&'a ApiLink, Unavailable>;
+
 /// The input of the parts: the round before, and its connections.
 #[derive(Debug)]
-pub struct Given<'a> {
+struct Given<'a> {
     /// The file system root.
-    pub root: &'a Root,
+    root: &'a Root,
     /// The system bus.
-    pub bus: &'a Bus,
+    bus: &'a Bus,
     /// The settings in force.
-    pub settings: &'a Settings,
-    /// The link to Harvester's API with its credential, or the reason why there is none.
-    pub harvester: Result<&'a ApiLink, Unavailable>,
-    /// The link to the guest cluster's API with the kubelet's credential, or the reason why there is none.
-    pub guest: Result<&'a ApiLink, Unavailable>,
+    settings: &'a Settings,
+    /// Harvester's API with its credential.
+    harvester: LinkResult<'a>,
+    /// The guest cluster's API with the kubelet's credential.
+    guest: LinkResult<'a>,
     /// Both credentials, even if a server rejects them.
-    pub connections: &'a Connections,
+    connections: &'a Connections,
     /// The observation of the round.
-    pub observation: &'a Observation,
+    observation: &'a Observation,
     /// Our VM, if the round found it.
-    pub vm: Option<&'a Vmi>,
+    vm: Option<&'a Vmi>,
     /// The start of the examination.
-    pub wall: UtcDateTime,
+    wall: UtcDateTime,
     /// The start on a monotonic clock.
-    pub began: Instant,
+    began: Instant,
 }
 
-/// Runs the examination, after a round that has read the credentials and the two APIs. `permissions` requests the permissions of
-/// the credential.
-pub async fn read(
-    given: &Given<'_>,
-    permissions: impl Future<Output = Vec<Permission>>,
+/// Runs the examination, after a round that has read the credentials and the two APIs.
+pub(super) async fn read(
+    observer: &Observer,
+    settings: &Settings,
+    round: &Round,
+    now: Now,
 ) -> Examination {
-    let slow = Unavailable::new(UnavailableKind::Unreachable, too_slow(ALL_LIMIT));
-    let may = async {
+    let connections = observer.connections();
+    let observation = &round.observation;
+    let is_final = |kind| {
+        matches!(
+            kind,
+            UnavailableKind::Unreachable | UnavailableKind::Credential | UnavailableKind::Tls
+        )
+    };
+    let given = &Given {
+        root: observer.root(),
+        bus: observer.bus(),
+        settings,
+        harvester: link(connections, observation, Api::Harvester, is_final),
+        guest: link(connections, observation, Api::Guest, is_final),
+        connections,
+        observation,
+        vm: round.identity.vmi(),
+        wall: now.wall,
+        began: Instant::now(),
+    };
+    let permissions = async {
         match &given.harvester {
-            Ok(_) => permissions.await,
+            Ok(_) => observer.permissions(settings).await,
             Err(_) => Vec::new(),
         }
     };
-    let (versions, node, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
-        timeout(ALL_LIMIT, versions::read(given)),
-        timeout(ALL_LIMIT, node::read(given)),
-        timeout(ALL_LIMIT, conflicts::read(given)),
-        timeout(ALL_LIMIT, credentials::read(given)),
-        timeout(ALL_LIMIT, servers::read(given)),
-        timeout(ALL_LIMIT, clock::read(given)),
-        timeout(ALL_LIMIT, image::read(given)),
-        timeout(ALL_LIMIT, may),
+    let ((node, pods), conflicts, versions, credentials, servers, clock, image, permissions) = tokio::join!(
+        part(node::read(given), |why| (
+            NodeDetails::unseen(why),
+            Pods::unseen(why)
+        )),
+        part(conflicts::read(given), Conflicts::unseen),
+        part(versions::read(given), Versions::unseen),
+        part(credentials::read(given), Credentials::unseen),
+        part(servers::read(given), Servers::unseen),
+        part(clock::read(given), ClockFacts::unseen),
+        part(image::read(given), Image::unseen),
+        part(permissions, |_| Vec::new()),
     );
-    let (node, pods) = node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
-    let conflicts = conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow));
-    let versions = versions.unwrap_or_else(|_| Versions::unseen(&slow));
     Examination {
         versions: versions.or_of(&conflicts.instance),
         node,
         pods,
         conflicts,
-        credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
-        servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
-        clock: clock.unwrap_or_else(|_| ClockFacts::unseen(&slow)),
-        image: image.unwrap_or_else(|_| Image::unseen(&slow)),
-        permissions: permissions.unwrap_or_default(),
+        credentials,
+        servers,
+        clock,
+        system: system::read(given),
+        image,
+        permissions,
     }
 }
 
-/// Reads one object with a timeout. Absent if the server does not have it.
-async fn read_object<T: DeserializeOwned>(
-    link: &Result<&ApiLink, Unavailable>,
-    path: &str,
-) -> Fact<T> {
-    let client = match link {
-        Ok(link) => &link.client,
-        Err(why) => return Fact::Failed(why.clone()),
+/// Returns the link to an API, unless the first request of the round failed with a final error: such a request is not retried.
+fn link<'a>(
+    connections: &'a Connections,
+    observation: &Observation,
+    api: Api,
+    is_final: fn(UnavailableKind) -> bool,
+) -> LinkResult<'a> {
+    let (access, failure) = match api {
+        Api::Harvester => (&connections.harvester, observation.candidates.why()),
+        Api::Guest => (&connections.guest, observation.node.why()),
     };
-    briefly(async {
-        match client.get::<T>(path).await {
-            Ok(object) => Fact::Known(object),
-            Err(error) if error.class() == Class::NotFound => Fact::Absent,
-            Err(error) => Fact::Failed(why(&error)),
+    let link = access.link();
+    let link = link.map_err(|why| why.due_to(Prerequisite::Kubeconfig(api)))?;
+    match failure.filter(|why| is_final(why.kind)) {
+        Some(why) => Err(why.skipping(Prerequisite::Request(api))),
+        None => Ok(link),
+    }
+}
+
+/// Runs one part with the timeout of all.
+async fn part<T>(work: impl Future<Output = T>, unseen: fn(&Unavailable) -> T) -> T {
+    let slow = |_| unseen(&too_slow(ALL_LIMIT));
+    timeout(ALL_LIMIT, work).await.unwrap_or_else(slow)
+}
+
+/// Reads one object with a timeout. Absent if the server does not have it.
+async fn read_object<T: DeserializeOwned>(link: &LinkResult<'_>, path: &str) -> Fact<T> {
+    let object = request(link, async |client| match client.get(path).await {
+        Err(error) if error.class() == Class::NotFound => Ok(None),
+        object => object.map(Some),
+    });
+    match object.await {
+        Fact::Known(Some(object)) => Fact::Known(object),
+        Fact::Known(None) | Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why),
+    }
+}
+
+/// Sends one request with a timeout.
+async fn request<T>(
+    link: &LinkResult<'_>,
+    send: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+) -> Fact<T> {
+    match link {
+        Ok(link) => {
+            briefly(async { send(&link.client).await.map_err(|error| why(&error)).into() }).await
         }
-    })
-    .await
+        Err(why) => Fact::Failed(why.clone()),
+    }
 }
 
 /// Runs one read with a timeout.
 async fn briefly<T>(work: impl Future<Output = Fact<T>>) -> Fact<T> {
-    timeout(READ_LIMIT, work)
-        .await
-        .unwrap_or_else(|_| Fact::failed(UnavailableKind::Unreachable, too_slow(READ_LIMIT)))
+    let slow = |_| Fact::Failed(too_slow(READ_LIMIT));
+    timeout(READ_LIMIT, work).await.unwrap_or_else(slow)
 }
 
-fn too_slow(limit: Duration) -> String {
-    format!("timed out after {} s", limit.as_secs())
+fn too_slow(limit: Duration) -> Unavailable {
+    let text = format!("timed out after {} s", limit.as_secs());
+    Unavailable::new(UnavailableKind::Unreachable, text)
 }

@@ -8,7 +8,6 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
 use time::UtcDateTime;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -21,9 +20,9 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::diagnosis::{
     Diagnosis, DoctorOutcome, Privileges, Service, gaps, is_hidden,
 };
-use crate::commands::doctor::examine::examine;
-use crate::commands::doctor::facts::{Examination, Gap, Need};
+use crate::commands::doctor::facts::{Examination, Gap};
 use crate::commands::doctor::judge::{self, Case};
+use crate::commands::doctor::read;
 use crate::commands::run::{Process, Silent, SystemClock, context, earlier, foreign};
 use crate::commands::status::presence;
 use crate::config::{self, Settings};
@@ -52,7 +51,7 @@ pub(crate) struct DoctorRound {
 }
 
 /// The results of a round after one of its steps.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Part {
     service: Service,
     findings: Vec<Finding>,
@@ -109,28 +108,26 @@ async fn last(mut reported: UnboundedReceiver<Part>, end: Instant) -> Part {
 /// Runs the round in its thread, and reports the results after each step.
 fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     // After the timeout, there is no receiver.
-    let tell = |part| tell.send(part).unwrap_or_default();
+    let tell = |part: &Part| tell.send(part.clone()).unwrap_or_default();
     let clock = SystemClock::new();
-    let service = service(process);
-    let (settings, mut findings) = settings(process);
-    let part = |findings: &[Finding], next| Part {
-        service: service.clone(),
-        findings: findings.to_vec(),
-        next,
+    let (settings, findings) = settings(process);
+    let mut part = Part {
+        service: service(process),
+        findings,
+        next: Some("the firmware tables"),
         ..Part::default()
     };
-    tell(part(&findings, Some("the firmware tables")));
+    tell(&part);
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
         let seen = format!("SMBIOS vendor is {vendor}");
-        findings.push(Finding::new(Code::NotKubevirt, seen));
-        return tell(part(&findings, None));
+        part.findings.push(Finding::new(Code::NotKubevirt, seen));
+        part.next = None;
+        return tell(&part);
     }
-    findings.extend(service.finding());
-    tell(part(
-        &findings,
-        Some("credentials, both APIs, qemu-guest-agent"),
-    ));
+    part.findings.extend(part.service.finding());
+    part.next = Some("credentials, both APIs, qemu-guest-agent");
+    tell(&part);
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
@@ -152,39 +149,39 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     let Some(round) = rounds.last() else {
         return;
     };
+    let (observation, placement) = (&round.observation, round.placement.as_ref());
+    let is_shown = |finding: &Finding| !is_hidden(finding, observation, privileges());
     let raised = round.plan.findings.iter().cloned();
-    let is_shown = |finding: &Finding| !is_hidden(finding, &round.observation, privileges());
-    findings.extend(raised.filter(is_shown));
-    let status = Status::new(&round.report(&settings), &context(&clock, Vec::new()));
-    let of_round = |findings: &[Finding], next| Part {
-        gaps: gaps(
-            &round.observation,
-            &round.identity,
-            round.placement.as_ref(),
-            privileges(),
-        ),
-        status: Some(status.clone()),
-        is_unanswered: is_unanswered(round),
-        ..part(findings, next)
-    };
-    tell(of_round(&findings, Some("the additional checks of doctor")));
+    part.findings.extend(raised.filter(is_shown));
+    part.gaps = gaps(observation, &round.identity, placement, privileges());
+    let context = context(&clock, Vec::new());
+    part.status = Some(Status::new(&round.report(&settings), &context));
+    part.is_unanswered = is_unanswered(round);
+    part.next = Some("the additional checks of doctor");
+    tell(&part);
 
-    let examination = runtime.block_on(Box::pin(examine(&observer, &settings, round, clock.now())));
-    let case = Case {
+    let examination = runtime.block_on(Box::pin(read::read(
+        &observer,
+        &settings,
+        round,
+        clock.now(),
+    )));
+    let found = judge::findings(&Case {
         settings: &settings,
-        observation: &round.observation,
+        observation,
         identity: &round.identity,
-        placement: round.placement.as_ref(),
+        placement,
         examination: &examination,
         now: clock.now(),
-    };
-    findings.extend(judge::findings(&case).into_iter().filter(is_shown));
-    let reported: Vec<Finding> = service.reported(&findings, privileges()).cloned().collect();
-    findings.extend(reported);
-    let mut whole = of_round(&findings, None);
-    whole.gaps.extend(examination.gaps());
-    whole.examination = Some(examination);
-    tell(whole);
+    });
+    part.findings.extend(found.into_iter().filter(is_shown));
+    let reported = part.service.reported(&part.findings, privileges());
+    let reported: Vec<Finding> = reported.cloned().collect();
+    part.findings.extend(reported);
+    part.gaps.extend(examination.gaps());
+    part.examination = Some(examination);
+    part.next = None;
+    tell(&part);
 }
 
 /// Returns the settings, or the defaults and a finding for each error in the configuration.
@@ -192,10 +189,8 @@ fn settings(process: &Process) -> (Settings, Vec<Finding>) {
     match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => (loaded.settings, Vec::new()),
         Err(errors) => {
-            let problems = errors.to_string();
             let finding = |problem| Finding::new(Code::ConfigInvalid, problem);
-            let findings = problems.lines().map(finding).collect();
-            (Settings::default(), findings)
+            (Settings::default(), errors.lines().map(finding).collect())
         }
     }
 }
@@ -218,12 +213,10 @@ impl Part {
             Some(_) => "the remaining checks",
             None => "all checks",
         };
-        self.gaps.extend(Group::ALL.iter().map(|group| Gap {
-            group: *group,
-            what,
-            why: Unavailable::new(UnavailableKind::Unreachable, why),
-            need: Need::Usual,
-        }));
+        let why = Unavailable::new(UnavailableKind::Unreachable, why);
+        let gaps = Group::ALL.iter();
+        self.gaps
+            .extend(gaps.map(|group| Gap::new(*group, what, why.clone())));
         self.is_unanswered = true;
         self.next = None;
         self
@@ -249,41 +242,30 @@ impl DoctorRound {
 /// Returns the running agent, according to its lock and its status.
 fn service(process: &Process) -> Service {
     let status = status_file::read(&process.root).ok();
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let findings = status
-        .as_ref()
-        .and_then(|status| status.get("findings")?.as_array());
-    let findings = findings.map(Vec::as_slice).unwrap_or_default();
-    let reported = findings.iter().filter_map(|finding| {
-        let code = Code::parse(&text(finding.get("code"))?)?;
-        let steps = finding.get("fix")?.as_array()?.iter();
-        let steps = steps.filter_map(|step| text(Some(step))).collect();
-        Some(Finding::new(code, text(finding.get("observed"))?).with_steps(steps))
-    });
-    let since = findings.iter().filter_map(|finding| {
-        Some((
-            text(finding.get("code"))?,
-            text(finding.get("firstObservedTime"))?,
-        ))
-    });
-    let agent = status.as_ref().and_then(|status| status.get("agent"));
-    let agent = agent.and_then(|agent| serde_json::from_value(agent.clone()).ok());
-    let (holder, is_unknown) = match presence(&process.root, agent.as_ref()) {
-        Presence::Running(holder) => (Some(holder.to_string()), false),
-        Presence::Absent => (None, false),
-        Presence::Unknown => (None, true),
+    let status = status.and_then(|status| Status::from_json(&status).ok());
+    let presence = presence(&process.root, status.as_ref().map(|status| &status.agent));
+    let mut service = Service {
+        holder: match &presence {
+            Presence::Running(holder) => Some(holder.to_string()),
+            Presence::Absent | Presence::Unknown => None,
+        },
+        is_unknown: matches!(presence, Presence::Unknown),
+        updated_at: status
+            .as_ref()
+            .map(|status| status.last_update_time.clone()),
+        ..Service::default()
     };
-    Service {
-        holder,
-        is_unknown,
-        updated_at: text(
-            status
-                .as_ref()
-                .and_then(|status| status.get("lastUpdateTime")),
-        ),
-        findings: reported.collect(),
-        since: since.collect(),
+    for finding in status.into_iter().flat_map(|status| status.findings) {
+        // A newer agent may have findings that this program does not know.
+        let Some(code) = Code::parse(&finding.code) else {
+            continue;
+        };
+        let since = finding.first_observed_time.map(|at| (code, at));
+        service.since.extend(since);
+        let reported = Finding::new(code, finding.observed);
+        service.findings.push(reported.with_steps(finding.fix));
     }
+    service
 }
 
 pub(crate) fn privileges() -> Privileges {

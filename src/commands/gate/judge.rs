@@ -144,8 +144,8 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         WantedName::Known(labels) => Some(labels.clone()),
         WantedName::None | WantedName::Unknown => None,
     };
-    let is_labelled = said.labels != WantedName::Unknown;
-    let missing = if is_labelled {
+    let is_labeled = said.labels != WantedName::Unknown;
+    let missing = if is_labeled {
         ""
     } else {
         "; the labels of its host are still unknown; run: harvester-node-agent whoami"
@@ -155,7 +155,7 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     if said.verdict.may_register() {
         let vm = said.vm.as_deref().unwrap_or_default();
         let text = format!("{name} matches VM `{vm}` ({verdict}){missing}");
-        return match (is_labelled, is_over) {
+        return match (is_labeled, is_over) {
             (true, _) => open(GateReason::NameFits, text, labels),
             (false, true) => open(GateReason::TimeUp, text, labels),
             (false, false) => Decision::Wait(text),
@@ -247,7 +247,7 @@ mod tests {
             (Verdict::Mismatch, false),
             (Verdict::AnotherVm, false),
         ] {
-            assert_eq!(Verdict::parse(&verdict.name()), Some(verdict));
+            assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
             let at_once = may_register.then_some(GateReason::NameFits);
             assert_eq!(reason(&at(said(verdict), 0)), at_once, "{verdict:?}");
             let last = at_once.unwrap_or(GateReason::TimeUp);

@@ -47,17 +47,17 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         let _ = files::watch(process.root.clone(), paths, || changed.notify_one()).await;
         std::future::pending::<()>().await;
     });
-    let (mut text, mut said) = (errors.to_string(), String::new());
+    let (mut lines, mut said) = (errors.lines().collect::<Vec<_>>(), Vec::new());
     let usable = loop {
-        if text != said {
+        if lines != said {
             journal.send(Record {
                 message_id: Some(message_id::CONFIGURATION_REFUSED),
                 ..Record::new(Priority::Error, STATUS.to_owned())
             });
-            for line in text.lines() {
-                journal.send(Record::new(Priority::Error, line.to_owned()));
+            for line in &lines {
+                journal.send(Record::new(Priority::Error, line.clone()));
             }
-            said = text.clone();
+            said.clone_from(&lines);
         }
         notifier.ready(STATUS);
         let pause = notifier.watchdog_interval().map_or(POLL, |at| at.min(POLL));
@@ -71,7 +71,7 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         }
         match config::load(&process.root, process.config.as_deref()) {
             Ok(loaded) => break Some(loaded),
-            Err(errors) => text = errors.to_string(),
+            Err(errors) => lines = errors.lines().collect(),
         }
     };
     if usable.is_none() {

@@ -61,7 +61,10 @@ pub(super) fn findings(observation: &Observation, now: Now, findings: &mut Vec<F
     if let Some(kubelet) = observation.kubelet.known() {
         findings.extend(finding(
             &Life {
-                what: "kubelet client certificate",
+                what: match kubelet.account {
+                    Some(_) => "token for the guest cluster",
+                    None => "kubelet client certificate",
+                },
                 file: &kubelet.kubeconfig,
                 server: &kubelet.server,
                 end: kubelet.expires,

@@ -82,8 +82,8 @@ fn finding(issue: &ObservationIssue) -> Finding {
         ObservationIssue::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
         }
-        ObservationIssue::DistributionFile { problem, .. } => {
-            Finding::new(Code::DistributionFileBroken, problem.clone())
+        ObservationIssue::DistributionFile { problem, is_denied } => {
+            Finding::new(Code::DistributionFileBroken, problem.clone()).denied(*is_denied)
         }
         ObservationIssue::ConfigurationKept { faults } => {
             Finding::new(Code::ConfigReloadFailed, faults.clone())
@@ -117,6 +117,7 @@ fn finding(issue: &ObservationIssue) -> Finding {
                 None => finding,
             }
         }
+        ObservationIssue::HooksFailed { what } => Finding::new(Code::HookFailed, what.clone()),
         ObservationIssue::UnexpectedObject { what } => {
             Finding::new(Code::UnexpectedObject, what.clone())
         }

@@ -4,9 +4,9 @@
 use super::rbac::vmi_rbac;
 use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
-use crate::facts::observation::Observation;
+use crate::facts::observation::{Api, Observation};
 use crate::facts::placement::Source;
-use crate::facts::{self, Unavailable, UnavailableKind};
+use crate::facts::{self, Prerequisite, Unavailable, UnavailableKind};
 
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
@@ -18,23 +18,26 @@ pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
             UnavailableKind::OwnApi => Some(Code::HarvesterIsOwnApi),
             _ => Some(Code::HarvesterCredentialInvalid),
         };
-        findings.extend(code.map(|code| Finding::new(code, why.text.clone())));
+        let read = Prerequisite::Kubeconfig(Api::Harvester);
+        findings.extend(code.map(|code| Finding::new(code, why.text.clone()).of_failed(read)));
     }
     if let facts::Fact::Failed(why) = &observation.kubelet {
         let code = match why.kind {
             UnavailableKind::Missing => Code::KubeletCredentialMissing,
             _ => Code::KubeletCredentialInvalid,
         };
-        findings.push(Finding::new(code, why.text.clone()));
+        let read = Prerequisite::Kubeconfig(Api::Guest);
+        findings.push(Finding::new(code, why.text.clone()).of_failed(read));
     }
 }
 
-/// Reports whether the host reports its name and our configuration has its topology. A credential is not needed then.
+/// Reports whether the host is known without Harvester, and its topology is in our configuration or in the labels of the pod. A
+/// credential is not needed then.
 fn needs_no_credential(seen: Scene<'_>) -> bool {
     let known = seen
         .placement
         .and_then(|placement| placement.known.as_ref());
-    known.is_some_and(|known| known.source == Source::HostsTable)
+    known.is_some_and(|known| matches!(known.source, Source::HostsTable | Source::PodInfo))
 }
 
 /// Adds findings for failed requests to the two APIs.
@@ -57,9 +60,11 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             | UnavailableKind::AnotherMachine
             | UnavailableKind::AnotherNode => None,
         };
-        let finding = code.map(|code| Finding::new(code, why.text.clone()));
+        let read = Prerequisite::Request(Api::Harvester);
+        let finding = code.map(|code| Finding::new(code, why.text.clone()).of_failed(read));
         findings.extend(finding.map(|finding| match finding.code {
             Code::HarvesterForbidden => finding.with_steps(vmi_rbac(observation)),
+            Code::HarvesterUnauthorized => unauthorized(finding, observation),
             _ => finding,
         }));
     }
@@ -73,6 +78,9 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             Code::DownwardMetricsUnusable,
             why.text.clone(),
         ));
+    }
+    if let Some(why) = observation.pod_info.why() {
+        findings.push(Finding::new(Code::PodInfoUnusable, why.text.clone()));
     }
     if let (Some(kubelet), facts::Fact::Absent) = (observation.kubelet.known(), &observation.node) {
         findings.push(Finding::new(
@@ -96,6 +104,37 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             UnavailableKind::AnotherNode => Some(Code::NodeMissing),
             UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
         };
-        findings.extend(code.map(|code| Finding::new(code, text.clone())));
+        let read = Prerequisite::Request(Api::Guest);
+        findings.extend(code.map(|code| Finding::new(code, text.clone()).of_failed(read)));
     }
+}
+
+/// The label with which Kubernetes 1.29 and later invalidates a token without expiry (`LegacyServiceAccountTokenCleanUp`). The
+/// server does not say so, since 401 never has a reason.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+
+/// Names the Secret of the token, which may be deleted or labeled, and how to make the token valid again.
+fn unauthorized(mut finding: Finding, observation: &Observation) -> Finding {
+    let harvester = observation.harvester.known();
+    let Some(secret) = harvester.and_then(|harvester| harvester.secret.as_ref()) else {
+        return finding;
+    };
+    let (namespace, name) = (&secret.namespace, &secret.name);
+    let fix = finding.code.entry().fix.iter();
+    let steps = fix.map(|step| {
+        if step.contains(INVALID_SINCE) {
+            format!(
+                "Check Secret {name}. If it has the label {INVALID_SINCE}, Kubernetes 1.29 or later has invalidated the token after \
+                 one year without use. To make it valid again: `kubectl -n {namespace} label secret {name} {INVALID_SINCE}-`."
+            )
+        } else {
+            (*step).to_owned()
+        }
+    });
+    let mut steps: Vec<String> = steps.collect();
+    // Two steps of the catalog become one.
+    steps.dedup();
+    let secret = format!("; the token is that of Secret {namespace}/{name}");
+    finding.seen.push_str(&secret);
+    finding.with_steps(steps)
 }

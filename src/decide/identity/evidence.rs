@@ -25,6 +25,8 @@ pub struct Evidence {
 pub enum EvidenceKind {
     /// Our configuration names the VM.
     Configured,
+    /// The virt-launcher pod whose files this VM has belongs to the instance.
+    PodInfo,
     /// `spec.providerID` of our Node contains the UID of the VirtualMachine.
     ProviderId,
     /// DMI `product_uuid` matches the firmware UUID.
@@ -44,6 +46,7 @@ impl EvidenceKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Configured => "configured",
+            Self::PodInfo => "pod-info",
             Self::ProviderId => "provider-id",
             Self::FirmwareUuid => "firmware-uuid",
             Self::FirmwareSerial => "firmware-serial",
@@ -73,6 +76,13 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
             detail,
         });
     };
+    if let Some(pod) = observation.pod_info.known()
+        && let Some(ours) = pod.instance_uid.as_deref()
+    {
+        let (agrees, pod) = (ours == vmi.uid, &pod.pod);
+        let detail = format!("pod {pod} is of VMI UID {ours}, this VMI has {}", vmi.uid);
+        add(EvidenceKind::PodInfo, agrees, detail);
+    }
     let node_vm_uid = observation.node.known().and_then(|node| node.vm_uid());
     if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
         add(
@@ -136,11 +146,12 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     evidence
 }
 
-/// Reports whether hardware that is known on both sides differs, whatever other evidence agrees.
-pub(super) fn is_other_hardware(evidence: &[Evidence]) -> bool {
+/// Reports whether hardware that is known on both sides differs, or the pod is of another VMI, whatever other evidence agrees.
+pub(super) fn is_other_machine(evidence: &[Evidence]) -> bool {
+    let is_proof = |kind: EvidenceKind| kind.is_hardware() || kind == EvidenceKind::PodInfo;
     evidence
         .iter()
-        .any(|item| item.kind.is_hardware() && !item.agrees)
+        .any(|item| is_proof(item.kind) && !item.agrees)
 }
 
 /// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
@@ -148,7 +159,7 @@ pub(super) fn is_other_hardware(evidence: &[Evidence]) -> bool {
 pub(super) fn is_namesake(vmi: &Vmi, evidence: &[Evidence]) -> bool {
     let of_name = vmi.firmware_uuid == Some(firmware_uuid(vmi.name.as_str()));
     let is_proof = |kind| match kind {
-        EvidenceKind::FirmwareSerial | EvidenceKind::MacAddress => true,
+        EvidenceKind::PodInfo | EvidenceKind::FirmwareSerial | EvidenceKind::MacAddress => true,
         EvidenceKind::FirmwareUuid => !of_name,
         EvidenceKind::Configured
         | EvidenceKind::ProviderId

@@ -207,10 +207,7 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     let mut world = World::new();
     world.observation.candidates = Fact::Absent;
     let identity = world.identity();
-    assert_eq!(
-        identity.vm,
-        OwnVm::ProvenOffline(VmName::parse(VM).unwrap())
-    );
+    assert!(matches!(&identity.vm, OwnVm::ProvenOffline(vm) if vm.name.as_str() == VM));
     assert_eq!(identity.verdict, Verdict::Match);
     // A host name that differs from the VM cannot be proven. The name from cloud-init can, and the difference is detected.
     rename(&mut world, "wrong", "wrong");
@@ -323,4 +320,42 @@ fn thousands_of_doubles_are_a_short_text() {
     };
     assert_eq!(vms.len(), 6);
     assert_eq!(vms[5], "1996 more");
+}
+
+/// Adds the files of a pod of this VM.
+fn share_pod(world: &mut World, uid: &str) {
+    let labels = format!("kubevirt.io/created-by=\"{uid}\"\nkubevirt.io/nodeName=\"hv-a\"\n");
+    let pod = format!("virt-launcher-{VM}-x7k2p");
+    let info = crate::facts::pod_info::PodInfo::parse(&labels, &pod, "default").unwrap();
+    world.observation.pod_info = Fact::Known(info);
+}
+
+#[test]
+fn without_harvester_the_pod_proves_the_vm_and_is_named_as_the_evidence() {
+    let mut world = World::new();
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "no route");
+    world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
+    assert_eq!(world.identity().vm_name(), None);
+    share_pod(&mut world, "vmi-uid");
+    let identity = world.identity();
+    assert_eq!(identity.vm_name().unwrap().as_str(), VM);
+    assert_eq!(identity.proof(), "pod-info");
+    assert_eq!(identity.verdict, Verdict::Match);
+    rename(&mut world, "wrong", "wrong");
+    assert_eq!(world.identity().verdict, Verdict::Mismatch);
+}
+
+#[test]
+fn the_pod_decides_between_vms_with_the_same_hardware() {
+    let mut world = World::new();
+    world.add_vmi(|vmi| {
+        vmi.name = VmName::parse("copy").unwrap();
+        vmi.uid = "copy-uid".to_owned();
+    });
+    assert!(matches!(world.identity().vm, OwnVm::Ambiguous(_)));
+    share_pod(&mut world, "vmi-uid");
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
+    // A pod of neither excludes both.
+    share_pod(&mut world, "old-uid");
+    assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
 }

@@ -7,7 +7,7 @@ use crate::decide::fixtures::{World, forbidden, host, host_labels};
 use crate::decide::label_state::LabelState;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
-use crate::facts::topology::{HOSTNAME, LabelValue, ZONE};
+use crate::facts::topology::{HOSTNAME, ZONE};
 
 fn outcomes(placement: &Placement) -> Vec<PlacementOutcome> {
     placement.tried.iter().map(|tried| tried.outcome).collect()
@@ -34,7 +34,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     assert_eq!(source(&placement), Some(Source::ConfigMap));
     assert_eq!(
         outcomes(&placement),
-        [Failed, Nothing, NotNeeded, Won, NotNeeded]
+        [Failed, Nothing, NotNeeded, Won, NotNeeded, NotNeeded]
     );
     world.reads.launcher_pod = Fact::Known(host_labels("eu-1", "rack-c"));
     assert_eq!(
@@ -46,7 +46,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     assert_eq!(source(&placement), Some(Source::VmiAnnotations));
     assert_eq!(
         outcomes(&placement),
-        [Failed, Won, NotNeeded, NotNeeded, NotNeeded]
+        [Failed, Won, NotNeeded, NotNeeded, NotNeeded, NotNeeded]
     );
 }
 
@@ -233,4 +233,125 @@ fn a_vm_that_runs_nowhere_has_no_placement() {
     let mut world = World::new();
     world.vmi().host = None;
     assert_eq!(world.placement(), None);
+}
+
+/// Shares the files of a pod with this VM.
+fn share_pod(world: &mut World, pod: &str, shown: &str, zone: &str) {
+    let labels = format!(
+        "kubevirt.io/nodeName=\"{shown}\"\ntopology.kubernetes.io/region=\"eu-1\"\n{ZONE}=\"{zone}\"\n"
+    );
+    let name = format!("virt-launcher-{}-{pod}", crate::decide::fixtures::VM);
+    let info = crate::facts::pod_info::PodInfo::parse(&labels, &name, "default").unwrap();
+    world.observation.pod_info = Fact::Known(info);
+}
+
+fn without_any_api(world: &mut World) {
+    without_credential(world, "hv-a");
+    world.observation.host_metrics = Fact::Absent;
+}
+
+#[test]
+fn the_pod_alone_gives_host_region_and_zone() {
+    let mut world = World::new();
+    without_any_api(&mut world);
+    assert!(world.placement().is_none());
+    share_pod(&mut world, "aaaaa", "hv-a", "rack-a");
+    let placement = world.placement().unwrap();
+    assert_eq!(source(&placement), Some(Source::PodInfo));
+    assert_eq!(placement.host.as_str(), "hv-a");
+    let codes: Vec<_> = world.plan().findings.iter().map(|f| f.code).collect();
+    assert_eq!(codes, [], "a credential is not needed");
+    world.settle();
+    assert_eq!(world.node().labels[ZONE], "rack-a");
+}
+
+#[test]
+fn another_source_of_the_host_must_agree_with_the_pod() {
+    let mut world = World::new();
+    world.reads.host_node = forbidden();
+    share_pod(&mut world, "aaaaa", "hv-a", "rack-a");
+    assert_eq!(source(&world.placement().unwrap()), Some(Source::PodInfo));
+    share_pod(&mut world, "aaaaa", "hv-b", "rack-b");
+    assert_eq!(source(&world.placement().unwrap()), None);
+}
+
+#[test]
+fn after_a_migration_the_zone_follows_the_pod_at_once_and_the_host_when_its_label_changes() {
+    let mut world = World::new();
+    without_any_api(&mut world);
+    share_pod(&mut world, "aaaaa", "hv-a", "rack-a");
+    world.settle();
+    assert_eq!(world.plan().next.after, crate::decide::schedule::POD_POLL);
+    // The pod of the target has the label of the source at first.
+    share_pod(&mut world, "bbbbb", "hv-a", "rack-b");
+    let plan = world.plan();
+    assert_eq!(plan.moved, None);
+    assert_eq!(plan.next.after, crate::decide::schedule::POD_POLL_LATE);
+    world.settle();
+    assert_eq!(world.node().labels[ZONE], "rack-b");
+    assert_eq!(world.node().labels["topology.harvesterhci.io/host"], "hv-a");
+    share_pod(&mut world, "bbbbb", "hv-b", "rack-b");
+    let plan = world.plan();
+    assert_eq!(plan.moved.as_ref().unwrap().to, "hv-b");
+    assert_eq!(plan.next.after, crate::decide::schedule::POD_POLL);
+    world.settle();
+    assert_eq!(world.node().labels["topology.harvesterhci.io/host"], "hv-b");
+    // A label that never changes is not polled at the short interval for longer than a few minutes.
+    share_pod(&mut world, "ccccc", "hv-b", "rack-b");
+    world.memory = world.plan().memory;
+    world.uptime += crate::decide::schedule::POD_LABEL_DELAY;
+    assert_eq!(world.plan().next.after, crate::decide::schedule::POD_POLL);
+}
+
+#[test]
+fn labels_do_not_go_back_to_the_host_that_the_vm_has_left() {
+    let mut world = World::new();
+    share_pod(&mut world, "aaaaa", "hv-a", "rack-a");
+    world.memory = world.plan().memory;
+    // Harvester shows the migration, and then fails before the label of the new pod is updated.
+    world.vmi().host = HostName::parse("hv-b").ok();
+    share_pod(&mut world, "bbbbb", "hv-a", "rack-b");
+    world.memory = world.plan().memory;
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "no route");
+    let plan = world.plan();
+    assert_eq!(plan.moved, None);
+    assert!(
+        plan.actions
+            .iter()
+            .all(|action| action.write() != Write::Node)
+    );
+    assert!(plan.next.after <= crate::decide::schedule::POD_POLL_LATE);
+    world.memory = plan.memory;
+    // A label that changes, and one that stays for longer than an update takes, is believed.
+    let late = world.memory.clone();
+    share_pod(&mut world, "bbbbb", "hv-c", "rack-c");
+    assert_eq!(world.plan().moved.unwrap().to, "hv-c");
+    world.memory = late;
+    share_pod(&mut world, "bbbbb", "hv-a", "rack-a");
+    world.uptime += crate::decide::schedule::POD_LABEL_DELAY;
+    assert_eq!(world.plan().moved.unwrap().to, "hv-a");
+}
+
+#[test]
+fn a_host_without_a_zone_is_its_own_zone_only_where_that_is_configured() {
+    let mut world = World::new();
+    let zone = |world: &World| {
+        let known = world.placement().unwrap().known.unwrap();
+        known.topology.zone.map(|zone| zone.to_string())
+    };
+    world.settings.topology.zone_fallback = ZoneFallback::Host;
+    assert_eq!(zone(&world).as_deref(), Some("rack-a"));
+    // A host with a region alone, and one with neither.
+    for region in ["eu-1", ""] {
+        world.reads.host_node = Fact::Known(host_labels(region, ""));
+        assert_eq!(zone(&world).as_deref(), Some("hv-a"), "{region}");
+        world.settings.topology.zone_fallback = ZoneFallback::Off;
+        assert_eq!(zone(&world), None, "{region}");
+        world.settings.topology.zone_fallback = ZoneFallback::Host;
+    }
+    // Where no source could be read, the host may have one, and another source may not know of it.
+    world.reads.host_node = forbidden();
+    assert_eq!(world.placement().unwrap().known, None);
+    world.annotate("hv-a", "eu-1", "");
+    assert_eq!(zone(&world), None);
 }

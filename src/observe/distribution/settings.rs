@@ -88,7 +88,8 @@ pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Pat
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(key, value)| (key.trim(), value.trim()))
         .filter(|(key, _)| !key.is_empty());
-    let new: BTreeMap<&str, &str> = pairs.collect();
+    let mut new = BTreeMap::new();
+    new.extend(pairs);
     labels.retain(|label| !new.contains_key(label.key.as_str()));
     labels.extend(new.into_iter().map(|(key, value)| StaticLabel {
         key: key.to_owned(),

@@ -85,9 +85,16 @@ impl Observer {
             Age::Newer => {}
         }
         self.versions = vec![(vmi.uid.clone(), Some(version))];
-        own.vmi = vmi;
+        let known = std::mem::replace(&mut own.vmi, vmi);
+        let is_announcement = Vmi {
+            announcements: own.vmi.announcements.clone(),
+            ..known
+        } == own.vmi;
         self.remember_candidates();
-        self.doubt_reads();
+        // An announcement changes no label.
+        if !is_announcement {
+            self.doubt_reads();
+        }
         true
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::{Observe, Scope};
+use crate::apply::event::EventApi;
 use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::identity::Identity;
@@ -26,10 +27,12 @@ use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
+use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
+use crate::facts::pod_info::PodInfo;
 use crate::facts::registration::DropIn;
 use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
@@ -37,6 +40,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::harvester::{self, Compared};
 use crate::observe::host_labels::{self, Denied, Hosts};
+use crate::observe::pod_info::PodReader;
 use crate::sys::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
@@ -68,8 +72,15 @@ pub struct Observer {
     node: Fact<Node>,
     candidates: Fact<Candidates>,
     host_metrics: Fact<HostMetrics>,
+    pod_info: Fact<PodInfo>,
+    /// A round that is cut off must not lose the read that it began.
+    pod_reader: tokio::sync::Mutex<PodReader>,
     guest_agent: Fact<GuestAgent>,
     drop_in: Option<DropIn>,
+    /// Where Events are sent: the API server of the guest cluster is asked once in a process.
+    events: EventApi,
+    /// The VirtualMachine of our instance while it stops.
+    vm: Fact<VirtualMachine>,
     /// The VM found in an earlier run.
     earlier: Option<VmName>,
     /// Our own instance, and the search that found it.
@@ -119,8 +130,12 @@ impl Observer {
             node: Fact::Failed(unread()),
             candidates: Fact::Failed(unread()),
             host_metrics: Fact::Failed(unread()),
+            pod_info: Fact::Absent,
+            pod_reader: tokio::sync::Mutex::default(),
             guest_agent: Fact::Failed(unread()),
             drop_in: None,
+            events: EventApi::default(),
+            vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
             earlier,
             own: None,
             names: harvester::Names::default(),

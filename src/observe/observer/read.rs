@@ -14,9 +14,10 @@ use crate::decide::read_plan::{
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation, ObservationIssue};
+use crate::facts::observation::{Api, Candidates, Observation, ObservationIssue};
+use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{guest_agent, host_metrics, machine, registration};
@@ -98,13 +99,23 @@ impl Observer {
                 false => None,
             }
         };
-        let (node, vm, units, drop_in, metrics) = tokio::join!(
+        let read_pod = async {
+            match &settings.pod_info {
+                Some(dir) if settings.topology.sources.contains(&Source::PodInfo) => {
+                    self.pod_reader.lock().await.read(&self.root, dir).await
+                }
+                _ => Fact::Absent,
+            }
+        };
+        let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node, scope)),
             limited(self.read_vm(plan.vm, scope, &search, &mut compared)),
             limited(read_units),
             limited(read_drop_in),
-            limited(read_host)
+            limited(read_host),
+            read_pod
         );
+        self.pod_info = pod_info;
         alive();
         // If systemd does not respond, a missed reload is still missed.
         self.drop_in = drop_in.flatten().or(self.drop_in);
@@ -165,6 +176,7 @@ impl Observer {
                 alive();
             }
         }
+        self.read_stopped_vm().await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let issues = problems
@@ -182,7 +194,9 @@ impl Observer {
     async fn read_node(&self, how: NodeReading, scope: Scope) -> Option<Fact<Node>> {
         match (how, self.connections.guest.link(), self.kubelet.known()) {
             (NodeReading::Keep, ..) => None,
-            (_, Err(why), _) => Some(Fact::failed(UnavailableKind::NotAsked, why.text)),
+            (_, Err(why), _) => Some(Fact::Failed(
+                why.skipping(Prerequisite::Kubeconfig(Api::Guest)),
+            )),
             (NodeReading::Get, Ok(link), Some(kubelet)) => {
                 let name = &kubelet.node_name;
                 let read = node::read(link, name, freshness(scope)).await;
@@ -216,21 +230,17 @@ impl Observer {
         search: &VmSearch<'_>,
         compared: &mut Compared,
     ) -> Option<VmAnswer> {
-        let unasked = |text: String| {
-            Some(VmAnswer::None(Fact::failed(
-                UnavailableKind::NotAsked,
-                text,
-            )))
-        };
+        let unasked = |why| Some(VmAnswer::None(Fact::Failed(why)));
         if how == VmReading::Keep {
             return None;
         }
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
-            Err(why) => return unasked(why.text),
+            Err(why) => return unasked(why.skipping(Prerequisite::Kubeconfig(Api::Harvester))),
         };
         let Some(harvester) = self.harvester.known() else {
-            return unasked("the namespace is unknown".to_owned());
+            let text = "the namespace is unknown";
+            return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
         };
         if let (VmReading::Own { with_others }, Some(found)) = (how, &self.own) {
             let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
@@ -260,6 +270,24 @@ impl Observer {
         Some(VmAnswer::Search(search.run(compared).await))
     }
 
+    /// Reads the VirtualMachine of an instance that stops, once.
+    async fn read_stopped_vm(&mut self) {
+        let own = self.own.as_ref().map(|own| &own.vmi);
+        // The first read is before the instance is known to be ours.
+        let only = match self.candidates.known().map(|known| known.vmis.as_slice()) {
+            Some([only]) => Some(only),
+            _ => None,
+        };
+        let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {
+            self.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
+            return;
+        };
+        if let (Fact::Failed(_), Ok(link)) = (&self.vm, self.connections.harvester.link()) {
+            let read = limited(harvester::read_vm(&link.client, vmi)).await;
+            self.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
+        }
+    }
+
     fn forget(&mut self, plan: &ReadPlan) {
         if plan.forgets_hosts {
             self.hosts.clear();
@@ -284,9 +312,12 @@ impl Observer {
             harvester: self.harvester.clone(),
             candidates: self.candidates.clone(),
             host_metrics: self.host_metrics.clone(),
+            pod_info: self.pod_info.clone(),
             guest_agent: self.guest_agent.clone(),
             label_files: Vec::new(),
             drop_in: self.drop_in,
+            vm: self.vm.clone(),
+            clock: self.health.clock_steps(),
             issues: Vec::new(),
         }
     }

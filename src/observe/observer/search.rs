@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for our own instance: when the namespace may be listed, and which results are kept.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Observer;
@@ -132,10 +131,10 @@ impl Observer {
                 .flat_map(|candidates| &candidates.vmis)
                 .filter(|vmi| is_proven(observation, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
-            self.duplicates = match ours.as_slice() {
-                [_, _, ..] => ours.into_iter().cloned().collect(),
-                _ => BTreeSet::new(),
-            };
+            self.duplicates.clear();
+            if ours.len() > 1 {
+                self.duplicates.extend(ours.into_iter().cloned());
+            }
             // Which of them is ours is ambiguous: each round reads all of them until one is left.
             if !self.duplicates.is_empty() {
                 self.own = None;

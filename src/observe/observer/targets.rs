@@ -39,6 +39,10 @@ impl Observer {
             }
             _ => Duration::ZERO,
         };
+        let mut files = self.connections.files();
+        files.extend(distribution::watched());
+        files.insert(PathBuf::from(machine::STATIC_HOSTNAME));
+        files.extend(LabelFileKind::ALL.map(|kind| kind.path().to_owned()));
         Targets {
             files_delay,
             vmi: vmi.map(|(vmi, link)| {
@@ -50,14 +54,7 @@ impl Observer {
                 let name = kubelet.node_name.as_str();
                 target(link, path, name, &self.node_feed, delay)
             }),
-            files: self
-                .connections
-                .files()
-                .into_iter()
-                .chain(distribution::watched())
-                .chain([PathBuf::from(machine::STATIC_HOSTNAME)])
-                .chain(LabelFileKind::ALL.map(|kind| kind.path().to_owned()))
-                .collect(),
+            files,
         }
     }
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::decide::name_match::Verdict;
+use crate::decide::scheduled_events::{
+    ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
+};
 use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
 use crate::report::journal::MESSAGE_LIMIT;
@@ -12,6 +16,7 @@ use crate::report::status::{
 fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
     Status {
         last_migration_hint: None,
+        scheduled_event: None,
         api_version: String::new(),
         kind: String::new(),
         last_update_time: String::new(),
@@ -24,7 +29,7 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
             boot_id: None,
         },
         identity: IdentityStatus {
-            state: "names-match".to_owned(),
+            state: Verdict::Match,
             impact: String::new(),
             vm: Some(VmStatus {
                 name: "vm-1".to_owned(),
@@ -146,19 +151,19 @@ fn a_finding_that_changes_is_reported_again_and_one_that_goes_is_resolved() {
 fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
     let mut reported = Reported::default();
     news(&mut reported, &status("hv-a", &[]));
-    let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
+    let labels = [("topology.kubernetes.io/zone", Some("rack-b"))];
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     let moved = Migration { from, to, at };
     let news = reported.news(
         &status("hv-b", &[]),
         RoundEvents {
-            labelled: &labelled,
+            labels: &labels,
             latency_ms: 12,
             moved: Some(&moved),
             ..RoundEvents::default()
         },
     );
-    assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
+    assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELED]);
     assert_eq!(
         (news[0].previous_host.as_deref(), news[0].host.as_deref()),
         (Some("hv-a"), Some("hv-b"))
@@ -168,28 +173,28 @@ fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
 
 #[test]
 fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
-    let named = |names: &[(NameKind, &str, &str)]| {
+    let named = |names: &[(NameKind, &str, Verdict)]| {
         let mut status = status("hv-a", &[]);
         status.identity.names = names
             .iter()
             .map(|(kind, name, verdict)| NameStatus {
                 kind: *kind,
                 name: (*name).to_owned(),
-                state: (*verdict).to_owned(),
+                state: *verdict,
             })
             .collect();
         status
     };
     let mut reported = Reported::default();
     let right = named(&[
-        (NameKind::KernelHostname, "vm-1", "names-match"),
-        (NameKind::NodeName, "vm-1", "names-match"),
+        (NameKind::KernelHostname, "vm-1", Verdict::Match),
+        (NameKind::NodeName, "vm-1", Verdict::Match),
     ]);
     let first = news(&mut reported, &right);
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
-        (NameKind::KernelHostname, "localhost", "mismatch"),
-        (NameKind::NodeName, "vm-2", "names-match"),
+        (NameKind::KernelHostname, "localhost", Verdict::Mismatch),
+        (NameKind::NodeName, "vm-2", Verdict::Match),
     ]);
     let renamed = news(&mut reported, &wrong);
     assert_eq!(ids(&renamed), [message_id::RENAMED]);
@@ -211,6 +216,7 @@ fn a_clock_that_was_set_is_reported_once_by_how_much() {
         };
         let events = RoundEvents {
             clock,
+            interruption_ms: Some(89),
             ..RoundEvents::default()
         };
         reported.news(&there, events)
@@ -222,6 +228,7 @@ fn a_clock_that_was_set_is_reported_once_by_how_much() {
         panic!("{records:?}")
     };
     assert_eq!(record.message, "wall clock set by -0.150 s");
+    assert_eq!(record.interruption_ms, Some(89));
     assert!(after(2).is_empty());
 }
 
@@ -305,15 +312,18 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     first.identity.names = vec![NameStatus {
         kind: NameKind::StaticHostname,
         name: name.clone(),
-        state: "names-match-except-case-or-domain".to_owned(),
+        state: Verdict::MatchExceptCaseOrDomain,
     }];
     let mut records = news(&mut reported, &first);
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {
         records.push(reported.hint(hint));
     }
-    let labelled: Vec<String> = ["region", "zone", "host"]
-        .map(|key| format!("failure-domain.beta.kubernetes.io/{key}={}", "v".repeat(63)))
-        .to_vec();
+    let keys =
+        ["region", "zone", "host"].map(|key| format!("failure-domain.beta.kubernetes.io/{key}"));
+    let value = "v".repeat(63);
+    let labels = keys
+        .each_ref()
+        .map(|key| (key.as_str(), Some(value.as_str())));
     let from = "o".repeat(253);
     let moved = Migration {
         from: from.clone(),
@@ -341,12 +351,29 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     next.identity.names = first.identity.names.clone();
     next.identity.names[0].name = "m".repeat(64);
     next.labels.node = Some(host.clone());
+    let scheduled: Vec<ScheduledEvent> = ScheduledEventState::ALL
+        .iter()
+        .map(|state| ScheduledEvent {
+            id: "i".repeat(36),
+            time: String::new(),
+            state: *state,
+            kind: ScheduledEventType::LiveMigration,
+            reason: ScheduledEventReason::MigrationRequested,
+            source: String::new(),
+            host: Some(host.clone()),
+            target_host: Some(from.clone()),
+            start_time: None,
+            deadline: None,
+            message: Some(long.clone()),
+        })
+        .collect();
     for window_end in &ends {
         for refused in [None, Some(long.as_str())] {
             let events = RoundEvents {
-                labelled: &labelled,
+                labels: &labels,
                 latency_ms: u64::MAX,
                 moved: Some(&moved),
+                scheduled: &scheduled,
                 window_end: Some(window_end),
                 started: Some(("qemu-guest-agent.service", refused)),
                 clock: ClockSteps {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use tracing::Level;
 
+use crate::decide::scheduled_events::ScheduledEvent;
 use crate::report::message_id::RECORDS_LOST;
 use crate::sys::escape::one_line;
 
@@ -100,6 +101,11 @@ pub struct Record {
     pub trigger: Option<String>,
     /// The milliseconds from the trigger to the result, `HNA_LATENCY_MS`.
     pub latency_ms: Option<u64>,
+    /// The milliseconds for which a live migration interrupted the guest, `HNA_INTERRUPTION_MS`.
+    pub interruption_ms: Option<u64>,
+    /// The scheduled event, in `HNA_EVENT_ID`, `HNA_EVENT_TYPE`, `HNA_EVENT_STATE`, `HNA_EVENT_REASON`, `HNA_TARGET_HOST` and
+    /// `HNA_DEADLINE`.
+    pub event: Option<ScheduledEvent>,
     /// The impact, `HNA_IMPACT`.
     pub impact: Option<String>,
     /// The fix, `HNA_FIX`.
@@ -137,6 +143,8 @@ impl Record {
         let zone = field(self.zone.as_deref());
         let trigger = field(self.trigger.as_deref());
         let detail = field(self.detail());
+        let event = self.event.as_ref();
+        let target_host = field(event.and_then(|event| event.target_host.as_deref()));
         let impact = field(self.impact.as_deref());
         let fix = field(self.fix.as_deref());
         // The level of an event is a constant. A field that is `None` is omitted.
@@ -155,7 +163,14 @@ impl Record {
                         HNA_ZONE = zone.as_deref(),
                         HNA_TRIGGER = trigger.as_deref(),
                         HNA_LATENCY_MS = self.latency_ms,
+                        HNA_INTERRUPTION_MS = self.interruption_ms,
                         HNA_DETAIL = detail.as_deref(),
+                        HNA_EVENT_ID = event.map(|event| event.id.as_str()),
+                        HNA_EVENT_TYPE = event.map(|event| event.kind.as_str()),
+                        HNA_EVENT_STATE = event.map(|event| event.state.as_str()),
+                        HNA_EVENT_REASON = event.map(|event| event.reason.as_str()),
+                        HNA_TARGET_HOST = target_host.as_deref(),
+                        HNA_DEADLINE = event.and_then(|event| event.deadline.as_deref()),
                         HNA_IMPACT = impact.as_deref(),
                         HNA_FIX = fix.as_deref(),
                     }

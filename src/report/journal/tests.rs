@@ -3,6 +3,9 @@
 
 use super::writer::{QUEUE_LENGTH, drain};
 use super::*;
+use crate::decide::scheduled_events::{
+    ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
+};
 use crate::report::message_id::RECORDS_LOST;
 use crate::report::sink::{JOURNAL_SOCKET, StderrStyle};
 use crate::testing::{Role, own_mounts, run};
@@ -111,6 +114,20 @@ fn full_record() -> Record {
         zone: Some("zone-b".into()),
         trigger: Some("link".into()),
         latency_ms: Some(42),
+        interruption_ms: Some(89),
+        event: Some(ScheduledEvent {
+            id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
+            time: "2026-11-24T10:00:00Z".into(),
+            state: ScheduledEventState::InProgress,
+            kind: ScheduledEventType::Stop,
+            reason: ScheduledEventReason::VmStopped,
+            source: "metadata.deletionTimestamp".into(),
+            host: Some("hv-a".into()),
+            target_host: Some("hv-b".into()),
+            start_time: None,
+            deadline: Some("2026-11-24T10:02:00Z".into()),
+            message: None,
+        }),
         impact: Some("none".into()),
         fix: Some("nothing to do".into()),
     }
@@ -153,6 +170,13 @@ fn a_record_arrives_with_exactly_its_fields() {
             ("HNA_ZONE", "zone-b"),
             ("HNA_TRIGGER", "link"),
             ("HNA_LATENCY_MS", "42"),
+            ("HNA_INTERRUPTION_MS", "89"),
+            ("HNA_EVENT_ID", "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19"),
+            ("HNA_EVENT_TYPE", "stop"),
+            ("HNA_EVENT_STATE", "in-progress"),
+            ("HNA_EVENT_REASON", "VMStopped"),
+            ("HNA_TARGET_HOST", "hv-b"),
+            ("HNA_DEADLINE", "2026-11-24T10:02:00Z"),
             ("HNA_IMPACT", "none"),
             ("HNA_FIX", "nothing to do"),
         ])

@@ -59,14 +59,23 @@ fn equal_content_is_not_written_again_and_another_mode_is() {
 fn what_a_killed_process_left_behind_is_replaced() {
     let (_dir, root) = tree();
     write_atomic(&root, STATUS, b"one", 0o644).unwrap();
-    std::fs::write(
-        root.join("/run/harvester-node-agent/.status.json.new"),
-        "half",
-    )
-    .unwrap();
-    write_atomic(&root, STATUS, b"two", 0o644).unwrap();
-    assert_eq!(root.read(STATUS, 10).unwrap(), b"two");
+    let leave = || {
+        let half = root.join("/run/harvester-node-agent/.status.json.new");
+        std::fs::write(half, "half").unwrap();
+    };
+    // Whether or not there is something else to write.
+    for content in ["two", "two"] {
+        leave();
+        write_atomic(&root, STATUS, content.as_bytes(), 0o644).unwrap();
+        assert_eq!(root.read(STATUS, 10).unwrap(), content.as_bytes());
+        assert_eq!(root.list(RUNTIME_DIRECTORY).unwrap(), ["status.json"]);
+    }
+    leave();
+    remove_unfinished(&root, STATUS);
     assert_eq!(root.list(RUNTIME_DIRECTORY).unwrap(), ["status.json"]);
+    leave();
+    remove(&root, STATUS).unwrap();
+    assert!(root.list(RUNTIME_DIRECTORY).unwrap().is_empty());
 }
 
 #[test]

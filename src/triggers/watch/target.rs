@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
@@ -141,4 +141,26 @@ impl Pulse {
     pub(super) fn beat(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
+}
+
+/// Returns the next event. If none arrives within `silence`, or the first is a bookmark, as on Kubernetes 1.36, the object was
+/// deleted after it was read: `gone` is called once. Must not be canceled in the middle of an event.
+pub(super) async fn next<T: Watched>(
+    stream: &mut impl EventStream<T>,
+    silence: &mut Option<Duration>,
+    gone: impl FnOnce(),
+) -> Result<WatchEvent<T>, Error> {
+    let event = stream.next();
+    let Some(silence) = silence.take() else {
+        return event.await;
+    };
+    let mut event = std::pin::pin!(event);
+    if let Ok(event) = timeout(silence, &mut event).await {
+        if matches!(event, Ok(WatchEvent::Bookmark { .. })) {
+            gone();
+        }
+        return event;
+    }
+    gone();
+    event.await
 }

@@ -503,6 +503,41 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each_read() {
+    let script = std::iter::repeat_with(|| Err(retry(429))).take(10);
+    let mut kept = keep(script.chain([Ok(Vec::new())]).collect());
+    kept.after(1).await;
+    assert!(matches!(kept.feed.take().reach, Some(Reach::Away(_))));
+    assert_eq!(kept.reasons(), 1);
+    while kept.model.0.asked.lock().unwrap().len() < 10 {
+        tokio::time::sleep(SECOND).await;
+        let waiting = kept.feed.take();
+        assert!(waiting.reach.is_none() && waiting.delivered.is_none());
+    }
+    assert_eq!(kept.reasons(), 0);
+    assert_eq!(kept.health.issues().len(), 1, "the watch is unavailable");
+    kept.after(100).await;
+    assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
+    assert!(kept.health.issues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_watch_is_opened_rarely_after_a_few_attempts() {
+    let forbidden = || {
+        Err(Error::Forbidden {
+            target: target(),
+            message: None,
+        })
+    };
+    let kept = keep(std::iter::repeat_with(forbidden).take(100).collect());
+    let asked = kept.after(24 * 60 * 60).await;
+    let (first, rest) = asked.split_at(4);
+    assert!(first[3].0 < 5 * 60, "{first:?}");
+    assert!((70..=144).contains(&rest.len()), "{}", rest.len());
+    assert_eq!(kept.health.issues().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks_until_it_has_it() {
     let refused = || {
         let target = target();
@@ -573,4 +608,7 @@ async fn a_storage_that_has_watch_progress_again_is_asked_for_bookmarks_after_it
     assert!(kept.health.issues().is_empty());
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true]);
+    let asked = kept.after(0).await;
+    assert_eq!(asked[2].1, "5");
+    assert_eq!(asked[3].1, "0", "a stream from the beginning proves it");
 }

@@ -7,15 +7,18 @@
 mod socket;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_core::Stream;
+use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zbus::connection::Builder;
-use zbus::wire::{StructureBuilder, Variant};
-use zbus::{Connection, Message};
+use zbus::wire::{DynamicType, StructureBuilder, Variant};
+use zbus::{Connection, Message, MessageStream};
 
 use crate::sys::root::Root;
 use socket::Bounded;
@@ -104,7 +107,7 @@ impl BusError {
 }
 
 /// The address of the bus.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum BusAddress {
     /// A socket at a path.
     Socket(PathBuf),
@@ -169,6 +172,16 @@ impl Bus {
         }
     }
 
+    /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
+    pub fn with_own_connection(&self) -> Self {
+        Self {
+            shared: Arc::new(SharedBus {
+                address: self.shared.address.clone(),
+                connection: Mutex::new(None),
+            }),
+        }
+    }
+
     /// Returns the open connection, or opens one.
     ///
     /// # Errors
@@ -212,28 +225,37 @@ impl Bus {
         method: &str,
         arguments: &[&str],
     ) -> Result<Message, BusError> {
+        let fields = arguments.iter().map(|text| Variant::from(*text));
+        let body = fields.fold(StructureBuilder::new(), StructureBuilder::append_field);
+        match body.build() {
+            Ok(body) => self.call_typed(limit, peer, method, &body).await,
+            // A structure has at least one field.
+            Err(_) => self.call_typed(limit, peer, method, &()).await,
+        }
+    }
+
+    /// Calls a method with arguments of any type.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bus::call`].
+    pub async fn call_typed(
+        &self,
+        limit: Duration,
+        peer: Peer<'_>,
+        method: &str,
+        arguments: &(impl Serialize + DynamicType),
+    ) -> Result<Message, BusError> {
         let connection = self.connection().await?;
-        let refused = |said| BusError::Refused {
-            method: method.to_owned(),
-            said,
-        };
-        let to = (Some(peer.name), peer.path, Some(peer.interface));
-        let answer = if arguments.is_empty() {
-            let call = connection.call_method(to.0, to.1, to.2, method, &());
-            timeout(limit, call).await
-        } else {
-            let fields = arguments.iter().map(|text| Variant::from(*text));
-            let body = fields
-                .fold(StructureBuilder::new(), StructureBuilder::append_field)
-                .build()
-                .map_err(refused)?;
-            let call = connection.call_method(to.0, to.1, to.2, method, &body);
-            timeout(limit, call).await
-        };
-        match answer {
+        let (name, interface) = (Some(peer.name), Some(peer.interface));
+        let call = connection.call_method(name, peer.path, interface, method, arguments);
+        match timeout(limit, call).await {
             Err(_) => Err(BusError::Silent(limit)),
             Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::Ended),
-            Ok(answer) => answer.map_err(refused),
+            Ok(answer) => answer.map_err(|said| BusError::Refused {
+                method: method.to_owned(),
+                said,
+            }),
         }
     }
 
@@ -281,6 +303,13 @@ impl Bus {
             _ => Err(BusError::Malformed(method.to_owned())),
         }
     }
+}
+
+/// Returns the next message; `None` when the connection ended. Cancel-safe.
+pub async fn next(messages: &mut MessageStream) -> Option<Message> {
+    std::future::poll_fn(|context| Pin::new(&mut *messages).poll_next(context))
+        .await?
+        .ok()
 }
 
 /// Returns the path of an address that has only a path: on such a bus the size of messages is limited.

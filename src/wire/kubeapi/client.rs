@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use reqwest::{Method, Response};
+use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::error::{Error, RequestTarget};
 use super::expected::Expected;
 use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
-use super::transport::{Accept, Call, Timeouts, Transport};
+use super::transport::{Accept, Call, RequestAttempt, Timeouts, Transport};
 use super::types::{
     AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,
 };
@@ -34,6 +34,8 @@ const MAXIMUM_PAGES: usize = 200;
 const LIST_IN_BYTES: &str = "bytes in the list";
 /// The unit of [`MAXIMUM_PAGE`] in messages.
 const PAGE_IN_BYTES: &str = "bytes in one page of the list";
+/// The unit of [`MAXIMUM_OBJECT`] in messages.
+const OBJECT_IN_BYTES: &str = "bytes in the object";
 /// The name of the agent in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -109,22 +111,21 @@ impl Client {
         mut is_wanted: impl FnMut(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
-        let take = |item: &str| {
-            let item = serde_json::from_str::<T>(item).ok();
+        let mut take = |item: &[u8]| {
+            let item = serde_json::from_slice::<T>(item).ok();
             items.extend(item.filter(&mut is_wanted));
         };
-        self.pages(path, selectors, Accept::Object, take).await?;
+        self.pages(path, selectors, Accept::Object, &mut take)
+            .await?;
         Ok(items)
     }
 
     /// Reads the metadata of all objects, of which `T` keeps as little as possible. An unreadable object is skipped.
     pub async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
-        let take = |item: &str| {
-            items.extend(serde_json::from_str::<T>(item));
-        };
+        let mut take = |item: &[u8]| items.extend(serde_json::from_slice::<T>(item));
         let all = Selectors::default();
-        self.pages(path, &all, Accept::MetadataOnlyList, take)
+        self.pages(path, &all, Accept::MetadataOnlyList, &mut take)
             .await?;
         Ok(items)
     }
@@ -136,7 +137,7 @@ impl Client {
         path: &str,
         selectors: &Selectors,
         accept: Accept,
-        mut take: impl FnMut(&str),
+        take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Error> {
         let mut count: usize = 0;
         let mut left = MAXIMUM_LIST;
@@ -144,26 +145,20 @@ impl Client {
         let expected = Expected::of(path);
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, token, accept);
-            let target = self.transport.target(&call);
-            let request = async {
-                let response = self.transport.send(&call, &target).await?;
-                self.transport
-                    .body(response, &target, PAGE_IN_BYTES, MAXIMUM_PAGE)
-                    .await
-            };
-            let body = self.transport.in_turn(request).await?;
+            let answer = self.exchange(&call, PAGE_IN_BYTES, MAXIMUM_PAGE).await?;
+            let (body, target) = (answer.attempt.end(answer.body)?, answer.target);
             left = left
                 .checked_sub(body.len())
-                .ok_or_else(|| too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST))?;
+                .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
             let compared = expected.compare_list(&body);
             self.transport.expect(&expected, compared, &target)?;
             count = count.saturating_add(page.items.0.len());
             if count > MAXIMUM_ITEMS {
-                return Err(too_large(&target, "objects in the list", MAXIMUM_ITEMS));
+                return Err(target.too_large("objects in the list", MAXIMUM_ITEMS));
             }
             for item in &page.items.0 {
-                take(item.get());
+                take(item.get().as_bytes());
             }
             token = page
                 .metadata
@@ -176,7 +171,7 @@ impl Client {
         let target = self
             .transport
             .target(&list_call(path, selectors, None, accept));
-        Err(too_large(&target, "pages in the list", MAXIMUM_PAGES))
+        Err(target.too_large("pages in the list", MAXIMUM_PAGES))
     }
 
     /// Patches one object and returns its new state.
@@ -186,20 +181,19 @@ impl Client {
         kind: PatchKind,
         body: &Value,
     ) -> Result<T, Error> {
-        let call = patch_call(path, kind, body);
-        let target = self.transport.target(&call);
         let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
         let expected = Expected::of(path).with_uid(uid);
-        let request = async {
-            let response = self.transport.send(&call, &target).await?;
-            self.object(response, &expected, &target).await
-        };
-        self.transport.in_turn(request).await
+        self.object(&patch_call(path, kind, body), &expected).await
     }
 
     /// Creates one object in the collection `path`.
     pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
-        self.write(create_call(path, body)).await
+        let call = create_call(path, body);
+        // The write is done. The response is read only to keep the connection open, so it can no longer fail.
+        let answer = self
+            .exchange(&call, OBJECT_IN_BYTES, MAXIMUM_OBJECT)
+            .await?;
+        answer.attempt.end(Ok(()))
     }
 
     /// Asks the API server with a `SelfSubjectAccessReview` whether a request is allowed. Every authenticated user may create one.
@@ -213,12 +207,7 @@ impl Client {
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             &body,
         );
-        let target = self.transport.target(&call);
-        let request = async {
-            let response = self.transport.send(&call, &target).await?;
-            self.object(response, &Expected::default(), &target).await
-        };
-        let review: AccessReviewObject = self.transport.in_turn(request).await?;
+        let review: AccessReviewObject = self.object(&call, &Expected::default()).await?;
         let describe = |text: Option<String>| {
             text.filter(|text| !text.is_empty())
                 .map(|text| self.transport.describe(&text))
@@ -236,8 +225,8 @@ impl Client {
         &self,
         request: &WatchRequest,
     ) -> Result<Watch<T>, Error> {
-        let opening = watch::open(&self.transport, request);
-        self.transport.unless_deferred(opening).await
+        let attempt = self.transport.attempt(None)?;
+        attempt.end(watch::open(&self.transport, request).await)
     }
 
     async fn read<T: DeserializeOwned>(
@@ -254,44 +243,55 @@ impl Client {
             accept,
             body: None,
         };
-        let target = self.transport.target(&call);
-        let request = async {
-            let response = self.transport.send(&call, &target).await?;
-            self.object(response, &Expected::of(path), &target).await
-        };
-        self.transport.in_turn(request).await
+        self.object(&call, &Expected::of(path)).await
     }
 
     async fn object<T: DeserializeOwned>(
         &self,
-        response: Response,
+        call: &Call<'_>,
         expected: &Expected,
-        target: &Arc<RequestTarget>,
     ) -> Result<T, Error> {
-        let body = self
-            .transport
-            .body(response, target, "bytes in the object", MAXIMUM_OBJECT)
-            .await?;
-        let object = self.transport.parse(&body, target)?;
-        // After the parser, whose message for text that is not an object is more precise.
-        self.transport
-            .expect(expected, expected.compare(&body), target)?;
-        Ok(object)
+        let Exchange {
+            attempt,
+            target,
+            body,
+        } = self.exchange(call, OBJECT_IN_BYTES, MAXIMUM_OBJECT).await?;
+        attempt.end(body.and_then(|body| {
+            let object = self.transport.parse(&body, &target)?;
+            // After the parser, whose message for text that is not an object is more precise.
+            let compared = expected.compare(&body);
+            self.transport.expect(expected, compared, &target)?;
+            Ok(object)
+        }))
     }
 
-    async fn write(&self, call: Call<'_>) -> Result<(), Error> {
-        let target = self.transport.target(&call);
-        let request = async {
-            let response = self.transport.send(&call, &target).await?;
-            // The write is done. The response is read only to keep the connection open, so it can no longer fail.
-            let _ = self
-                .transport
-                .body(response, &target, "bytes in the object", MAXIMUM_OBJECT)
-                .await;
-            Ok(())
+    /// Sends a request in its turn and reads the body of the response.
+    async fn exchange(
+        &self,
+        call: &Call<'_>,
+        what: &'static str,
+        limit: usize,
+    ) -> Result<Exchange<'_>, Error> {
+        let attempt = self.transport.turn().await?;
+        let target = self.transport.target(call);
+        let response = match self.transport.send(call, &target).await {
+            Ok(response) => response,
+            Err(error) => return attempt.end(Err(error)),
         };
-        self.transport.in_turn(request).await
+        let body = self.transport.body(response, &target, what, limit).await;
+        Ok(Exchange {
+            attempt,
+            target,
+            body,
+        })
     }
+}
+
+/// A successful response, whose body is still to be parsed.
+struct Exchange<'a> {
+    attempt: RequestAttempt<'a>,
+    target: Arc<RequestTarget>,
+    body: Result<Vec<u8>, Error>,
 }
 
 /// The method of merging a patch into the object.
@@ -370,13 +370,5 @@ fn create_call<'a>(path: &'a str, body: &'a Value) -> Call<'a> {
         query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
         accept: Accept::Object,
         body: Some(("application/json", body)),
-    }
-}
-
-fn too_large(target: &Arc<RequestTarget>, what: &'static str, limit: usize) -> Error {
-    Error::TooLarge {
-        target: Arc::clone(target),
-        what,
-        limit,
     }
 }

@@ -19,6 +19,33 @@ pub struct RequestTarget {
     pub path: String,
 }
 
+impl RequestTarget {
+    pub(super) fn timeout(self: &Arc<Self>, phase: RequestPhase, limit: Duration) -> Error {
+        let target = Arc::clone(self);
+        Error::Timeout {
+            target,
+            phase,
+            limit,
+        }
+    }
+
+    pub(super) fn too_large(self: &Arc<Self>, what: &'static str, limit: usize) -> Error {
+        let target = Arc::clone(self);
+        Error::TooLarge {
+            target,
+            what,
+            limit,
+        }
+    }
+
+    pub(super) fn protocol(self: &Arc<Self>, problem: impl Into<String>) -> Error {
+        Error::Protocol {
+            target: Arc::clone(self),
+            problem: problem.into(),
+        }
+    }
+}
+
 impl fmt::Display for RequestTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -13,11 +13,12 @@ use crate::wire::kubeapi::client::MAXIMUM_ITEMS;
 use crate::wire::kubeapi::describe;
 
 /// The kinds of the resources that are read, by the resource in their path.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("nodes", "Node"),
     ("pods", "Pod"),
     ("configmaps", "ConfigMap"),
     ("namespaces", "Namespace"),
+    ("virtualmachines", "VirtualMachine"),
     ("virtualmachineinstances", "VirtualMachineInstance"),
 ];
 

@@ -36,9 +36,12 @@ impl Default for Tally {
     /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
-        let results = [OK, TIMEOUT].into_iter().chain(classes);
+        let mut counts = BTreeMap::new();
+        for result in [OK, TIMEOUT].into_iter().chain(classes) {
+            counts.insert(result, Count::default());
+        }
         Self(Arc::new(TallyData {
-            counts: Mutex::new(results.map(|result| (result, Count::default())).collect()),
+            counts: Mutex::new(counts),
             warnings: Warnings::default(),
         }))
     }

@@ -25,6 +25,8 @@ pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
 /// The maximum size of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than
 /// 1 KiB.
 pub const MAXIMUM_HEADERS: usize = 64 * 1024;
+/// The unit of [`MAXIMUM_HEADERS`] in messages.
+const IN_HEADERS: &str = "bytes in the headers";
 /// The maximum size of the body of an error: more than any `Status`. An error page need not be read to its end.
 const MAXIMUM_STATUS: usize = 64 * 1024;
 /// The bytes that a header takes in addition to its name and its value: colon, space, line end.
@@ -51,12 +53,7 @@ impl Transport {
             })
             .sum();
         if size > MAXIMUM_HEADERS {
-            let (target, what) = (Arc::clone(target), "bytes in the headers");
-            return Err(Error::TooLarge {
-                target,
-                what,
-                limit: MAXIMUM_HEADERS,
-            });
+            return Err(target.too_large(IN_HEADERS, MAXIMUM_HEADERS));
         }
         let status = response.status();
         if status.is_redirection() {
@@ -82,11 +79,7 @@ impl Transport {
         match headers.get(CONTENT_TYPE) {
             Some(content_type) if !is_json(content_type) => {
                 let content_type = self.describe(&String::from_utf8_lossy(content_type.as_bytes()));
-                let problem = format!("the response is `{content_type}`, not JSON");
-                Err(Error::Protocol {
-                    target: Arc::clone(target),
-                    problem,
-                })
+                Err(target.protocol(format!("the response is `{content_type}`, not JSON")))
             }
             _ => Ok(response),
         }
@@ -143,11 +136,7 @@ impl Transport {
     /// Returns the error for a `Status` within a watch stream.
     pub(super) fn event_error(&self, text: &str, target: &Arc<RequestTarget>) -> Error {
         let Some(read) = parse_status(text.as_bytes()) else {
-            let problem = "an ERROR event of the watch has no Status".to_owned();
-            return Error::Protocol {
-                target: Arc::clone(target),
-                problem,
-            };
+            return target.protocol("an ERROR event of the watch has no Status");
         };
         let status = match (read.code, read.reason.as_deref()) {
             (Some(code), _) => code,
@@ -176,16 +165,11 @@ impl Transport {
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, Error> {
-        let too_large = || Error::TooLarge {
-            target: Arc::clone(target),
-            what,
-            limit,
-        };
         if response
             .content_length()
             .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
         {
-            return Err(too_large());
+            return Err(target.too_large(what, limit));
         }
         let Timeouts {
             body_progress,
@@ -198,23 +182,15 @@ impl Transport {
             let next_by = Instant::now() + body_progress;
             let chunk = timeout_at(next_by.min(end), response.chunk())
                 .await
-                .map_err(|_| {
-                    let (phase, limit) = if end <= next_by {
-                        (RequestPhase::Body, whole)
-                    } else {
-                        (RequestPhase::BodyProgress, body_progress)
-                    };
-                    Error::Timeout {
-                        target: Arc::clone(target),
-                        phase,
-                        limit,
-                    }
+                .map_err(|_| match end <= next_by {
+                    true => target.timeout(RequestPhase::Body, whole),
+                    false => target.timeout(RequestPhase::BodyProgress, body_progress),
                 })?;
             let Some(chunk) = chunk.map_err(|source| self.failure(source, target))? else {
                 return Ok(body);
             };
             if chunk.len() > limit.saturating_sub(body.len()) {
-                return Err(too_large());
+                return Err(target.too_large(what, limit));
             }
             if chunk.len() > body.capacity().saturating_sub(body.len()) {
                 // A vector grows by doubling, which can exceed the limit.
@@ -249,51 +225,42 @@ impl Transport {
         error: &serde_json::Error,
         target: &Arc<RequestTarget>,
     ) -> Error {
-        let problem = format!("invalid response: {}", self.describe(&error.to_string()));
-        Error::Protocol {
-            target: Arc::clone(target),
-            problem,
-        }
+        target.protocol(format!(
+            "invalid response: {}",
+            self.describe(&error.to_string())
+        ))
     }
 
     /// Converts an error of the HTTP library.
     pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<RequestTarget>) -> Error {
-        let (source, target) = (source.without_url(), Arc::clone(target));
+        let source = source.without_url();
         if let Some(reason) = tls::find(&source) {
+            let target = Arc::clone(target);
             return Error::Tls { target, reason };
         }
         if source.is_connect() {
             if source.is_timeout() {
-                return Error::Timeout {
-                    target,
-                    phase: RequestPhase::Connect,
-                    limit: self.timeouts.connect,
-                };
+                return target.timeout(RequestPhase::Connect, self.timeouts.connect);
             }
             let reason = unreached(&source);
             let source = Some(source).filter(|_| reason == Unreached::Other);
             return Error::Connect {
-                target,
+                target: Arc::clone(target),
                 reason,
                 source,
             };
         }
         match http_error(&source) {
-            Some(error) if error.to_string() == HEAD_TOO_LARGE => Error::TooLarge {
-                target,
-                what: "bytes in the headers",
-                limit: MAXIMUM_HEADERS,
-            },
-            Some(error) if error.is_parse() => Error::Protocol {
-                target,
-                problem: format!("the response is not HTTP: {}", describe(&error.to_string())),
-            },
-            _ if source.is_builder() => Error::Protocol {
-                target,
-                problem: "invalid request".to_owned(),
-            },
+            Some(error) if error.to_string() == HEAD_TOO_LARGE => {
+                target.too_large(IN_HEADERS, MAXIMUM_HEADERS)
+            }
+            Some(error) if error.is_parse() => target.protocol(format!(
+                "the response is not HTTP: {}",
+                describe(&error.to_string())
+            )),
+            _ if source.is_builder() => target.protocol("invalid request"),
             _ => Error::Interrupted {
-                target,
+                target: Arc::clone(target),
                 source: Some(source),
             },
         }

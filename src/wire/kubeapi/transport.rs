@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, Head
 use reqwest::redirect::Policy;
 use reqwest::{Method, Proxy, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::address::{is_http, public_form, rename, request_url};
@@ -107,6 +107,25 @@ pub(super) struct Transport {
     /// Replaces the network.
     #[cfg(test)]
     simulated: Option<Arc<dyn super::testing::Wire>>,
+}
+
+/// A request in progress, whose result decides whether further requests back off.
+pub(super) struct RequestAttempt<'a> {
+    transport: &'a Transport,
+    sent: Instant,
+    /// The permit to be the only request in progress; a watch has its own.
+    _turn: Option<MutexGuard<'a, ()>>,
+}
+
+impl RequestAttempt<'_> {
+    /// Records the result, and lets the next request begin. A request that is dropped has no result.
+    pub(super) fn end<T>(self, outcome: Result<T, Error>) -> Result<T, Error> {
+        match &outcome {
+            Err(error) if error.is_failure_of_api() => self.transport.failed(self.sent, error),
+            _ => self.transport.backoff.succeeded(),
+        }
+        outcome
+    }
 }
 
 impl Transport {
@@ -227,44 +246,38 @@ impl Transport {
         }
     }
 
-    /// Runs a request when no other one is in progress, unless requests back off.
-    pub(super) async fn in_turn<T>(
-        &self,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let _turn = self.requesting.lock().await;
-        let outcome = self.unless_deferred(request).await;
-        if matches!(outcome, Err(Error::Deferred { .. })) {
-            self.backoff.read_deferred();
-        }
-        outcome
+    /// Begins a request when no other one is in progress. Fails while requests back off.
+    pub(super) async fn turn(&self) -> Result<RequestAttempt<'_>, Error> {
+        let turn = self.requesting.lock().await;
+        self.attempt(Some(turn))
+            .inspect_err(|_| self.backoff.read_deferred())
     }
 
-    /// Runs a request unless requests back off, and records its result.
-    pub(super) async fn unless_deferred<T>(
-        &self,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let sent = Instant::now();
-        if let Some(left) = self.backoff.left() {
-            let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
-                let text = format!(
-                    "no request to {} yet: backing off after an error",
-                    self.server
-                );
-                (Class::Retry, text.into())
+    /// Begins a request. Fails while requests back off.
+    pub(super) fn attempt<'a>(
+        &'a self,
+        turn: Option<MutexGuard<'a, ()>>,
+    ) -> Result<RequestAttempt<'a>, Error> {
+        let Some(left) = self.backoff.left() else {
+            return Ok(RequestAttempt {
+                transport: self,
+                sent: Instant::now(),
+                _turn: turn,
             });
-            return Err(Error::Deferred { class, text, left });
-        }
-        let outcome = request.await;
-        match &outcome {
-            Err(error) if error.is_failure_of_api() => {
-                self.backoff.failed(sent, error.retry_after());
-                *self.last_failure() = Some((error.class(), chain(error).into()));
-            }
-            _ => self.backoff.succeeded(),
-        }
-        outcome
+        };
+        let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
+            let text = format!(
+                "no request to {} yet: backing off after an error",
+                self.server
+            );
+            (Class::Retry, text.into())
+        });
+        Err(Error::Deferred { class, text, left })
+    }
+
+    fn failed(&self, sent: Instant, error: &Error) {
+        self.backoff.failed(sent, error.retry_after());
+        *self.last_failure() = Some((error.class(), chain(error).into()));
     }
 
     fn last_failure(&self) -> std::sync::MutexGuard<'_, Option<(Class, Arc<str>)>> {
@@ -281,11 +294,7 @@ impl Transport {
             .await
             .ok()
             .and_then(Result::ok)
-            .ok_or_else(|| Error::Timeout {
-                target: Arc::clone(target),
-                phase: RequestPhase::Turn,
-                limit,
-            })
+            .ok_or_else(|| target.timeout(RequestPhase::Turn, limit))
     }
 
     pub(super) fn target(&self, call: &Call<'_>) -> Arc<RequestTarget> {
@@ -327,11 +336,7 @@ impl Transport {
             return wire.ask(call, self.timeouts, target).await;
         }
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
-            let problem = "invalid request path".to_owned();
-            return Err(Error::Protocol {
-                target: Arc::clone(target),
-                problem,
-            });
+            return Err(target.protocol("invalid request path"));
         };
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -370,11 +375,7 @@ impl Transport {
         let limit = self.timeouts.headers;
         match timeout(limit, sending).await {
             Ok(sent) => sent.map_err(|source| self.failure(source, target)),
-            Err(_) => Err(Error::Timeout {
-                target: Arc::clone(target),
-                phase: RequestPhase::Headers,
-                limit,
-            }),
+            Err(_) => Err(target.timeout(RequestPhase::Headers, limit)),
         }
     }
 }

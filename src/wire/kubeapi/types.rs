@@ -98,7 +98,7 @@ pub struct Readable<T>(pub Option<T>);
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(serde_json::from_str(text.get()).ok()))
+        Ok(Self(serde_json::from_slice(text.get().as_bytes()).ok()))
     }
 }
 

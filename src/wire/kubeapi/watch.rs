@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 use crate::sys::timer::Alarm;
 
 use super::error::{Error, RequestTarget};
@@ -289,11 +288,16 @@ impl<T: DeserializeOwned> Watch<T> {
                 // Nothing was read during the pause.
                 self.heard();
             }
-            if let Some(line) = self.lines.next_line().map_err(|_| self.line_too_long())? {
+            let too_long = |_| {
+                self.target
+                    .too_large("bytes in one watch event", MAXIMUM_LINE)
+            };
+            if let Some(line) = self.lines.next_line().map_err(too_long)? {
                 self.heard();
                 self.paused_until = self.pace.take(line.len(), Instant::now());
                 if self.pace.is_flooded(Instant::now()) {
-                    return Err(self.flooded());
+                    let problem = "the watch sends events faster than they are processed";
+                    return Err(self.target.protocol(problem));
                 }
                 let event = self.event(self.lines.line(line));
                 self.lines.release();
@@ -346,14 +350,7 @@ impl<T: DeserializeOwned> Watch<T> {
 
     fn event(&self, line: &[u8]) -> Result<WatchEvent<T>, Error> {
         let unreadable = |error| self.transport.unreadable(&error, &self.target);
-        if is_deeper_than(line, MAXIMUM_DEPTH) {
-            let target = Arc::clone(&self.target);
-            return Err(Error::TooDeep {
-                target,
-                limit: MAXIMUM_DEPTH,
-            });
-        }
-        let frame: EventFrame<'_> = serde_json::from_slice(line).map_err(unreadable)?;
+        let frame: EventFrame<'_> = self.transport.parse(line, &self.target)?;
         let text = frame.object.get();
         // As bytes, as everywhere: parsing the same types from text too would duplicate the parser's code.
         let bytes = text.as_bytes();
@@ -385,31 +382,10 @@ impl<T: DeserializeOwned> Watch<T> {
                 resource_version: version()?,
             }),
             other => {
-                let problem = format!(
-                    "the watch sent an event of unknown type `{}`",
-                    self.transport.describe(other)
-                );
-                Err(Error::Protocol {
-                    target: Arc::clone(&self.target),
-                    problem,
-                })
+                let other = self.transport.describe(other);
+                let problem = format!("the watch sent an event of unknown type `{other}`");
+                Err(self.target.protocol(problem))
             }
-        }
-    }
-
-    fn flooded(&self) -> Error {
-        Error::Protocol {
-            target: Arc::clone(&self.target),
-            problem: "the watch sends events faster than they are processed".to_owned(),
-        }
-    }
-
-    fn line_too_long(&self) -> Error {
-        let target = Arc::clone(&self.target);
-        Error::TooLarge {
-            target,
-            what: "bytes in one watch event",
-            limit: MAXIMUM_LINE,
         }
     }
 }

@@ -104,10 +104,10 @@ impl<'a> Engine<'a> {
         self.seeds = self.population.len();
     }
 
-    /// Runs mutated inputs for so long.
-    pub(crate) fn run(&mut self, limit: Duration) {
+    /// Runs mutated inputs for so long, and no more than `runs`.
+    pub(crate) fn run(&mut self, limit: Duration, runs: u64) {
         let began = Instant::now();
-        while began.elapsed() < limit && self.findings.len() < FINDINGS_MAX {
+        while began.elapsed() < limit && self.runs < runs && self.findings.len() < FINDINGS_MAX {
             self.step();
         }
         self.took = began.elapsed();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs parsers and decisions of the agent on mutated inputs: `harvester-fuzz TARGET|all [SECONDS [SEED]]`. A finding is an input for
+//! Runs parsers and decisions of the agent on mutated inputs: `harvester-fuzz TARGET|all [SECONDS [SEED [RUNS]]]`. A finding is an input for
 //! which the target's check fails, that takes too long or that panics; it is written beside the build.
 
 mod allocation;
@@ -48,9 +48,13 @@ fn main() -> ExitCode {
         .iter()
         .filter(|target| name == "all" || name == target.name)
         .collect();
-    let (Some(seconds), Some(seed), false) = (number(1, SECONDS), number(2, 1), chosen.is_empty())
-    else {
-        println!("usage: harvester-fuzz TARGET|all [SECONDS [SEED]]; targets:");
+    let (Some(seconds), Some(seed), Some(runs), false) = (
+        number(1, SECONDS),
+        number(2, 1),
+        number(3, u64::MAX),
+        chosen.is_empty(),
+    ) else {
+        println!("usage: harvester-fuzz TARGET|all [SECONDS [SEED [RUNS]]]; targets:");
         TARGETS
             .iter()
             .for_each(|target| println!("  {}", target.name));
@@ -65,7 +69,7 @@ fn main() -> ExitCode {
     for target in chosen {
         let mut engine = Engine::new(target, seed);
         engine.start(corpus(target).into_iter().map(|(_, bytes)| bytes));
-        engine.run(Duration::from_secs(seconds));
+        engine.run(Duration::from_secs(seconds), runs);
         println!("{}", engine.summary());
         for finding in &engine.findings {
             let path = finding.write(target);

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use hostnamed::Hostnamed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-pub use systemd::{Systemd, Unit};
+pub use systemd::{Systemd, TransientUnit, Unit};
 use tokio::process::{Child, Command};
 use zbus::export::futures_core::Stream;
 use zbus::{Connection, Message, MessageStream};

@@ -12,6 +12,7 @@ use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
 
 mod access;
+mod lifecycle;
 mod migration;
 mod vm;
 

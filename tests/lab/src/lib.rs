@@ -13,6 +13,7 @@ pub mod harvester;
 pub mod kubernetes;
 pub mod names;
 pub mod pki;
+pub mod pod_info;
 pub mod process;
 pub mod qga;
 pub mod real;

@@ -5,11 +5,10 @@ use harvester_lab::qga::Client;
 use harvester_lab::world::eventually;
 use serde_json::json;
 
-use super::names::codes_of;
 use crate::LIMIT;
 use crate::figures::Figures;
 use crate::hardware::Port;
-use crate::inside::UNIT;
+use crate::inside::{UNIT, codes_of};
 use crate::stage::Stage;
 
 /// The client that asks QEMU's guest agent in all other scenarios asks the agent. An agent that starts without a network says
@@ -50,15 +49,12 @@ pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(
         status.is_ok_and(|status| {
             let codes = codes_of(&status);
             status["identity"]["state"] == "names-match"
-                && away.iter().all(|code| codes.iter().any(|one| one == code))
+                && away.iter().all(|code| codes.contains(code))
         })
     })
     .await;
 
     stage.plug_cable(true).await;
-    stage
-        .inside
-        .status_becomes("no findings", |status| codes_of(status).is_empty())
-        .await;
+    stage.inside.has_no_finding().await;
     stage.synced().await;
 }

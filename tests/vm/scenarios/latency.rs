@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::migration::{SIGN, label_patch_times, label_patches};
 use crate::figures::Figures;
 use crate::hardware::Port;
@@ -28,6 +30,8 @@ const TO_RECORD_ON_HOST: &str = "resume to first record, by the host's clock";
 const TO_LABEL: &str = "resume to label written, by the host's clock";
 const API_TO_LABEL: &str = "API shows the new host's zone to label written";
 const DOWNTIME: &str = "downtime of a migration";
+const INTERRUPTION: &str = "interruption of a migration, by the guest";
+const DIFFERENCE: &str = "interruption by the guest and by QEMU, difference";
 
 /// A move that led to new labels.
 struct Followed {
@@ -46,6 +50,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
     stage.synced().await;
     let mut noticed = 0;
     let mut most_lines = 0;
+    println!("move | downtime by QEMU | interruption by the guest");
     for turn in 0..MOVES {
         let followed = follow(stage, turn).await;
         let migration = &followed.migration;
@@ -55,7 +60,12 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
         figures.sample(TO_LABEL, milliseconds(since_resume.unwrap()));
         let since_told = followed.labelled - migration.annotated;
         figures.sample(API_TO_LABEL, milliseconds(since_told));
-        figures.sample(DOWNTIME, milliseconds(migration.moved.downtime));
+        let downtime = milliseconds(migration.moved.downtime);
+        figures.sample(DOWNTIME, downtime);
+        let interruption = interruption(stage).await;
+        println!("{turn} | {downtime:.0} ms | {interruption:.0} ms");
+        figures.sample(INTERRUPTION, interruption);
+        figures.sample(DIFFERENCE, (interruption - downtime).abs());
         if let Some(sign) = followed.sign {
             noticed += 1;
             figures.sample(TO_RECORD_ON_HOST, reported_after(migration, &sign));
@@ -71,6 +81,10 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
     figures.summarise(API_TO_LABEL, Some(100.0), note);
     let note = "QEMU's STOP on one host to RESUME on the other";
     figures.summarise(DOWNTIME, Some(500.0), note);
+    let note = "status.json; from the step of the wall clock when the host sets it after the move";
+    figures.summarise(INTERRUPTION, None, note);
+    let note = "with it comes what the guest's clock lost between two moves, and the way of the command that sets it";
+    figures.summarise(DIFFERENCE, Some(20.0), note);
     figures.add(Figure::new(
         "journal lines of a migration, most",
         most_lines as f64,
@@ -161,6 +175,17 @@ async fn follow(stage: &mut Stage, turn: usize) -> Followed {
         sign,
         migration,
     }
+}
+
+/// How long the last move interrupted the guest by its own estimate, in milliseconds.
+async fn interruption(stage: &mut Stage) -> f64 {
+    let host = stage.host.clone();
+    let seconds = |status: &Value| status["lastMigration"]["interruptionSeconds"].as_f64();
+    let is_there =
+        |status: &Value| status["lastMigration"]["to"] == host && seconds(status).is_some();
+    let what = "the interruption";
+    let status = stage.inside.status_becomes(what, is_there).await;
+    seconds(&status).unwrap() * 1000.0
 }
 
 /// From the resume to a time of the guest's wall clock in microseconds since the epoch; in milliseconds.

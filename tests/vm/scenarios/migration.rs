@@ -38,12 +38,66 @@ pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
             let text = text.to_owned();
             records.iter().position(|one| one.message().contains(&text))
         };
-        let (sign, moved) = (told(SIGN), told(&format!("to {to}")));
+        let (sign, moved) = (told(SIGN), told("migrated from Harvester host"));
         assert!(sign.is_some() && sign < moved, "{records:?}");
         let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
         assert!(seen.len() <= 2, "{order:?}: {seen:?}");
         assert_eq!(label_patches(stage).await - patches, 1, "{order:?}");
     }
+}
+
+/// Harvester announces a migration when it makes the target pod, which takes seconds to start. Until the machine stops, the journal
+/// has told of it and the hook for it has run.
+pub async fn a_planned_migration_is_announced_and_its_hook_runs_before_the_machine_stops(
+    stage: &mut Stage,
+    _: &mut Figures,
+) {
+    const HOOKS: &str = "/etc/harvester-node-agent/hooks.d";
+    const RAN: &str = "/run/hook-ran";
+    stage.settled().await;
+    stage.synced().await;
+    stage.begin().await;
+    let hook = format!(
+        "mkdir -p {HOOKS}/planned && printf '#!/bin/sh\\nenv >{RAN}.new && mv {RAN}.new {RAN}\\n' >{HOOKS}/planned/10-note \
+         && chmod 0755 {HOOKS}/planned/10-note"
+    );
+    stage.inside.sh(&hook).await;
+    let telling = Telling {
+        before: Duration::from_secs(8),
+        ..Telling::default()
+    };
+    let migration = stage.migrate("hv-b", telling).await;
+    stage.labelled("hv-b").await;
+    let stopped = migration.resumed_in_guest();
+    let records = stage.recorded("scheduled event: ").await;
+    let states = records
+        .iter()
+        .filter(|one| !one.field("HNA_EVENT_STATE").is_empty());
+    let states: Vec<_> = states
+        .map(|one| {
+            let before = (stopped - one.sent_at()) as f64 / 1e6;
+            println!("{before:.1} s before the machine stops: {}", one.message());
+            (one.field("HNA_EVENT_STATE"), before)
+        })
+        .collect();
+    let planned = states.iter().find(|(state, _)| *state == "planned");
+    assert!(
+        planned.is_some_and(|(_, before)| *before > 0.0),
+        "{states:?}"
+    );
+    let shown = format!("date --reference={RAN} +%s%6N; cat {RAN}");
+    let ended = stage.inside.sh(&shown).await;
+    let (at, environment) = ended.split_once('\n').unwrap();
+    let before = (stopped - at.parse::<i128>().unwrap()) as f64 / 1e6;
+    println!("{before:.1} s before the machine stops: the hook has completed");
+    assert!(before > 0.0, "{ended}");
+    assert!(environment.contains("hv-b"), "{environment}");
+    stage
+        .inside
+        .sh(&format!("rm -r {HOOKS}/planned {RAN}"))
+        .await;
+    stage.migrate("hv-a", Telling::default()).await;
+    stage.labelled("hv-a").await;
 }
 
 /// The journal of one migration, and the times of what the guest cannot see.
@@ -69,7 +123,7 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
     stage.settled().await;
     stage.synced().await;
     stage.begin().await;
-    let written = stage.world.agent_writes().await.len();
+    let written = node_writes(stage).await;
     let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
     let begun = harvester.prepare_migration(&vm, "hv-b").await.unwrap();
     stage.machine.cancel_migration().await;
@@ -78,10 +132,21 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
     stage.machine.monitor().execute("stop", json!({})).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     stage.machine.monitor().execute("cont", json!({})).await;
-    let unwritten = || async { stage.world.agent_writes().await.len() == written };
+    let unwritten = || async { node_writes(stage).await == written };
     always(Duration::from_secs(5), "the Node is not written", unwritten).await;
-    let records = stage.records().await;
+    // Only what Harvester announces is reported.
+    let mut records = stage.records().await;
+    records.retain(|record| !record.message().starts_with("scheduled event: "));
     assert!(records.is_empty(), "{records:#?}");
+}
+
+/// The writes of the agent so far, without Events.
+async fn node_writes(stage: &Stage) -> usize {
+    let writes = stage.world.agent_writes().await;
+    let of_node = writes
+        .iter()
+        .filter(|write| !write.path.ends_with("/events"));
+    of_node.count()
 }
 
 /// Saved to a file and restored on the same host: the signal is the same, but nothing moved.

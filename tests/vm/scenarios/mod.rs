@@ -15,6 +15,7 @@ mod latency;
 mod migration;
 mod names;
 mod node;
+mod pod;
 mod service;
 
 use boot::*;
@@ -25,7 +26,10 @@ use latency::*;
 use migration::*;
 use names::*;
 use node::*;
+use pod::the_files_of_the_pod_alone_lead_to_labels;
 use service::*;
+
+pub use pod::first_pod;
 
 /// Those that an agent without any sign of a move must fail.
 pub const OF_MOVES: &[&str] = &[
@@ -43,11 +47,20 @@ pub const TIMED: &[&str] = &[
     "a_move_is_reported_within_fifty_milliseconds",
 ];
 
+/// Those of a node that are played on every version of Kubernetes, and not only on the newest one: what differs is how a kubelet
+/// registers, takes the labels of its flags at a start, and is refused another Node.
+pub const ON_EACH_VERSION: &[&str] = &[
+    "a_kubelet_waits_for_its_name_and_registers_with_its_placement",
+    "a_kubelet_restarted_after_a_migration_registers_with_the_new_host",
+    "a_registered_node_whose_machine_is_renamed_is_reported_and_labelled",
+];
+
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let lab = scenarios![Setting::Lab =>
         a_first_boot_leads_to_labels,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
+        a_planned_migration_is_announced_and_its_hook_runs_before_the_machine_stops,
         a_cancelled_migration_and_a_pause_write_nothing,
         a_move_while_harvester_is_away_is_followed_when_it_is_back,
         a_watch_that_is_half_open_after_the_move_is_replaced,
@@ -71,11 +84,14 @@ pub fn all() -> Vec<Scenario> {
         a_name_from_user_data_is_reported_and_labels_are_written,
         downward_metrics_alone_lead_to_labels,
     ];
+    let shared = scenarios![Setting::Shared =>
+        the_files_of_the_pod_alone_lead_to_labels,
+    ];
     let node = Kubernetes::ALL.into_iter().flat_map(node);
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
     let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
     // The timed ones of the lab wait for the tests beside them to end, and so come late.
-    [node.collect(), alone, plain, blind, lab].concat()
+    [node.collect(), alone, shared, plain, blind, lab].concat()
 }
 
 /// A whole node of a version, where there are the programs for it.
@@ -93,6 +109,7 @@ fn node(version: Kubernetes) -> Vec<Scenario> {
         a_killed_agent_is_back_and_writes_nothing,
         a_kubelet_restarted_after_a_migration_registers_with_the_new_host,
         a_certificate_that_the_kubelet_renews_is_used,
+        a_registered_node_whose_machine_is_renamed_is_reported_and_labelled,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_machine_stopped_for_maintenance_starts_with_the_labels_of_its_new_host,
     ]

@@ -23,12 +23,7 @@ pub async fn a_wrong_hostname_is_reported_and_so_is_the_right_one(
         stage.inside.sh(&format!("{command} {wrong}")).await;
         stage.recorded(&format!("` to `{wrong}`: ")).await;
         stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
-        let status = stage.inside.status().await;
-        let codes = codes_of(&status);
-        assert!(
-            codes.contains(&"hostname-differs".to_owned()),
-            "{way}: {codes:?}"
-        );
+        stage.inside.has_finding("hostname-differs").await;
 
         stage.inside.sh(&format!("{command} {right}")).await;
         stage.recorded(&format!("` to `{right}`: ")).await;
@@ -39,17 +34,7 @@ pub async fn a_wrong_hostname_is_reported_and_so_is_the_right_one(
         for record in &records {
             println!("{way}: {}", record.message());
         }
-        stage
-            .inside
-            .status_becomes("no findings", |status| codes_of(status).is_empty())
-            .await;
+        stage.inside.has_no_finding().await;
     }
     stage.labelled("hv-a").await;
-}
-
-/// The codes of the findings in the agent's status.
-pub fn codes_of(status: &serde_json::Value) -> Vec<String> {
-    let findings = status["findings"].as_array().unwrap();
-    let codes = findings.iter().filter_map(|one| one["code"].as_str());
-    codes.map(str::to_owned).collect()
 }

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::admin::paths;
 use harvester_lab::pki::Validity;
-use harvester_lab::world::eventually;
+use harvester_lab::world::{NodeVersion, eventually};
 use serde_json::Value;
 
 use super::migration::{SIGN, label_patch_times, label_patches};
-use super::names::codes_of;
 use crate::figures::Figures;
 use crate::hardware::Port;
 use crate::inside::UNIT;
@@ -28,12 +27,32 @@ const GATE: &str = "harvester-node-agent-gate.service";
 /// Whether systemd has loaded the drop-in of the kubelet.
 const LOADED: &str = "[ $(systemctl show --value --property=NeedDaemonReload kubelet) = no ]";
 
+/// Whether the kubelet has been refused another Node than its own.
+const REFUSED: &str =
+    "journalctl --unit=kubelet --boot --output=cat | grep --quiet 'renamed.*forbidden'";
+
 /// How many migrations a Node must outlive with the agent, and how many without it for comparison.
 const MIGRATIONS: usize = 10;
 const WITHOUT_AGENT: usize = 5;
 
+/// The conditions of the kubelet, and those of the agent.
+const CONDITIONS: [&str; 6] = [
+    "MemoryPressure",
+    "DiskPressure",
+    "PIDPressure",
+    "Ready",
+    IDENTITY,
+    TOPOLOGY,
+];
+
+const VISIBLE: &str = "labels visible after Harvester shows region and zone";
+
 /// The validity of the lease of a kubelet: a Node whose lease is not renewed for so long is not ready.
 const LEASE: Duration = Duration::from_secs(40);
+
+/// What a renewal that is missed adds to the time between two: a kubelet renews at this interval
+/// (`nodeLeaseDurationSeconds` times 0.25).
+const MISSED: Duration = Duration::from_secs(10);
 
 /// The gate delays the kubelet while the machine has a wrong name. The first version of the Node has the right name, region,
 /// zone and host.
@@ -80,11 +99,17 @@ pub async fn ten_migrations_leave_the_node_ready_and_its_pod_running(
     let first = stage.world.recorder.versions().len() - 1;
     let began = Instant::now();
     for turn in 0..MIGRATIONS {
-        let patches = label_patches(stage).await;
+        let (patches, version) = (
+            label_patches(stage).await,
+            stage.world.recorder.versions().len(),
+        );
         let to = ["hv-b", "hv-a"][turn % 2];
-        stage.migrate(to, Telling::default()).await;
+        let migration = stage.migrate(to, Telling::default()).await;
         stage.labelled(to).await;
         assert_eq!(label_patches(stage).await - patches, 1, "migration {turn}");
+        let visible = visible_at(stage, version, to);
+        let since = visible.saturating_duration_since(migration.annotated);
+        figures.sample(VISIBLE, since.as_secs_f64() * 1000.0);
     }
     stage.synced().await;
     let with_agent = lease_gap(stage, began).await;
@@ -92,14 +117,22 @@ pub async fn ten_migrations_leave_the_node_ready_and_its_pod_running(
     let versions = stage.world.recorder.versions();
     let transition = |node: &Value| condition(node, "Ready")["lastTransitionTime"].clone();
     let before = transition(&versions[first].node);
+    let mut heartbeats = [""; CONDITIONS.len()];
     for version in &versions[first..] {
         let node = &version.node;
         assert_eq!(condition(node, "Ready")["status"], "True");
         assert_eq!(transition(node), before, "the Node was not ready meanwhile");
-        for kind in [IDENTITY, TOPOLOGY] {
-            assert!(!condition(node, kind).is_null(), "{kind} was removed");
+        for (kind, last) in CONDITIONS.into_iter().zip(&mut heartbeats) {
+            let heartbeat = condition(node, kind)["lastHeartbeatTime"].as_str();
+            let heartbeat = heartbeat.unwrap_or_else(|| panic!("{kind} was removed"));
+            assert!(
+                heartbeat >= *last,
+                "{kind} was undone: {heartbeat} after {last}"
+            );
+            *last = heartbeat;
         }
     }
+    figures.summarise(VISIBLE, None, "ten migrations of a node with a kubelet");
     assert_eq!(pod_started(stage).await, started);
 
     stage.inside.sh(&format!("systemctl stop {UNIT}")).await;
@@ -127,6 +160,10 @@ pub async fn ten_migrations_leave_the_node_ready_and_its_pod_running(
         .beside(Some(without_agent.as_secs_f64()), "without the agent"),
     );
     assert!(with_agent < LEASE, "{with_agent:?}");
+    assert!(
+        with_agent < without_agent + MISSED / 2,
+        "the kubelet missed a renewal: {with_agent:?} with the agent, {without_agent:?} without"
+    );
 }
 
 /// A kubelet sets the labels of its flags at each start. The agent keeps them those of the host.
@@ -176,22 +213,51 @@ pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage, _:
     stage.inside.sh(&script).await;
     let renewed = format!("[ $(readlink {CURRENT}) != {OLD} ]");
     stage.inside.until(&renewed).await;
-    let expires_later = |status: &Value| {
-        let codes = codes_of(status);
-        codes.is_empty() && status["labels"]["state"] == "synced"
-    };
-    stage
-        .inside
-        .status_becomes("nothing expires", expires_later)
-        .await;
+    stage.inside.has_no_finding().await;
+    stage.says_that_it_is_synced().await;
     let remove = format!("rm {OLD}");
     stage.inside.sh(&remove).await;
     for to in ["hv-c", "hv-a"] {
         stage.migrate(to, Telling::default()).await;
         stage.labelled(to).await;
     }
-    let codes = codes_of(&stage.inside.status().await);
-    assert!(codes.is_empty(), "{codes:?}");
+    stage.inside.has_no_finding().await;
+}
+
+/// The machine of a registered Node gets another name, and its kubelet starts with it. The certificate is for the Node, so no second
+/// one appears. The agent reports the name and labels the Node until the name is right again.
+pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled(
+    stage: &mut Stage,
+    _: &mut Figures,
+) {
+    stage.settled().await;
+    stage.synced().await;
+    let right = stage.world.node_name().to_owned();
+    let (heartbeat, patches) = (ready_at(stage).await, label_patches(stage).await);
+    let rename = |name: &str| format!("hostnamectl hostname {name} && systemctl restart kubelet");
+    stage.inside.sh(&rename("renamed")).await;
+    stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
+    stage.inside.has_finding("hostname-differs").await;
+    stage.inside.until(REFUSED).await;
+    stage.migrate("hv-b", Telling::default()).await;
+    stage.labelled("hv-b").await;
+    assert_eq!(label_patches(stage).await - patches, 1);
+    let nodes = stage.world.guest_admin.list(paths::NODES).await.unwrap();
+    let names: Vec<_> = nodes.iter().map(|node| &node["metadata"]["name"]).collect();
+    assert_eq!(names, [&right], "no second Node");
+
+    stage.inside.sh(&rename(&right)).await;
+    stage
+        .condition_becomes(IDENTITY, "True", "NamesMatch")
+        .await;
+    eventually(REGISTRATION, "the kubelet writes its status", || async {
+        ready_at(stage).await > heartbeat
+    })
+    .await;
+    stage.migrate("hv-a", Telling::default()).await;
+    stage.synced().await;
+    stage.inside.has_no_finding().await;
+    pod_started(stage).await;
 }
 
 /// The host goes down for maintenance: the machine is stopped, and started on another host.
@@ -251,11 +317,7 @@ async fn draw(stage: &mut Stage, figures: &mut Figures) {
         downtime + since.unwrap_or_default().as_secs_f64() * 1000.0
     };
     let written = label_patch_times(stage).await[patches];
-    let seen = stage.world.recorder.versions();
-    let visible = seen[versions..]
-        .iter()
-        .find(|version| version.label(HOST).as_deref() == Some("hv-b"))
-        .unwrap();
+    let visible = visible_at(stage, versions, "hv-b");
     let mut heartbeat = None;
     eventually(REGISTRATION, "the next heartbeat", || async {
         renewals(stage).await.iter().any(|at| *at > written)
@@ -296,7 +358,7 @@ async fn draw(stage: &mut Stage, figures: &mut Figures) {
         step(
             "guest API server",
             "shows the labels to everyone",
-            on_host(visible.at),
+            on_host(visible),
         ),
         step(
             "kubelet",
@@ -308,6 +370,13 @@ async fn draw(stage: &mut Stage, figures: &mut Figures) {
     figures.draw(timeline::svg(title, steps));
     stage.migrate("hv-a", Telling::default()).await;
     stage.synced().await;
+}
+
+/// When the first version of the Node since this one had the label of a host.
+fn visible_at(stage: &Stage, since: usize, host: &str) -> Instant {
+    let versions = stage.world.recorder.versions();
+    let has_it = |version: &&NodeVersion| version.label(HOST).as_deref() == Some(host);
+    versions[since..].iter().find(has_it).unwrap().at
 }
 
 /// When the kubelet renewed the lease of its Node.

@@ -7,9 +7,8 @@ use harvester_lab::pki::Validity;
 use harvester_lab::world::always;
 use serde_json::json;
 
-use super::names::codes_of;
 use crate::figures::Figures;
-use crate::inside::UNIT;
+use crate::inside::{UNIT, codes_of};
 use crate::stage::Stage;
 use crate::table::Figure;
 use crate::{HOST, LIMIT, ZONE};
@@ -98,8 +97,7 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
         .status_becomes("the new certificate", is_new)
         .await;
     a_host_that_is_relabelled_is_followed(stage, figures).await;
-    let codes = codes_of(&stage.inside.status().await);
-    assert!(codes.is_empty(), "{codes:?}");
+    stage.inside.has_no_finding().await;
 }
 
 /// KubeVirt sets the guest's clock after a migration; here by an hour, and back.
@@ -119,8 +117,7 @@ pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage, _: 
         println!("{}", records[0].message());
     }
     assert_eq!(stage.world.node_resource_version().await, version);
-    let codes = codes_of(&stage.inside.status().await);
-    assert!(codes.is_empty(), "{codes:?}");
+    stage.inside.has_no_finding().await;
 }
 
 /// In a minute in which nothing happens: memory, processor time and wake-ups, and those of QEMU's guest agent beside them.
@@ -265,8 +262,7 @@ pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(
         .sh(&format!("echo {before} >{limit}; {without}"))
         .await;
     stage.says_that_it_is_synced().await;
-    let codes = codes_of(&stage.inside.status().await);
-    assert!(codes.is_empty(), "{codes:?}");
+    stage.inside.has_no_finding().await;
 }
 
 /// The package of a later version is installed; the agent is restarted, and the Node does not notice.
@@ -321,17 +317,14 @@ pub async fn a_boot_before_the_apis_is_outlived(stage: &mut Stage, figures: &mut
         .inside
         .status_becomes("both APIs are away", |status| {
             let codes = codes_of(status);
-            away.iter().all(|code| codes.iter().any(|one| one == code))
+            away.iter().all(|code| codes.contains(code))
         })
         .await;
     boot_figures(stage, figures).await;
     for api in [&stage.world.harvester_api, &stage.world.guest_api] {
         api.lab().serve_again().await;
     }
-    stage
-        .inside
-        .status_becomes("nothing is wrong", |status| codes_of(status).is_empty())
-        .await;
+    stage.inside.has_no_finding().await;
     stage.synced().await;
     assert_eq!(stage.world.node_label(HOST).await.as_deref(), Some("hv-a"));
     let writes = stage.world.node_resource_version().await != version;

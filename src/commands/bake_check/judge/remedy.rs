@@ -88,19 +88,16 @@ impl ImageTree {
 
     /// Changes how systemd starts a unit.
     pub(super) fn systemctl(&self, verb: &str, unit: &str) -> String {
-        let unit = shell_word(unit);
-        match self.outside() {
-            None => format!("systemctl {verb} {unit}"),
-            Some(dir) => format!("systemctl --root={dir} {verb} {unit}"),
-        }
+        format!(
+            "systemctl{} {verb} {}",
+            self.option(" --root="),
+            shell_word(unit)
+        )
     }
 
     /// Runs a command of the agent.
     pub(super) fn ourselves(&self, command: &str) -> String {
-        match self.outside() {
-            None => format!("harvester-node-agent {command}"),
-            Some(dir) => format!("harvester-node-agent --root {dir} {command}"),
-        }
+        format!("harvester-node-agent{} {command}", self.option(" --root "))
     }
 
     /// Repeats the check as root.
@@ -130,21 +127,25 @@ impl ImageTree {
 
     /// Installs the QEMU guest agent from the distribution.
     pub(super) fn install_guest_agent(&self, family: Family) -> String {
-        let chroot = self
-            .outside()
-            .map(|dir| format!("chroot {dir} "))
-            .unwrap_or_default();
         let install = match family {
             Family::Debian => "apt-get install -y",
             Family::Suse => "zypper --non-interactive install",
             Family::RedHat | Family::Other => "dnf install -y",
         };
-        format!("{chroot}{install} qemu-guest-agent")
+        let chroot = self.outside().map(|dir| format!("chroot {dir} "));
+        format!("{}{install} qemu-guest-agent", chroot.unwrap_or_default())
     }
 
     fn path(&self, path: &Path) -> String {
         let path = path.strip_prefix("/").unwrap_or(path);
         shell_word(&self.dir.join(path).to_string_lossy())
+    }
+
+    /// Returns an option with the directory, or nothing for the running system.
+    fn option(&self, option: &str) -> String {
+        self.outside()
+            .map(|dir| format!("{option}{dir}"))
+            .unwrap_or_default()
     }
 
     /// Returns the directory as a shell word, or `None` for the running system.

@@ -2,11 +2,11 @@
 //! The gaps of an ordinary round. The running agent does not report them if they have no consequence.
 
 use crate::catalog::{Code, Finding, Group};
-use crate::commands::doctor::facts::{Gap, Need};
+use crate::commands::doctor::facts::Gap;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::Placement;
-use crate::facts::observation::{Observation, ObservationIssue};
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::observation::{Api, Observation, ObservationIssue};
+use crate::facts::{Prerequisite, Unavailable, UnavailableKind};
 
 /// The privileges of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,17 @@ pub enum Privileges {
     Unprivileged,
 }
 
-/// Returns the checks that the round could not do.
+impl Privileges {
+    /// Returns the error of a read that root may be able to do.
+    fn denied(self, why: Option<&Unavailable>) -> Option<Unavailable> {
+        let is_denied = |why: &&Unavailable| why.kind == UnavailableKind::Forbidden;
+        why.filter(|_| self == Self::Unprivileged)
+            .filter(is_denied)
+            .cloned()
+    }
+}
+
+/// Returns the checks that the round could not do. Any other error of a kubeconfig or of a request is a finding instead.
 pub fn gaps(
     observation: &Observation,
     identity: &Identity,
@@ -25,165 +35,138 @@ pub fn gaps(
     privileges: Privileges,
 ) -> Vec<Gap> {
     let machine = &observation.machine;
-    let names = Group::Identity;
-    let agent = observation.guest_agent.known();
-    let gaps = [
-        Gap::of(Group::Machine, "the SMBIOS vendor", &machine.vendor),
-        Gap::of(Group::Machine, "its network interfaces", &machine.nics),
-        agent.map_or_else(
-            || {
-                Gap::of(
-                    Group::GuestAgent,
-                    "qemu-guest-agent",
-                    &observation.guest_agent,
-                )
-            },
-            |agent| {
-                Gap::of(
-                    Group::GuestAgent,
-                    "the unit of qemu-guest-agent",
-                    &agent.unit,
-                )
-            },
+    let (agent, agent_error) = match observation.guest_agent.known() {
+        Some(agent) => ("the unit of qemu-guest-agent", agent.unit.why()),
+        None => ("qemu-guest-agent", observation.guest_agent.why()),
+    };
+    let denied = |why: Option<&Unavailable>| privileges.denied(why);
+    let kubeconfig = |api, why| Some(denied(why)?.due_to(Prerequisite::Kubeconfig(api)));
+    let skipped = |why: Option<&Unavailable>| {
+        why.filter(|why| why.kind == UnavailableKind::NotAsked)
+            .cloned()
+    };
+    let vm = observation.candidates.why();
+    let checks = [
+        (
+            Group::Machine,
+            "the SMBIOS vendor",
+            machine.vendor.why().cloned(),
         ),
-        hidden(
+        (
+            Group::Machine,
+            "its network interfaces",
+            machine.nics.why().cloned(),
+        ),
+        (Group::GuestAgent, agent, agent_error.cloned()),
+        (
             Group::HarvesterCredential,
             "the Harvester kubeconfig",
-            &observation.harvester,
-            privileges,
+            kubeconfig(Api::Harvester, observation.harvester.why()),
         ),
-        unknown_vm(identity),
-        unknown_host(observation, identity, placement),
-        hidden(
+        (Group::Identity, "the VM of this node", unknown_vm(identity)),
+        (
+            Group::Placement,
+            "the host of the VM",
+            unknown_host(vm, identity, placement),
+        ),
+        (
             Group::Placement,
             "the downward metrics of the host",
-            &observation.host_metrics,
-            privileges,
+            denied(observation.host_metrics.why()),
         ),
-        unasked(Group::HarvesterApi, "the VM", &observation.candidates),
-        Gap::of(names, "the kernel hostname", &machine.kernel_hostname),
-        Gap::of(names, "/etc/hostname", &machine.static_hostname),
-        Gap::of(
-            names,
+        (
+            Group::Placement,
+            "the files about the virt-launcher pod",
+            denied(observation.pod_info.why()),
+        ),
+        (Group::HarvesterApi, "the VM", skipped(vm)),
+        (
+            Group::Identity,
+            "the kernel hostname",
+            machine.kernel_hostname.why().cloned(),
+        ),
+        (
+            Group::Identity,
+            "/etc/hostname",
+            machine.static_hostname.why().cloned(),
+        ),
+        (
+            Group::Identity,
             "the hostname from the platform",
-            &machine.platform_hostname,
+            machine.platform_hostname.why().cloned(),
         ),
-        Gap::of(names, "the firmware UUID", &machine.product_uuid),
-        Gap::of(names, "the firmware serial number", &machine.product_serial),
-        hidden(
+        (
+            Group::Identity,
+            "the firmware UUID",
+            machine.product_uuid.why().cloned(),
+        ),
+        (
+            Group::Identity,
+            "the firmware serial number",
+            machine.product_serial.why().cloned(),
+        ),
+        (
             Group::KubeletCredential,
             "the kubelet kubeconfig",
-            &observation.kubelet,
-            privileges,
+            kubeconfig(Api::Guest, observation.kubelet.why()),
         ),
-        unasked(Group::Node, "the Node", &observation.node),
+        (Group::Node, "the Node", skipped(observation.node.why())),
     ];
-    let files = denied_files(observation, privileges).map(|problem| Gap {
-        group: Group::Machine,
-        what: "the RKE2/K3s configuration",
-        why: Unavailable::new(UnavailableKind::Forbidden, problem.clone()),
-        need: Need::Usual,
-    });
-    gaps.into_iter().flatten().chain(files).collect()
-}
-
-/// Returns the errors about files of the distribution that this user is not allowed to read.
-fn denied_files(
-    observation: &Observation,
-    privileges: Privileges,
-) -> impl Iterator<Item = &String> {
-    let issues = observation
-        .issues
-        .iter()
-        .filter(move |_| privileges == Privileges::Unprivileged);
-    issues.filter_map(|issue| match issue {
+    let files = observation.issues.iter().filter_map(|issue| match issue {
         ObservationIssue::DistributionFile {
             problem,
             is_denied: true,
-        } => Some(problem),
+        } => {
+            let why = Unavailable::new(UnavailableKind::Forbidden, problem.clone());
+            Some((
+                Group::Machine,
+                "the RKE2/K3s configuration",
+                denied(Some(&why)),
+            ))
+        }
         _ => None,
-    })
+    });
+    let checks = checks.into_iter().chain(files);
+    checks
+        .filter_map(|(group, what, why)| Some(Gap::new(group, what, why?)))
+        .collect()
 }
 
-/// Returns the gap if Harvester's API did not identify the VM. A search with no result or several results is a finding instead.
-fn unknown_vm(identity: &Identity) -> Option<Gap> {
-    let (OwnVm::Unknown(why) | OwnVm::Remembered(_, why)) = &identity.vm else {
-        return None;
-    };
-    Some(Gap {
-        group: Group::Identity,
-        what: "the VM of this node",
-        why: why.clone(),
-        need: Need::Usual,
-    })
+/// Sets the request for the VM as the reason, unless it was skipped itself.
+fn of_request(why: &Unavailable) -> Unavailable {
+    let request = Prerequisite::Request(Api::Harvester);
+    why.clone().due_to(why.prerequisite.unwrap_or(request))
 }
 
-/// Returns the gap if no source has the host of the VM. A VM that was read but is not running is a finding instead.
+/// Returns the error if Harvester's API did not identify the VM. A search with no result or several results is a finding instead.
+fn unknown_vm(identity: &Identity) -> Option<Unavailable> {
+    match &identity.vm {
+        OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => Some(of_request(why)),
+        _ => None,
+    }
+}
+
+/// Returns the error if no source has the host of the VM. A VM that was read but is not running is a finding instead.
 fn unknown_host(
-    observation: &Observation,
+    vm: Option<&Unavailable>,
     identity: &Identity,
     placement: Option<&Placement>,
-) -> Option<Gap> {
+) -> Option<Unavailable> {
     if placement.is_some() || identity.vmi().is_some() {
         return None;
     }
     let unknown = || Unavailable::new(UnavailableKind::NotAsked, "the VM is unknown");
-    Some(Gap {
-        group: Group::Placement,
-        what: "the host of the VM",
-        why: observation
-            .candidates
-            .why()
-            .cloned()
-            .unwrap_or_else(unknown),
-        need: Need::Usual,
-    })
+    Some(vm.map_or_else(unknown, of_request))
 }
 
 /// Reports whether a finding exists only because this user lacks the permissions of the agent, which runs as root.
 pub fn is_hidden(finding: &Finding, observation: &Observation, privileges: Privileges) -> bool {
-    match finding.code {
-        Code::HarvesterCredentialInvalid => forbidden(&observation.harvester, privileges).is_some(),
-        Code::KubeletCredentialInvalid => forbidden(&observation.kubelet, privileges).is_some(),
-        Code::DownwardMetricsUnusable => forbidden(&observation.host_metrics, privileges).is_some(),
-        Code::DistributionFileBroken => {
-            denied_files(observation, privileges).any(|problem| *problem == finding.seen)
-        }
-        _ => false,
-    }
-}
-
-fn forbidden<T>(seen: &Fact<T>, privileges: Privileges) -> Option<&Unavailable> {
-    let is_few = privileges == Privileges::Unprivileged;
-    seen.why()
-        .filter(|why| is_few && why.kind == UnavailableKind::Forbidden)
-}
-
-/// Returns the gap for a credential that this user is not allowed to read. Any other read error is a finding instead.
-fn hidden<T>(
-    group: Group,
-    what: &'static str,
-    seen: &Fact<T>,
-    privileges: Privileges,
-) -> Option<Gap> {
-    let why = forbidden(seen, privileges)?.clone();
-    Some(Gap {
-        group,
-        what,
-        why,
-        need: Need::Usual,
-    })
-}
-
-/// Returns the gap for a request that was skipped because of an earlier failure. A failed request is a finding instead.
-fn unasked<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Gap> {
-    let why = seen
-        .why()
-        .filter(|why| why.kind == UnavailableKind::NotAsked)?;
-    Some(Gap {
-        group,
-        what,
-        why: why.clone(),
-        need: Need::Usual,
-    })
+    let why = match finding.code {
+        Code::HarvesterCredentialInvalid => observation.harvester.why(),
+        Code::KubeletCredentialInvalid => observation.kubelet.why(),
+        Code::DownwardMetricsUnusable => observation.host_metrics.why(),
+        Code::PodInfoUnusable => observation.pod_info.why(),
+        _ => return finding.is_denied && privileges == Privileges::Unprivileged,
+    };
+    privileges.denied(why).is_some()
 }

@@ -14,10 +14,7 @@ fn service(holder: Option<&str>) -> Service {
         is_unknown: false,
         updated_at: None,
         findings: vec![finding(Code::LabelConflict), finding(Code::HostnameDiffers)],
-        since: BTreeMap::from([(
-            "hostname-differs".to_owned(),
-            "2026-11-21T10:00:00Z".to_owned(),
-        )]),
+        since: BTreeMap::from([(Code::HostnameDiffers, "2026-11-21T10:00:00Z".to_owned())]),
     }
 }
 

@@ -3,24 +3,22 @@
 
 use std::path::PathBuf;
 
-use super::Gap;
-use crate::catalog::Group;
-use crate::facts::names::ServiceAccount;
+use crate::access::token::TokenKind;
 use crate::facts::observation::Api;
-use crate::facts::{Fact, Unavailable};
 
-/// Both credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The paths where the Harvester credential is searched, in the order of the search, with their content.
-    pub places: Fact<Vec<CredentialPlace>>,
-    /// The token of the Harvester credential. Absent if it has a client certificate instead.
-    pub token: Fact<Token>,
-    /// The certificates of both: the client certificate of the kubelet, and the trusted CA certificates.
-    pub certificates: Fact<Vec<CertificateFacts>>,
-    /// Whether the Harvester credential can read storage classes, as the CSI driver requires. Absent if the agent has its own
-    /// credential, which the CSI driver does not use.
-    pub csi_role: Fact<bool>,
+facts! {
+    /// Both credentials.
+    Credentials {
+        /// The paths where the Harvester credential is searched, in the order of the search, with their content.
+        places: Vec<CredentialPlace>, HarvesterCredential, "the paths of the kubeconfig";
+        /// The token of the Harvester credential. Absent if it has a client certificate instead.
+        token: TokenKind, HarvesterCredential, "the type of its token";
+        /// The certificates of both: the client certificate of the kubelet, and the trusted CA certificates.
+        certificates: Vec<CertificateFacts>, HarvesterCredential, "the certificates";
+        /// Whether the Harvester credential can read storage classes, as the CSI driver requires. Absent if the agent has its own
+        /// credential, which the CSI driver does not use.
+        csi_role: bool, HarvesterCredential, "whether it has the role of the CSI driver";
+    }
 }
 
 /// A path where the Harvester credential is searched.
@@ -47,31 +45,6 @@ pub enum CredentialContent {
     Directory,
     /// Unknown: the path could not be read.
     Unknown,
-}
-
-/// The public part of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
-    /// The issuer.
-    pub kind: TokenFacts,
-    /// The time of issue, in seconds since 1970.
-    pub issued: Option<i64>,
-    /// The expiration time, in seconds since 1970.
-    pub expires: Option<i64>,
-}
-
-/// The issuer of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TokenFacts {
-    /// Kubernetes, for a service account.
-    ServiceAccount(ServiceAccount),
-    /// Rancher, for one of its users; its expiration is not in the token.
-    Rancher {
-        /// The name of the token object, which is not a secret.
-        name: String,
-    },
-    /// Unknown: the token has neither form.
-    Opaque,
 }
 
 /// A certificate.
@@ -102,32 +75,4 @@ pub enum CredentialRole {
     Authority,
     /// A server certificate: identifies the server.
     Server,
-}
-
-impl Credentials {
-    /// Creates facts that are all unavailable for the same reason.
-    pub fn unseen(why: &Unavailable) -> Self {
-        Self {
-            places: Fact::Failed(why.clone()),
-            token: Fact::Failed(why.clone()),
-            certificates: Fact::Failed(why.clone()),
-            csi_role: Fact::Failed(why.clone()),
-        }
-    }
-
-    /// Returns the checks that could not be done.
-    pub fn gaps(&self) -> Vec<Gap> {
-        let group = Group::HarvesterCredential;
-        let gaps = [
-            Gap::of(group, "the paths of the kubeconfig", &self.places),
-            Gap::of(group, "the type of its token", &self.token),
-            Gap::of(group, "the certificates", &self.certificates),
-            Gap::of(
-                group,
-                "whether it has the role of the CSI driver",
-                &self.csi_role,
-            ),
-        ];
-        gaps.into_iter().flatten().collect()
-    }
 }

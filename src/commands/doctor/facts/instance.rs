@@ -5,17 +5,20 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::node::release;
 use crate::facts::Fact;
+use crate::facts::lifecycle::{MAINTENANCE_STRATEGY, MaintenanceStrategy};
 use crate::facts::node::NodeCondition;
 use crate::facts::release::Release;
+use crate::facts::topology::HOSTNAME;
 use crate::facts::vmi::CREATOR;
 use crate::sys::document::json::{
-    Capped, StringMap, conditions, ip_addresses, labels, launcher_version, spec_interface_name,
-    spec_interfaces, status_interface_name, status_interface_source, status_interfaces,
+    Capped, StringMap, conditions, eviction_strategy, grace_period, ip_addresses, labels,
+    launcher_version, node_selector, spec_interface_name, spec_interfaces, status_interface_name,
+    status_interface_source, status_interfaces,
 };
 
 /// The source of an interface that the guest agent reported, as set by `pkg/virt-handler`.
@@ -42,6 +45,14 @@ pub struct InstanceFacts {
     pub launcher: Fact<Release>,
     /// The reason why it cannot be live-migrated: reason and message of the condition `LiveMigratable` if `False`.
     pub not_migratable: Option<String>,
+    /// The label `harvesterhci.io/maintain-mode-strategy`, which Harvester copies from the VM.
+    pub maintenance: Option<MaintenanceStrategy>,
+    /// `spec.evictionStrategy`.
+    pub eviction_strategy: Option<String>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_period: Option<u64>,
+    /// The only host on which `spec.nodeSelector` allows the VM.
+    pub host_selector: Option<String>,
     /// Whether the host is connected to the QEMU guest agent: condition `AgentConnected`.
     pub agent_connected: bool,
     /// The addresses of the NICs of the guest, according to Harvester.
@@ -74,9 +85,20 @@ struct WireInstanceMetadata {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
 struct WireInstanceSpec {
     #[serde(default)]
     domain: WireInstanceDomain,
+    #[serde(default, deserialize_with = "eviction_strategy")]
+    eviction_strategy: Option<String>,
+    #[serde(
+        rename = "terminationGracePeriodSeconds",
+        default,
+        deserialize_with = "grace_period"
+    )]
+    grace_period: Option<u64>,
+    #[serde(default, deserialize_with = "node_selector")]
+    node_selector: StringMap,
 }
 
 #[derive(Deserialize, Default)]
@@ -170,25 +192,13 @@ impl<'de> Visitor<'de> for AddressesVisitor {
 }
 
 /// An address, if the string is valid.
+#[derive(Deserialize)]
+#[serde(from = "String")]
 struct Address(Option<IpAddr>);
 
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AddressVisitor;
-
-        impl Visitor<'_> for AddressVisitor {
-            type Value = Address;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an address")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Address, E> {
-                Ok(Address(text.parse().ok()))
-            }
-        }
-
-        deserializer.deserialize_str(AddressVisitor)
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        Self(text.parse().ok())
     }
 }
 
@@ -212,6 +222,11 @@ impl From<WireInstance> for InstanceFacts {
             launcher: launcher(status.launcher.as_deref()),
             not_migratable: condition("LiveMigratable", "False")
                 .map(|found| format!("{}: {}", text(&found.reason), text(&found.message))),
+            maintenance: label(MAINTENANCE_STRATEGY)
+                .and_then(|value| MaintenanceStrategy::parse(value)),
+            eviction_strategy: spec.eviction_strategy.filter(|text| !text.is_empty()),
+            grace_period: spec.grace_period,
+            host_selector: spec.node_selector.get(HOSTNAME).cloned(),
             agent_connected: condition("AgentConnected", "True").is_some(),
             interfaces: interfaces(&spec.domain.devices.interfaces.0, status.interfaces.0),
         }

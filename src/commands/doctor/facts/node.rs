@@ -7,13 +7,11 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::Gap;
-use crate::catalog::Group;
 use crate::facts::release::Release;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{
-    Capped, address, address_type, addresses, creation_timestamp, kubelet_version, taint_effect,
-    taint_key, taint_time, taints,
+    Capped, StringMap, address, address_type, addresses, capacity, creation_timestamp,
+    kubelet_version, taint_effect, taint_key, taint_time, taints,
 };
 
 /// The taint of a Node that a cloud provider has not initialized, or must initialize again.
@@ -25,16 +23,22 @@ const TAINTS_MAX: usize = 256;
 /// The maximum number of addresses of a Node; there are about three.
 const ADDRESSES_MAX: usize = 256;
 
-/// The data of the Node that only `doctor` reads.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireGuestNode")]
-pub struct NodeDetails {
-    /// `status.nodeInfo.kubeletVersion`.
-    pub kubelet: Fact<Release>,
-    /// The taint of a Node that no cloud provider has initialized. Absent if it has no such taint.
-    pub uninitialized: Fact<Uninitialized>,
-    /// The addresses in `status.addresses` with type `InternalIP`; invalid ones are omitted.
-    pub internal_ips: Fact<Vec<IpAddr>>,
+facts! {
+    /// The data of the Node that only `doctor` reads.
+    #[derive(Deserialize)]
+    #[serde(from = "WireGuestNode")]
+    NodeDetails {
+        /// `status.nodeInfo.kubeletVersion`.
+        kubelet: Release, Versions, "the version of the kubelet";
+        /// The taint of a Node that no cloud provider has initialized. Absent if it has no such taint.
+        uninitialized: Uninitialized, Node, "the taints of the Node";
+        /// The addresses in `status.addresses` with type `InternalIP`; invalid ones are omitted.
+        internal_ips: Vec<IpAddr>, Node, "the addresses of the Node";
+        /// The CPUs in `status.capacity`.
+        cpus: u64, Node, "the CPUs of the Node";
+        /// The memory in `status.capacity`, in KiB.
+        memory_kib: u64, Node, "the memory of the Node";
+    }
 }
 
 /// The taint `node.cloudprovider.kubernetes.io/uninitialized`.
@@ -87,6 +91,8 @@ struct WireGuestNodeTaint {
 struct WireGuestNodeStatus {
     #[serde(default, deserialize_with = "addresses")]
     addresses: Capped<WireGuestNodeAddress, ADDRESSES_MAX>,
+    #[serde(default, deserialize_with = "capacity")]
+    capacity: StringMap,
     #[serde(default)]
     node_info: WireGuestNodeInfo,
 }
@@ -116,6 +122,13 @@ impl From<WireGuestNode> for NodeDetails {
         let mut taints = spec.taints.0.into_iter();
         let taint = taints.find(|taint| taint.key.as_deref() == Some(UNINITIALIZED));
         let created = metadata.creation_timestamp;
+        let counted = |resource: &str, unit: &str| {
+            let text = status.capacity.get(resource);
+            let number = text.and_then(|text| text.strip_suffix(unit)?.parse().ok());
+            number.map_or(Fact::Absent, Fact::Known)
+        };
+        // The kubelet writes both without another unit.
+        let (cpus, memory_kib) = (counted("cpu", ""), counted("memory", "Ki"));
         let addresses = status.addresses.0.into_iter();
         let internal = addresses.filter(|address| address.kind.as_deref() == Some("InternalIP"));
         let internal = internal.filter_map(|address| address.address?.parse().ok());
@@ -125,29 +138,9 @@ impl From<WireGuestNode> for NodeDetails {
                 Fact::Known(uninitialized(taint, created))
             }),
             internal_ips: Fact::Known(internal.collect()),
+            cpus,
+            memory_kib,
         }
-    }
-}
-
-impl NodeDetails {
-    /// Creates facts that are all unavailable for the same reason.
-    pub fn unseen(why: &Unavailable) -> Self {
-        Self {
-            kubelet: Fact::Failed(why.clone()),
-            uninitialized: Fact::Failed(why.clone()),
-            internal_ips: Fact::Failed(why.clone()),
-        }
-    }
-
-    /// Returns the checks that could not be done.
-    pub fn gaps(&self) -> Vec<Gap> {
-        let node = Group::Node;
-        let gaps = [
-            Gap::of(Group::Versions, "the version of the kubelet", &self.kubelet),
-            Gap::of(node, "the taints of the Node", &self.uninitialized),
-            Gap::of(node, "the addresses of the Node", &self.internal_ips),
-        ];
-        gaps.into_iter().flatten().collect()
     }
 }
 

@@ -5,9 +5,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::node::seconds;
-use super::{Gap, Need, rke2_charts};
+use super::{Gap, rke2_charts};
 use crate::catalog::Group;
 use crate::facts::release::Release;
+use crate::facts::topology::LabelValue;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{
     Capped, container_image, container_name, container_statuses, containers, name, namespace,
@@ -66,13 +67,18 @@ impl<'de> Deserialize<'de> for ListedPod {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WirePod")]
 pub struct Pod {
-    /// `namespace/name`.
-    pub reference: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
     /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`; the list may have thousands
     /// of pods.
     pub images: Vec<String>,
     /// The containers that were restarted; only of Harvester components.
     pub restarts: Vec<Restarts>,
+    /// The zone of the Node at its creation, which Kubernetes 1.35 and later adds as a label (KEP-4742). `None` for a pod that has
+    /// ended.
+    pub zone: Option<LabelValue>,
 }
 
 /// A container that was restarted.
@@ -133,6 +139,14 @@ struct WirePodMetadata {
     namespace: Option<String>,
     #[serde(default, deserialize_with = "name")]
     name: Option<String>,
+    #[serde(default)]
+    labels: WirePodLabels,
+}
+
+#[derive(Deserialize, Default)]
+struct WirePodLabels {
+    #[serde(rename = "topology.kubernetes.io/zone", default)]
+    zone: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -150,8 +164,19 @@ struct WirePodContainer {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct WirePodStatus {
+    #[serde(default)]
+    phase: WirePodPhase,
     #[serde(default, deserialize_with = "container_statuses")]
     container_statuses: Capped<WirePodContainerStatus, CONTAINERS_MAX>,
+}
+
+#[derive(Deserialize, Default, PartialEq, Eq)]
+enum WirePodPhase {
+    Succeeded,
+    Failed,
+    #[default]
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Deserialize)]
@@ -188,13 +213,15 @@ impl From<WirePod> for Pod {
         let containers = wire.spec.containers.0.into_iter();
         let images = containers.filter_map(|container| container.image);
         let mut pod = Self {
-            reference: format!(
-                "{}/{}",
-                metadata.namespace.unwrap_or_default(),
-                metadata.name.unwrap_or_default()
-            ),
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
             images: images.filter(matters).take(KEPT_MAX).collect(),
             restarts: Vec::new(),
+            zone: metadata
+                .labels
+                .zone
+                .filter(|_| wire.status.phase == WirePodPhase::Other)
+                .and_then(|zone| LabelValue::parse(&zone).ok()),
         };
         if pod.is_of_harvester() {
             let statuses = wire.status.container_statuses.0.into_iter();
@@ -206,6 +233,11 @@ impl From<WirePod> for Pod {
 }
 
 impl Pod {
+    /// Returns `namespace/name`.
+    pub fn reference(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// Reports whether it runs Harvester's cloud provider or CSI driver.
     pub fn is_of_harvester(&self) -> bool {
         self.tag(CLOUD_PROVIDER).is_some() || self.tag(CSI_DRIVER).is_some()
@@ -317,12 +349,8 @@ impl Pods {
             .filter(|(_, seen)| seen.why() != self.here.why())
             .filter_map(|(what, seen)| Gap::of(group, what, seen));
         let pods = Gap::of(group, "the pods of this Node", &self.here);
-        let unreadable = self.unreadable.clone().map(|why| Gap {
-            group,
-            what: "a pod of this Node",
-            why,
-            need: Need::Usual,
-        });
+        let unreadable = self.unreadable.clone();
+        let unreadable = unreadable.map(|why| Gap::new(group, "a pod of this Node", why));
         pods.into_iter()
             .chain(components)
             .chain(unreadable)
@@ -337,10 +365,10 @@ fn component(here: &Fact<Vec<Pod>>, name: &str) -> Option<Fact<Component>> {
     Some(match Release::parse(tag) {
         Ok(release) => Fact::Known(Component {
             release,
-            origin: PodOrigin::Pod(pod.reference.clone()),
+            origin: PodOrigin::Pod(pod.reference()),
         }),
         Err(error) => {
-            let text = format!("image tag of pod {}: {error}", pod.reference);
+            let text = format!("image tag of pod {}: {error}", pod.reference());
             Fact::failed(UnavailableKind::Malformed, text)
         }
     })
@@ -353,9 +381,11 @@ mod tests {
 
     fn pods(images: &[&str]) -> Fact<Vec<Pod>> {
         let pod = |image: &&str| Pod {
-            reference: "kube-system/p".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "p".to_owned(),
             images: vec!["rancher/mirrored-pause:3.6".to_owned(), (*image).to_owned()],
             restarts: Vec::new(),
+            zone: None,
         };
         Fact::Known(images.iter().map(pod).collect())
     }
@@ -403,7 +433,7 @@ mod tests {
                 {"name": "c", "restartCount": 7, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "soon"}}},
             ]},
         }));
-        assert_eq!(found.reference, "n/p");
+        assert_eq!(found.reference(), "n/p");
         assert_eq!(found.images, [image]);
         assert_eq!(found.restarts.len(), 1);
         let restarts = &found.restarts[0];

@@ -9,79 +9,38 @@ use crate::facts::release::Rank;
 /// A version, and the first RKE2 release of each minor version that bundles it.
 type Row = (&'static str, &'static [Rank]);
 
-const fn r(minor: u32, patch: u32) -> Rank {
-    Rank::of(1, minor, patch)
-}
-
-const fn rebuilt(minor: u32, patch: u32, rebuild: u32) -> Rank {
-    Rank::rebuilt(1, minor, patch, rebuild)
+/// Defines the rows of a table: the version, and for each minor version of RKE2 the patch, and the rebuild unless it is the first.
+macro_rules! rows {
+    ($($version:literal: $(($($number:literal),+))+;)*) => {
+        &[$(($version, &[$(rows!(@rank $($number),+)),+])),*]
+    };
+    (@rank $minor:literal, $patch:literal) => { Rank::of(1, $minor, $patch) };
+    (@rank $minor:literal, $patch:literal, $rebuild:literal) => { Rank::rebuilt(1, $minor, $patch, $rebuild) };
 }
 
 /// The versions of `rancher/harvester-cloud-provider`.
-pub const CLOUD_PROVIDER: &[Row] = &[
-    (
-        "v0.1.4",
-        &[r(22, 12), r(23, 9), r(24, 3), r(25, 0), r(26, 0)],
-    ),
-    (
-        "v0.1.5",
-        &[r(23, 16), r(24, 10), r(25, 6), r(26, 1), r(27, 1)],
-    ),
-    (
-        "v0.2.0",
-        &[r(24, 15), r(25, 11), r(26, 6), r(27, 3), r(28, 1), r(29, 0)],
-    ),
-    ("v0.2.1", &[r(27, 13), r(28, 9), r(29, 4), r(30, 0)]),
-    (
-        "v0.2.2",
-        &[r(28, 14), r(29, 9), r(30, 5), r(31, 0), r(32, 0)],
-    ),
-    (
-        "v0.2.4",
-        &[r(29, 13), r(30, 9), r(31, 5), r(32, 1), r(33, 0), r(34, 1)],
-    ),
-    (
-        "v0.2.5",
-        &[r(31, 14), r(32, 10), r(33, 6), r(34, 2), r(35, 0), r(36, 0)],
-    ),
-    (
-        "v0.2.7",
-        &[rebuilt(33, 13, 2), r(34, 10), r(35, 7), r(36, 3)],
-    ),
-];
+pub const CLOUD_PROVIDER: &[Row] = rows! {
+    "v0.1.4": (22, 12) (23, 9) (24, 3) (25, 0) (26, 0);
+    "v0.1.5": (23, 16) (24, 10) (25, 6) (26, 1) (27, 1);
+    "v0.2.0": (24, 15) (25, 11) (26, 6) (27, 3) (28, 1) (29, 0);
+    "v0.2.1": (27, 13) (28, 9) (29, 4) (30, 0);
+    "v0.2.2": (28, 14) (29, 9) (30, 5) (31, 0) (32, 0);
+    "v0.2.4": (29, 13) (30, 9) (31, 5) (32, 1) (33, 0) (34, 1);
+    "v0.2.5": (31, 14) (32, 10) (33, 6) (34, 2) (35, 0) (36, 0);
+    "v0.2.7": (33, 13, 2) (34, 10) (35, 7) (36, 3);
+};
 
 /// The versions of `rancher/harvester-csi-driver`.
-pub const CSI_DRIVER: &[Row] = &[
-    (
-        "v0.1.6",
-        &[r(26, 14), r(27, 11), r(28, 7), r(29, 2), r(30, 0)],
-    ),
-    (
-        "v0.1.7",
-        &[rebuilt(27, 16, 2), r(28, 13), r(29, 8), r(30, 4), r(31, 0)],
-    ),
-    (
-        "v0.2.1",
-        &[r(28, 15), r(29, 10), r(30, 6), rebuilt(31, 1, 2)],
-    ),
-    (
-        "v0.2.2",
-        &[r(29, 12), r(30, 8), r(31, 4), r(32, 0), r(33, 0)],
-    ),
-    (
-        "v0.2.3",
-        &[rebuilt(30, 14, 2), r(31, 11), r(32, 7), r(33, 3), r(34, 1)],
-    ),
-    (
-        "v0.2.4",
-        &[r(31, 14), r(32, 10), r(33, 6), r(34, 2), r(35, 0)],
-    ),
-    ("v0.2.8", &[r(33, 11), r(34, 7), r(35, 4), r(36, 0)]),
-    (
-        "v0.2.9",
-        &[rebuilt(33, 13, 2), r(34, 10), r(35, 7), r(36, 3)],
-    ),
-];
+pub const CSI_DRIVER: &[Row] = rows! {
+    "v0.1.6": (26, 14) (27, 11) (28, 7) (29, 2) (30, 0);
+    "v0.1.7": (27, 16, 2) (28, 13) (29, 8) (30, 4) (31, 0);
+    "v0.2.1": (28, 15) (29, 10) (30, 6) (31, 1, 2);
+    "v0.2.2": (29, 12) (30, 8) (31, 4) (32, 0) (33, 0);
+    "v0.2.3": (30, 14, 2) (31, 11) (32, 7) (33, 3) (34, 1);
+    "v0.2.4": (31, 14) (32, 10) (33, 6) (34, 2) (35, 0);
+    "v0.2.8": (33, 11) (34, 7) (35, 4) (36, 0);
+    "v0.2.9": (33, 13, 2) (34, 10) (35, 7) (36, 3);
+};
 
 /// Returns the version that `rke2` bundles, or `None` if the table does not have it.
 pub fn of(table: &[Row], rke2: Rank) -> Option<&'static str> {

@@ -62,13 +62,11 @@ fn stale_on_harvester(case: &Case<'_>) -> Option<String> {
     let instance = case.examination.conflicts.instance.known()?;
     // One correct address is sufficient: temporary and virtual ones change between two reports of the guest agent.
     let is_stale = |interface: &&Interface| {
-        let addresses = all(std::slice::from_ref(*interface));
-        !addresses.iter().any(|address| machine.contains(address))
+        all([*interface])
+            .iter()
+            .all(|address| !machine.contains(address))
     };
-    let stale = instance.interfaces.iter().filter(is_stale);
-    let stale: Vec<IpAddr> = stale
-        .flat_map(|interface| all(std::slice::from_ref(interface)))
-        .collect();
+    let stale = all(instance.interfaces.iter().filter(is_stale));
     if stale.is_empty() || machine.is_empty() {
         return None;
     }
@@ -80,8 +78,9 @@ fn stale_on_harvester(case: &Case<'_>) -> Option<String> {
 }
 
 /// Returns all addresses except link-local ones, which no Node has.
-fn all(interfaces: &[Interface]) -> Vec<IpAddr> {
-    let addresses = interfaces.iter().flat_map(|interface| &interface.addresses);
+fn all<'a>(interfaces: impl IntoIterator<Item = &'a Interface>) -> Vec<IpAddr> {
+    let interfaces = interfaces.into_iter();
+    let addresses = interfaces.flat_map(|interface| &interface.addresses);
     addresses
         .copied()
         .filter(|address| !is_link_local(address))

@@ -5,6 +5,7 @@
 //! warning. It is the cause of a problem only if a certificate or token is valid according to only one of the clocks.
 
 use super::{Case, date};
+use crate::access::token::TokenKind;
 use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::facts::observation::Api;
@@ -91,12 +92,14 @@ fn contradicted(lives: &[Lifetime], now: i64, differing: Option<(Api, i64)>) -> 
 /// Returns everything with a validity: the token and the certificates.
 fn lives(case: &Case<'_>) -> Vec<Lifetime> {
     let credentials = &case.examination.credentials;
-    let token = credentials.token.known();
-    let token = token.map(|token| Lifetime {
-        what: "the Harvester token".to_owned(),
-        begins: token.issued.unwrap_or(i64::MIN),
-        ends: token.expires.unwrap_or(i64::MAX),
-    });
+    let token = match credentials.token.known() {
+        Some(TokenKind::Jwt(claims)) => Some(Lifetime {
+            what: "the Harvester token".to_owned(),
+            begins: claims.issued.unwrap_or(i64::MIN),
+            ends: claims.expires.unwrap_or(i64::MAX),
+        }),
+        _ => None,
+    };
     let certificates = credentials.certificates.known();
     let shown = case.examination.servers.seen();
     let shown = shown.filter_map(|(_, shown)| shown.certificate.as_ref());

@@ -24,7 +24,6 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         neighbours(case),
         one_zone(case),
         vm_labels(case),
-        migration(case),
         guest_agent(case),
     ]
     .into_iter()
@@ -140,12 +139,6 @@ fn vm_labels(case: &Case<'_>) -> Option<Finding> {
         texts.push("guestcluster.harvesterhci.io/name is missing".to_owned());
     }
     finding(Code::VmLabelsMissing, &texts)
-}
-
-fn migration(case: &Case<'_>) -> Option<Finding> {
-    let instance = case.examination.conflicts.instance.known()?;
-    let why = instance.not_migratable.as_deref()?;
-    Some(Finding::new(Code::NotLiveMigratable, why))
 }
 
 fn guest_agent(case: &Case<'_>) -> Option<Finding> {

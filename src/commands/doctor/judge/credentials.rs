@@ -2,18 +2,17 @@
 //! Checks the type, server, path and expiration of the credentials.
 
 use super::Case;
+use crate::access::token::{Claims, TokenKind};
 use crate::catalog::{Code, Expiry, Finding, Group};
+use crate::commands::doctor::address::Address;
 use crate::commands::doctor::facts::credentials::{
-    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, TokenFacts,
+    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole,
 };
 use crate::decide::findings::expiry::{End, reported};
 use crate::decide::identity::OwnVm;
 use crate::facts::UnavailableKind;
 use crate::facts::observation::{Api, Harvester};
 use crate::sys::escape::shell_word;
-
-/// The prefix of a path through Rancher; the name of a cluster follows.
-const RANCHER_PROXY: &str = "/k8s/clusters/";
 
 /// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
@@ -43,20 +42,24 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
     let file = harvester.kubeconfig.display();
     let failure = case.observation.candidates.why().map(|why| why.kind);
-    let address = Address::of(&harvester.server);
-    match (&token.kind, failure) {
-        (TokenFacts::Rancher { name }, Some(UnavailableKind::Credential)) => {
+    let is_rancher =
+        Address::parse(&harvester.server).is_some_and(|address| address.is_external_rancher());
+    match (token, failure) {
+        (TokenKind::Rancher { name }, Some(UnavailableKind::Credential)) => {
             let text = format!("{} rejects the token `{name}` in {file}", harvester.server);
             Some(Finding::new(Code::RancherTokenRejected, text))
         }
-        (TokenFacts::Rancher { name }, _) => {
+        (TokenKind::Rancher { name }, _) => {
             let text = format!("the token in {file} is `{name}`, issued by Rancher");
             Some(Finding::new(Code::RancherTokenInUse, text))
         }
         (
-            TokenFacts::ServiceAccount(account),
+            TokenKind::Jwt(Claims {
+                service_account: Some(account),
+                ..
+            }),
             Some(UnavailableKind::Credential | UnavailableKind::Tls),
-        ) if address.is_external_rancher() => {
+        ) if is_rancher => {
             let text = format!(
                 "{file} sends the token of service account {account} to Rancher, {}",
                 harvester.server
@@ -71,7 +74,8 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
 fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let kind = case.observation.candidates.why()?.kind;
     let is_odd = matches!(kind, UnavailableKind::Tls | UnavailableKind::Refused);
-    if !is_odd || !Address::of(&harvester.server).is_web() {
+    let is_web = Address::parse(&harvester.server).is_some_and(|address| address.is_web());
+    if !is_odd || !is_web {
         return None;
     }
     let file = harvester.kubeconfig.display();
@@ -79,52 +83,14 @@ fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     Some(Finding::new(Code::ServerIsHarvesterUi, text))
 }
 
-/// The parts of a server address that identify the type of the server.
-struct Address<'a> {
-    host: &'a str,
-    has_port: bool,
-    path: &'a str,
-}
-
-impl<'a> Address<'a> {
-    /// Parses the public form of a URL: without user and query.
-    fn of(server: &'a str) -> Self {
-        let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
-        let (authority, path) = match rest.find('/') {
-            Some(end) => rest.split_at(end),
-            None => (rest, ""),
-        };
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once(']').unwrap_or((bracketed, "")),
-            None => match authority.find(':') {
-                Some(colon) => authority.split_at(colon),
-                None => (authority, ""),
-            },
-        };
-        Self {
-            host,
-            // The public form omits the default port of https.
-            has_port: !port.is_empty(),
-            path: path.trim_end_matches('/'),
-        }
-    }
-
-    /// Reports whether this is Harvester's ingress, with its UI, or its built-in Rancher, on any port.
-    fn is_web(&self) -> bool {
-        self.path == "/k8s/clusters/local" || (!self.has_port && self.path.is_empty())
-    }
-
-    /// Reports whether this is an external Rancher that manages this Harvester: only the built-in one has Harvester as `local`.
-    fn is_external_rancher(&self) -> bool {
-        let cluster = self.path.strip_prefix(RANCHER_PROXY);
-        cluster.is_some_and(|cluster| cluster != "local")
-    }
-}
-
 /// Returns a finding if the token and the kubeconfig have different namespaces, and no VM is found.
 fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
-    let TokenFacts::ServiceAccount(account) = &token.kind else {
+    let TokenKind::Jwt(Claims {
+        service_account: Some(account),
+        ..
+    }) = token
+    else {
         return None;
     };
     let forbidden =
@@ -251,10 +217,10 @@ fn misnamed(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> 
         Api::Guest => (case.observation.node.why(), Group::Node),
     };
     let is_distrusted = failure.is_some_and(|why| why.kind == UnavailableKind::Tls);
-    let host = Address::of(&certificate.origin).host;
+    let address = Address::parse(&certificate.origin)?;
     if certificate.role != CredentialRole::Server
         || !is_distrusted
-        || is_for(&certificate.names, host)
+        || is_for(&certificate.names, address.host())
     {
         return None;
     }

@@ -14,6 +14,7 @@ use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
 use crate::commands::doctor::facts::node::NodeDetails;
 use crate::commands::doctor::facts::pods::{Component, PodOrigin, Pods};
 use crate::commands::doctor::facts::servers::Servers;
+use crate::commands::doctor::facts::system::SystemFacts;
 use crate::commands::doctor::facts::versions::Versions;
 use crate::decide::fixtures::{MAC, World, now};
 use crate::facts::distribution::{Distribution, DistributionKind};
@@ -81,6 +82,7 @@ impl Bench {
             credentials: Credentials::unseen(&why),
             servers: Servers::unseen(&why),
             clock: ClockFacts::unseen(&why),
+            system: no_system(),
             image: Image::unseen(&why),
             permissions: Vec::new(),
         };
@@ -155,8 +157,21 @@ pub(crate) fn unseen() -> Examination {
         credentials: Credentials::unseen(&why),
         servers: Servers::unseen(&why),
         clock: ClockFacts::unseen(&why),
+        system: no_system(),
         image: Image::unseen(&why),
         permissions: Vec::new(),
+    }
+}
+
+/// Returns a VM of which no file is known.
+fn no_system() -> SystemFacts {
+    SystemFacts {
+        cpus_online: Fact::Absent,
+        cpus_present: Fact::Absent,
+        memory_kib: Fact::Absent,
+        inhibit_delay: Fact::Known(5),
+        macvlan: Fact::Absent,
+        overlays: Fact::Absent,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::commands::doctor::facts::node::Uninitialized;
 use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
+use crate::facts::topology::ZONE;
 use crate::sys::escape::shell_word;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
@@ -28,6 +29,9 @@ const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
 /// The prefix of Harvester's providerID; the UID of the VM follows.
 const HARVESTER: &str = "harvester://";
 
+/// The maximum number of pods that one finding names.
+const NAMED_MAX: usize = 3;
+
 /// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
@@ -35,6 +39,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         restarting(case),
         foreign(case),
         kubevirt(case),
+        other_zone(case),
     ]
     .into_iter()
     .flatten()
@@ -141,18 +146,44 @@ fn restarting(case: &Case<'_>) -> Option<Finding> {
         .map_or_else(String::new, |code| format!(", exit code {code}"));
     let text = format!(
         "pod {}, container {}: restarted {} times, last terminated at {} ({}{code})",
-        pod.reference.escape_debug(),
+        pod.reference().escape_debug(),
         restarts.container.escape_debug(),
         restarts.count,
         restarts.ended.map(date).unwrap_or_default(),
         restarts.reason.escape_debug(),
     );
-    let (namespace, name) = pod.reference.split_once('/')?;
     let [namespace, name, container] =
-        [namespace, name, restarts.container.as_str()].map(shell_word);
+        [&pod.namespace, &pod.name, &restarts.container].map(|name| shell_word(name));
     let logs = format!("kubectl -n {namespace} logs {name} -c {container} --previous --tail=50");
     let finding = Finding::new(Code::ComponentRestarting, text);
     Some(finding.and_command(CommandPlace::GuestCluster, logs))
+}
+
+/// Returns a finding about pods that were created while the Node had another zone.
+fn other_zone(case: &Case<'_>) -> Option<Finding> {
+    let zone = case.observation.node.known()?.labels.get(ZONE)?;
+    let pods = case.examination.pods.here.known()?.iter();
+    let others = pods.filter_map(|pod| {
+        let other = pod.zone.as_ref().filter(|other| other.as_str() != zone)?;
+        Some(format!("{} ({other})", pod.reference()))
+    });
+    let others: Vec<String> = others.collect();
+    let (count, pods) = match others.len() {
+        0 => return None,
+        1 => (1, "pod"),
+        count => (count, "pods"),
+    };
+    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let more = match count - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!(
+        "the Node has zone {}, {count} {pods} another: {}{more}",
+        zone.escape_debug(),
+        named.join(", ")
+    );
+    Some(Finding::new(Code::PodsInOtherZone, text))
 }
 
 /// Returns a finding for a foreign providerID. It is immutable, so Harvester's cloud provider cannot replace it.
@@ -174,7 +205,7 @@ fn kubevirt(case: &Case<'_>) -> Option<Finding> {
     let id = id.filter(|id| id.starts_with("kubevirt://"));
     let pod = case.examination.pods.kubevirt_cloud_provider();
     let text = match (pod, id) {
-        (Some(pod), _) => format!("pod {}", pod.reference),
+        (Some(pod), _) => format!("pod {}", pod.reference()),
         (None, Some(id)) => format!("providerID `{}`", id.escape_debug()),
         (None, None) => return None,
     };

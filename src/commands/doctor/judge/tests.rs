@@ -6,7 +6,7 @@ use crate::commands::doctor::facts::node::Uninitialized;
 use crate::commands::doctor::facts::pods::{Pod, Restarts};
 use crate::facts::machine::Mac;
 use crate::facts::names::VmName;
-use crate::facts::topology::{REGION, ZONE, ZONE_BETA};
+use crate::facts::topology::{LabelValue, REGION, ZONE, ZONE_BETA};
 use crate::facts::{Fact, UnavailableKind};
 
 fn tainted(effect: &str, seconds: Option<i64>) -> Bench {
@@ -87,15 +87,46 @@ fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
 fn kubevirts_own_cloud_provider_is_known_by_its_pod_or_by_what_it_wrote() {
     let mut bench = Bench::new();
     bench.examination.pods.here = Fact::Known(vec![Pod {
-        reference: "kube-system/ccm".to_owned(),
+        namespace: "kube-system".to_owned(),
+        name: "ccm".to_owned(),
         images: vec!["quay.io/kubevirt/kubevirt-cloud-controller-manager:v0.5.1".to_owned()],
         restarts: Vec::new(),
+        zone: None,
     }]);
     assert_eq!(bench.codes(node::findings), ["kubevirt-cloud-provider"]);
     let mut bench = Bench::new();
     bench.world.observation.distributions.clear();
     bench.world.node().provider_id = Some("kubevirt://pool1-abcde".to_owned());
     assert_eq!(bench.codes(node::findings), ["kubevirt-cloud-provider"]);
+}
+
+#[test]
+fn pods_that_were_created_in_another_zone_are_named() {
+    let with = |zones: &[&str]| {
+        let pod = |(index, zone): (usize, &&str)| Pod {
+            namespace: "shop".to_owned(),
+            name: format!("p{index}"),
+            images: Vec::new(),
+            restarts: Vec::new(),
+            zone: LabelValue::parse(zone).ok(),
+        };
+        let mut bench = Bench::new();
+        let node = bench.world.node();
+        node.labels.insert(ZONE.to_owned(), "rack-b".to_owned());
+        let pods = zones.iter().enumerate().map(pod).collect();
+        bench.examination.pods.here = Fact::Known(pods);
+        let found = bench.found(node::findings).into_iter();
+        let texts = found.map(|(code, text)| format!("{code}: {text}"));
+        texts.collect::<Vec<_>>()
+    };
+    // A pod without the label is one of an older Kubernetes.
+    assert_eq!(with(&["rack-b", ""]), [""; 0]);
+    let text = "pods-in-other-zone: the Node has zone rack-b, 1 pod another: shop/p1 (rack-a)";
+    assert_eq!(with(&["rack-b", "rack-a", ""]), [text]);
+    let many = with(&["rack-a"; 5]);
+    let text = "pods-in-other-zone: the Node has zone rack-b, 5 pods another: shop/p0 (rack-a), shop/p1 (rack-a), shop/p2 (rack-a) and \
+                2 more";
+    assert_eq!(many, [text]);
 }
 
 #[test]
@@ -175,28 +206,20 @@ fn hosts_are_in_one_zone_when_each_says_so() {
     assert!(!judged(vec![host("a", "z")]));
     assert!(!judged(vec![host("a", "z"), host("b", "y")]));
     assert!(!judged(vec![host("a", ""), host("b", "")]));
-    let mut unlabelled = host("b", "z");
-    unlabelled.zone = None;
-    assert!(!judged(vec![host("a", "z"), unlabelled]));
+    let mut unlabeled = host("b", "z");
+    unlabeled.zone = None;
+    assert!(!judged(vec![host("a", "z"), unlabeled]));
 }
 
 #[test]
 fn what_harvester_says_of_the_vm_is_passed_on() {
     let mut bench = Bench::new();
-    bench.instance().not_migratable = Some("HostDeviceNotLiveMigratable: a device".to_owned());
     bench.instance().agent_connected = false;
     bench.instance().creator = Some("harvester".to_owned());
     bench.instance().guest_cluster = None;
     let found = bench.found(conflicts::findings);
     let codes: Vec<&str> = found.iter().map(|(code, _)| *code).collect();
-    assert_eq!(
-        codes,
-        [
-            "vm-labels-missing",
-            "not-live-migratable",
-            "guest-agent-not-connected"
-        ]
-    );
+    assert_eq!(codes, ["vm-labels-missing", "guest-agent-not-connected"]);
     assert_eq!(
         found[0].1,
         "harvesterhci.io/creator is harvester, not docker-machine-driver-harvester; \
@@ -302,7 +325,8 @@ fn a_cloud_provider_that_ends_again_and_again_is_named_and_one_of_a_reboot_is_no
     let with = |image: &str, count, ended: i64, reason: &str| {
         let mut bench = Bench::new();
         bench.examination.pods.here = Fact::Known(vec![Pod {
-            reference: "kube-system/p".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "p".to_owned(),
             images: vec![image.to_owned()],
             restarts: vec![Restarts {
                 container: "main".to_owned(),
@@ -311,6 +335,7 @@ fn a_cloud_provider_that_ends_again_and_again_is_named_and_one_of_a_reboot_is_no
                 reason: reason.to_owned(),
                 exit_code: Some(255),
             }],
+            zone: None,
         }]);
         let codes = bench.codes(node::findings);
         codes

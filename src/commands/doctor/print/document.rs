@@ -8,6 +8,7 @@ use super::{SHOWN_MAX, View};
 use crate::catalog::{Code, Finding, Severity};
 use crate::commands::doctor::diagnosis::Suppressed;
 use crate::commands::doctor::facts::{Gap, Need};
+use crate::report::layout::Mark;
 use crate::report::status::API_VERSION;
 use crate::sys::escape::one_line;
 
@@ -18,7 +19,11 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
         json!({
             "group": section.group.as_str(),
             "title": section.group.title(),
-            "state": view.state(section).as_str(),
+            "state": match view.state(section) {
+                Mark::Ok => "ok",
+                Mark::Skipped => "skipped",
+                Mark::Found(severity) => severity.as_str(),
+            },
             "summary": one_line(&view.summary(section.group), SHOWN_MAX),
             "findings": findings.map(|finding| found(view, finding)).collect::<Vec<_>>(),
             "suppressed": section.suppressed.iter().map(suppressed).collect::<Vec<_>>(),
@@ -32,7 +37,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
         "kind": "Diagnosis",
         "time": view.at,
         "version": env!("CARGO_PKG_VERSION"),
-        "outcome": view.outcome.as_str(),
+        "outcome": view.outcome,
         "exitCode": exit,
         "counts": {
             "errors": count(Severity::Error),

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One line for each group: its observations, with or without a problem.
 
-use super::{CheckState, View};
+use super::View;
 use crate::catalog::Group;
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::pods::Component;
-use crate::decide::name_match::Verdict;
+use crate::commands::doctor::judge::maintenance::outlook;
 use crate::facts::Fact;
+use crate::facts::names::ServiceAccount;
+use crate::report::layout::Mark;
 use crate::report::relative::{relative, span};
 use crate::report::status::{CredentialStatus, Status};
 use crate::report::text::lifetime;
@@ -56,7 +58,14 @@ impl View<'_> {
             Group::Placement => {
                 let placed = status.placement.as_ref();
                 let source = placed.and_then(|placement| placement.topology_source.as_deref());
-                format!("{} ({})", placement(status), source.unwrap_or("no source"))
+                let instance = self.examination.map(|seen| &seen.conflicts.instance);
+                let next = instance.and_then(Fact::known).map(outlook);
+                let next = next.map_or_else(String::new, |next| format!("; {next}"));
+                format!(
+                    "{} ({}){next}",
+                    placement(status),
+                    source.unwrap_or("no source")
+                )
             }
             Group::KubeletCredential => self.kubeconfig(&status.credentials.kubelet),
             Group::Node => match &status.labels.node {
@@ -97,28 +106,23 @@ impl View<'_> {
             None => vm.name.clone(),
         };
         let host = match &status.placement {
-            Some(placement) => format!(
-                "on host {}, region {}, zone {}",
-                placement.host,
-                placement.region.as_deref().unwrap_or("unknown"),
-                placement.zone.as_deref().unwrap_or("unknown")
-            ),
-            None => "on an unknown host".to_owned(),
+            Some(_) => placement(status),
+            None => "an unknown host".to_owned(),
         };
         let labels = match status.labels.state.as_str() {
             "synced" => "labels in sync".to_owned(),
             state => format!("labels {state}"),
         };
-        Some(format!("VM {name} {host}, {labels}"))
+        Some(format!("VM {name} on {host}, {labels}"))
     }
 
     pub(super) fn image(&self) -> &'static str {
         let mut sections = self.diagnosis.sections.iter();
         let section = sections.find(|section| section.group == Group::Image);
         match section.map(|section| self.state(section)) {
-            Some(CheckState::Ok) => "no machine-specific state from the image",
-            Some(CheckState::Skipped) | None => "not everything was checked",
-            Some(CheckState::Found(_)) => "has problems",
+            Some(Mark::Ok) => "no machine-specific state from the image",
+            Some(Mark::Skipped) | None => "not everything was checked",
+            Some(Mark::Found(_)) => "has problems",
         }
     }
 
@@ -142,9 +146,10 @@ impl View<'_> {
             return "none in use".to_owned();
         }
         let user = credential.user.as_deref().unwrap_or("user unknown");
-        let user = user
-            .strip_prefix("system:serviceaccount:")
-            .map_or_else(|| user.to_owned(), |account| account.replacen(':', "/", 1));
+        let user = match ServiceAccount::of_user(user) {
+            Some(account) => format!("{}/{}", account.namespace, account.name),
+            None => user.to_owned(),
+        };
         format!("{user}, {}", lifetime(credential, self.now))
     }
 
@@ -183,12 +188,18 @@ fn identity(status: &Status) -> String {
     if identity.vm.is_none() {
         return "VM unknown".to_owned();
     }
-    let matches = |verdict: &str| Verdict::parse(verdict).is_some_and(Verdict::is_match);
     let names = identity.names.iter();
-    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.state));
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| name.state.is_match());
     let wrong: Vec<String> = wrong
         .iter()
-        .map(|name| format!("{} `{}` {}", name.kind.as_str(), name.name, name.state))
+        .map(|name| {
+            format!(
+                "{} `{}` {}",
+                name.kind.as_str(),
+                name.name,
+                name.state.name()
+            )
+        })
         .collect();
     if wrong.is_empty() {
         let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
@@ -203,12 +214,8 @@ fn placement(status: &Status) -> String {
         return "host unknown".to_owned();
     };
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    format!(
-        "host {}, region {}, zone {}",
-        placement.host,
-        text(&placement.region),
-        text(&placement.zone)
-    )
+    let (region, zone) = (text(&placement.region), text(&placement.zone));
+    format!("host {}, region {region}, zone {zone}", placement.host)
 }
 
 fn known_versions(examination: &Examination, parts: &[&str]) -> Vec<String> {
@@ -224,10 +231,7 @@ fn known_versions(examination: &Examination, parts: &[&str]) -> Vec<String> {
         ("CSI driver", component(&pods.csi_driver)),
     ];
     let is_shown = |name: &str| parts.is_empty() || parts.contains(&name);
-    let known = known.into_iter().filter(|(name, _)| is_shown(name));
-    let known = known.filter_map(|(name, seen)| {
-        let version = seen.known()?;
-        Some(format!("{name} {version}"))
-    });
+    let known = known.iter().filter(|(name, _)| is_shown(name));
+    let known = known.filter_map(|(name, seen)| Some(format!("{name} {}", seen.known()?)));
     known.collect()
 }

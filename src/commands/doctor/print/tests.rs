@@ -8,8 +8,7 @@ use time::format_description::well_known::Rfc3339;
 use super::*;
 use crate::catalog::{Code, Expiry, Group};
 use crate::commands::doctor::diagnosis::Privileges;
-use crate::commands::doctor::facts::Need;
-use crate::facts::Unavailable;
+use crate::facts::{Prerequisite, Unavailable};
 use crate::report::layout::{Charset, TermStyle};
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
@@ -31,7 +30,7 @@ fn service() -> Service {
         is_unknown: false,
         updated_at: Some("2026-11-21T09:00:00Z".to_owned()),
         findings: Vec::new(),
-        since: BTreeMap::from([("node-missing".to_owned(), "2026-11-21T08:00:00Z".to_owned())]),
+        since: BTreeMap::from([(Code::NodeMissing, "2026-11-21T08:00:00Z".to_owned())]),
     }
 }
 
@@ -49,12 +48,23 @@ fn shown<T>(findings: &[Finding], gaps: &[Gap], show: impl FnOnce(&View<'_>) -> 
 }
 
 fn gap(group: Group, what: &'static str, kind: UnavailableKind, text: &str) -> Gap {
-    Gap {
-        group,
-        what,
-        why: Unavailable::new(kind, text),
-        need: Need::Usual,
-    }
+    Gap::new(group, what, Unavailable::new(kind, text))
+}
+
+/// Returns a gap because the kubeconfig for an API could not be read.
+fn without_kubeconfig(api: Api, what: &'static str, kind: UnavailableKind, text: &str) -> Gap {
+    let group = match api {
+        Api::Harvester => Group::HarvesterApi,
+        Api::Guest => Group::Node,
+    };
+    let why = Unavailable::new(kind, text).due_to(Prerequisite::Kubeconfig(api));
+    Gap::new(group, what, why)
+}
+
+/// Returns the finding that the Harvester kubeconfig is missing.
+fn no_kubeconfig(text: &str) -> Finding {
+    let finding = Finding::new(Code::HarvesterCredentialMissing, text);
+    finding.of_failed(Prerequisite::Kubeconfig(Api::Harvester))
 }
 
 #[test]
@@ -122,7 +132,7 @@ fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
     for code in Code::ALL {
         let mut service = service();
         let since = "2026-11-21T08:00:00Z".to_owned();
-        service.since = BTreeMap::from([(code.as_str().to_owned(), since)]);
+        service.since = BTreeMap::from([(*code, since)]);
         let diagnosis = Diagnosis::new(&[Finding::new(*code, "this on that")], &[]);
         let text = shown(&[], &[], |view| {
             let view = View {
@@ -260,26 +270,27 @@ fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
             UnavailableKind::Forbidden,
             "not allowed to read `/dmi`",
         ),
-        gap(
-            Group::HarvesterApi,
+        without_kubeconfig(
+            Api::Harvester,
             "the VM",
             UnavailableKind::NotAsked,
             "no kubeconfig",
         ),
-        gap(
-            Group::KubeletCredential,
+        without_kubeconfig(
+            Api::Guest,
             "its kubeconfig",
             UnavailableKind::Forbidden,
             "not allowed",
         ),
-        gap(
-            Group::Node,
+        without_kubeconfig(
+            Api::Guest,
             "the Node",
             UnavailableKind::NotAsked,
             "not allowed",
         ),
     ];
-    let cause = Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig");
+    // The text of the cause is not that of the gap: the type relates them.
+    let cause = no_kubeconfig("no kubeconfig at /etc");
     let unprivileged = |is_verbose| {
         shown(std::slice::from_ref(&cause), &gaps, |view| {
             super::text(view, PLAIN, is_verbose, Privileges::Unprivileged)
@@ -445,7 +456,8 @@ fn a_command_has_the_address_of_the_api_only_where_it_is_one() {
         ("https://rancher.example/k8s/clusters/c-m-x", false),
         ("https://rancher.example:8443/k8s/clusters/c-m-x", false),
     ] {
-        assert_eq!(is_api(server), expected, "{server}");
+        let address = Address::parse(server).unwrap();
+        assert_eq!(address.is_api(), expected, "{server}");
     }
 }
 
@@ -494,7 +506,7 @@ fn each_problem_of_the_configuration_has_a_line_and_verbose_cuts_none() {
 fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
     let findings = [
         Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
-        Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig"),
+        no_kubeconfig("no kubeconfig at /etc"),
     ];
     let gaps = [
         gap(
@@ -503,8 +515,8 @@ fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
             UnavailableKind::NotAsked,
             "a file tree has no addresses",
         ),
-        gap(
-            Group::HarvesterApi,
+        without_kubeconfig(
+            Api::Harvester,
             "the VM",
             UnavailableKind::NotAsked,
             "no kubeconfig",
@@ -535,7 +547,7 @@ fn a_ticket_has_no_line_that_says_nothing() {
         "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
         "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
         "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
-        "identity": {"state": "unknown", "impact": "", "names": [], "evidence": []},
+        "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
         "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
         "credentials": {"harvester": {}, "kubelet": {}},
         "eventSources": [], "findings": [],

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::skipped::{collapsed, skipped, skipped_checks};
 use super::{SHOWN_MAX, View};
-use crate::catalog::{Code, CommandPlace, CommandWord, Expiry, Finding, Severity};
+use crate::catalog::{Code, CommandWord, Expiry, Finding, Severity};
 use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
 use crate::commands::doctor::facts::Need;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
@@ -174,12 +174,7 @@ fn block(
     observed(text, view, problem, &expiring, style, limit);
     row(text, "Impact", entry.impact, style, SHOWN_MAX);
     if expiring.len() < 2 {
-        let mut all: Vec<&str> = Vec::new();
-        for step in problem.findings.iter().flat_map(|finding| finding.fix()) {
-            if !all.contains(&step) {
-                all.push(step);
-            }
-        }
+        let all = unique(problem.findings.iter().flat_map(|finding| finding.fix()));
         let all: Vec<_> = all.iter().map(|step| one_line(step, SHOWN_MAX)).collect();
         let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
         steps(text, &lead_of("Fix"), INDENT, &all, style.width);
@@ -198,6 +193,17 @@ fn block(
         let suppressed: Vec<&str> = suppressed.into_iter().collect();
         row(text, "Also", &suppressed.join(", "), style, SHOWN_MAX);
     }
+}
+
+/// Returns the items without repetitions, in their order.
+fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for item in items {
+        if !unique.contains(&item) {
+            unique.push(item);
+        }
+    }
+    unique
 }
 
 fn lead_of(name: &str) -> String {
@@ -244,13 +250,8 @@ fn observed(
     let since = since.map(|since| format!(" (first observed {})", relative(view.now, since)));
     let mut since = since.unwrap_or_default();
     let mut name = "Observed";
-    let mut shown: Vec<&str> = Vec::new();
-    for finding in &problem.findings {
-        if shown.contains(&finding.seen.as_str()) {
-            continue;
-        }
-        shown.push(&finding.seen);
-        let value = format!("{}{since}", finding.seen);
+    for seen in unique(problem.findings.iter().map(|finding| finding.seen.as_str())) {
+        let value = format!("{seen}{since}");
         row(text, name, &value, style, limit);
         since.clear();
         name = "";
@@ -259,16 +260,8 @@ fn observed(
 
 /// Appends the commands, never wrapped, below the place where they run, and what to put in the place of unknown words.
 fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, style: TermStyle) {
-    let mut all: Vec<(CommandPlace, String)> = Vec::new();
-    for command in problem
-        .findings
-        .iter()
-        .flat_map(|finding| view.commands(finding))
-    {
-        if !all.contains(&command) {
-            all.push(command);
-        }
-    }
+    let findings = problem.findings.iter();
+    let all = unique(findings.flat_map(|finding| view.commands(finding)));
     let mut place = None;
     let shown: String = all.iter().map(|(_, command)| command.as_str()).collect();
     for (run_on, command) in all {
@@ -280,9 +273,9 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, styl
         let command = one_line(&command, usize::MAX);
         let _ = writeln!(text, "{:INDENT$}{command}", "");
     }
-    // The address of the node needs no explanation.
+    // The login to the node needs no explanation.
     let words = CommandWord::ALL.iter();
-    let words = words.filter(|word| **word != CommandWord::NodeAddress);
+    let words = words.filter(|word| !matches!(word, CommandWord::User | CommandWord::NodeAddress));
     let unknown = words.filter(|word| shown.contains(word.placeholder()));
     let unknown: Vec<String> = unknown
         .map(|word| format!("{} = {}", word.placeholder(), word.meaning()))
@@ -296,7 +289,7 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, styl
 /// Appends one line for each group, with its summary.
 fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool) {
     for section in &view.diagnosis.sections {
-        let symbol = style.symbol(view.state(section).mark());
+        let symbol = style.symbol(view.state(section));
         let lead = format!("  {symbol} {:<TITLES$} ", section.group.title());
         let summary = match is_verbose {
             true => view.summary(section.group),
@@ -311,7 +304,7 @@ fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool
 fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
     let mut taken = 0;
     for section in &view.diagnosis.sections {
-        let symbol = style.symbol(view.state(section).mark());
+        let symbol = style.symbol(view.state(section));
         let item = format!("  {symbol} {}", section.group.title());
         let width = visible(&item);
         if taken > 0 && taken + width > style.width {

@@ -3,25 +3,22 @@
 
 use serde::Deserialize;
 
-use super::{Given, briefly, read_object};
+use super::{Given, read_object, request};
 use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
 use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
 use crate::facts::topology::ZONE;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::collection;
-use crate::observe::why;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{PartialObjectMetadata, ResourceAttributes, Selectors};
 use crate::wire::netlink::addresses::{AddressError, list_addresses};
 
 /// Reads all of these facts.
 pub(super) async fn read(given: &Given<'_>) -> Conflicts {
-    let instance = instance(given).await;
-    let namespace = namespace(given).await;
     Conflicts {
-        instance,
-        namespace,
+        instance: instance(given).await,
+        namespace: namespace(given).await,
         hosts: hosts(given).await,
         addresses: addresses(given),
     }
@@ -36,23 +33,13 @@ async fn instance(given: &Given<'_>) -> Fact<InstanceFacts> {
 }
 
 async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
-    let link = match (&given.harvester, given.observation.harvester.known()) {
-        (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
-        (Ok(_), None) => {
-            return Fact::failed(UnavailableKind::NotAsked, "the namespace is unknown");
-        }
-        (Err(why), _) => Err(why.clone()),
+    let Some(harvester) = given.observation.harvester.known() else {
+        let unknown = Unavailable::new(UnavailableKind::NotAsked, "the namespace is unknown");
+        return Fact::Failed(given.harvester.clone().err().unwrap_or(unknown));
     };
-    let (client, path) = match link {
-        Ok(link) => link,
-        Err(why) => return Fact::Failed(why),
-    };
-    briefly(async {
-        let all = Selectors::default();
-        match client.list::<Vmi>(&path, &all, |_| true).await {
-            Ok(vmis) => Fact::Known(vmis),
-            Err(error) => Fact::Failed(why(&error)),
-        }
+    let path = collection(&harvester.namespace);
+    request(&given.harvester, async |client| {
+        client.list(&path, &Selectors::default(), |_| true).await
     })
     .await
 }
@@ -73,33 +60,29 @@ impl From<PartialObjectMetadata> for ListedHost {
 }
 
 async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
-    let client = match &given.harvester {
-        Ok(link) => &link.client,
-        Err(why) => return Fact::Failed(why.clone()),
-    };
-    briefly(async {
+    let hosts = request(&given.harvester, async |client| {
         // No label depends on the hosts: a request that is probably forbidden is not sent.
         let right = ResourceAttributes {
             verb: "list".to_owned(),
             resource: "nodes".to_owned(),
             ..ResourceAttributes::default()
         };
-        match client.may(&right).await {
-            Ok(review) if review.allowed => {}
-            Ok(_) => {
-                return Fact::failed(
-                    UnavailableKind::Forbidden,
-                    "the credential cannot list nodes",
-                );
-            }
-            Err(error) => return Fact::Failed(why(&error)),
+        if !client.may(&right).await?.allowed {
+            return Ok(None);
         }
-        match client.list_metadata::<ListedHost>("/api/v1/nodes").await {
-            Ok(list) => Fact::Known(list.into_iter().map(|ListedHost(host)| host).collect()),
-            Err(error) => Fact::Failed(why(&error)),
-        }
-    })
-    .await
+        let list = client.list_metadata::<ListedHost>("/api/v1/nodes").await?;
+        Ok(Some(
+            list.into_iter().map(|ListedHost(host)| host).collect(),
+        ))
+    });
+    match hosts.await {
+        Fact::Known(Some(hosts)) => Fact::Known(hosts),
+        Fact::Failed(why) => Fact::Failed(why),
+        Fact::Known(None) | Fact::Absent => Fact::failed(
+            UnavailableKind::Forbidden,
+            "the credential cannot list nodes",
+        ),
+    }
 }
 
 /// Reads the addresses from the running kernel; a file tree has none.
@@ -107,13 +90,9 @@ fn addresses(given: &Given<'_>) -> Fact<Vec<Interface>> {
     if !given.root.is_live() {
         return Fact::failed(UnavailableKind::NotAsked, "a file tree has no addresses");
     }
+    let interface = |(name, addresses)| Interface { name, addresses };
     match list_addresses() {
-        Ok(interfaces) => Fact::Known(
-            interfaces
-                .into_iter()
-                .map(|(name, addresses)| Interface { name, addresses })
-                .collect(),
-        ),
+        Ok(interfaces) => Fact::Known(interfaces.into_iter().map(interface).collect()),
         Err(error @ AddressError::Kernel(_)) => {
             Fact::failed(UnavailableKind::Forbidden, chain(&error))
         }

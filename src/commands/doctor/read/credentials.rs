@@ -4,19 +4,17 @@
 
 use std::path::Path;
 
-use super::{Given, briefly};
+use super::{Given, request};
 use crate::access::search::harvester_candidates;
-use crate::access::token;
+use crate::access::token::classify;
 use crate::access::x509;
 use crate::commands::doctor::facts::credentials::{
-    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, Credentials, Token,
-    TokenFacts,
+    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, Credentials,
 };
 use crate::facts::distribution::Configured;
 use crate::facts::observation::Api;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Prerequisite};
 use crate::observe::api_access::ApiLink;
-use crate::observe::why;
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
 use crate::wire::kubeapi::ResourceAttributes;
@@ -38,11 +36,11 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
     Credentials {
         places: Fact::Known(places(given)),
         token: match &harvester {
-            Ok(link) => token(link),
-            Err(why) => Fact::Failed(Unavailable::new(
-                UnavailableKind::NotAsked,
-                why.text.clone(),
-            )),
+            Ok(link) => {
+                let token = link.credential.token.as_ref();
+                token.map_or(Fact::Absent, |token| Fact::Known(classify(token)))
+            }
+            Err(why) => Fact::Failed(why.skipping(Prerequisite::Kubeconfig(Api::Harvester))),
         },
         certificates: Fact::Known(
             links()
@@ -58,23 +56,14 @@ async fn csi_role(given: &Given<'_>) -> Fact<bool> {
     if given.settings.harvester.kubeconfig.is_some() {
         return Fact::Absent;
     }
-    let client = match &given.harvester {
-        Ok(link) => &link.client,
-        Err(why) => return Fact::Failed(why.clone()),
-    };
     let right = ResourceAttributes {
         verb: "get".to_owned(),
         group: "storage.k8s.io".to_owned(),
         resource: "storageclasses".to_owned(),
         ..ResourceAttributes::default()
     };
-    briefly(async {
-        match client.may(&right).await {
-            Ok(review) => Fact::Known(review.allowed),
-            Err(error) => Fact::Failed(why(&error)),
-        }
-    })
-    .await
+    let review = request(&given.harvester, async |client| client.may(&right).await);
+    review.await.map(|review| review.allowed)
 }
 
 /// Returns each path where the Harvester credential is searched, with its content.
@@ -106,28 +95,6 @@ fn content(root: &Root, path: &Path) -> CredentialContent {
         Err(error) if error.is_absent() => CredentialContent::Nothing,
         Err(_) => CredentialContent::Unknown,
     }
-}
-
-fn token(link: &ApiLink) -> Fact<Token> {
-    let Some(token) = &link.credential.token else {
-        return Fact::Absent;
-    };
-    let (kind, issued, expires) = match token::classify(token) {
-        token::TokenKind::Rancher { name } => (TokenFacts::Rancher { name }, None, None),
-        token::TokenKind::Jwt(claims) => (
-            claims
-                .service_account
-                .map_or(TokenFacts::Opaque, TokenFacts::ServiceAccount),
-            claims.issued,
-            claims.expires,
-        ),
-        token::TokenKind::Opaque => (TokenFacts::Opaque, None, None),
-    };
-    Fact::Known(Token {
-        kind,
-        issued,
-        expires,
-    })
 }
 
 /// Returns the certificates of a credential. One that cannot be parsed is not used elsewhere either.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Given;
 use crate::commands::bake_check::read::own_unit;
 use crate::commands::doctor::facts::image::{Belonging, Image};
-use crate::facts::{Fact, UnavailableKind};
-use crate::sys::escape::chain;
+use crate::facts::Fact;
 use crate::sys::root::{ReadError, Root};
 
 /// The directory in which cloud-init creates a file for each step at its first run on this machine.
@@ -33,7 +32,7 @@ pub(super) async fn read(given: &Given<'_>) -> Image {
 fn began(root: &Root) -> Fact<i64> {
     let notes = match root.list(FIRST_RUN) {
         Ok(notes) => notes,
-        Err(error) => return unread(&error),
+        Err(error) => return error.into(),
     };
     let notes = notes.into_iter().take(NOTES_MAX);
     let times = notes.filter_map(|note| written(root, Path::new(FIRST_RUN).join(note)).ok());
@@ -46,7 +45,7 @@ fn belongings(root: &Root) -> Fact<Vec<Belonging>> {
         match written(root, path.clone()) {
             Ok(written) => belongings.push(Belonging { path, written }),
             Err(error) if error.is_absent() => {}
-            Err(error) => return unread(&error),
+            Err(error) => return error.into(),
         }
     }
     Fact::Known(belongings)
@@ -54,12 +53,4 @@ fn belongings(root: &Root) -> Fact<Vec<Belonging>> {
 
 fn written(root: &Root, path: PathBuf) -> Result<i64, ReadError> {
     root.metadata(path).map(|metadata| metadata.mtime())
-}
-
-fn unread<T>(error: &ReadError) -> Fact<T> {
-    match error {
-        error if error.is_absent() => Fact::Absent,
-        error if error.is_denied() => Fact::failed(UnavailableKind::Forbidden, chain(error)),
-        error => Fact::failed(UnavailableKind::Malformed, chain(error)),
-    }
 }

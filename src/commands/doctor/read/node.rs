@@ -3,12 +3,11 @@
 //!
 //! The pods are listed with a field selector: a kubelet is not allowed to list others.
 
-use super::{Given, briefly, read_object};
+use super::{Given, read_object, request};
 use crate::commands::doctor::facts::node::NodeDetails;
 use crate::commands::doctor::facts::pods::{ListedPod, Pods, Provision};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::why;
 use crate::wire::kubeapi::Selectors;
 
 /// Reads the Node and its pods.
@@ -31,23 +30,15 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
         Fact::Failed(why) => NodeDetails::unseen(&why),
     };
     let mut unreadable = None;
-    let here = match pods(given, name.as_str()).await {
-        Fact::Known(listed) => {
-            let mut pods = Vec::new();
-            for ListedPod(pod) in listed {
-                match pod {
-                    Ok(pod) => pods.push(pod),
-                    Err(error) => {
-                        unreadable
-                            .get_or_insert(Unavailable::new(UnavailableKind::Malformed, error));
-                    }
-                }
-            }
-            Fact::Known(pods)
-        }
-        Fact::Absent => Fact::Absent,
-        Fact::Failed(why) => Fact::Failed(why),
-    };
+    let here = pods(given, name.as_str()).await.map(|listed| {
+        let pods = listed.into_iter().filter_map(|ListedPod(pod)| {
+            pod.map_err(|error| {
+                unreadable.get_or_insert(Unavailable::new(UnavailableKind::Malformed, error));
+            })
+            .ok()
+        });
+        pods.collect()
+    });
     let mut distributions = observation.distributions.iter();
     let asking = distributions.find(|distribution| distribution.asks_for_harvester());
     let is_rke2 = asking.is_some_and(|asking| asking.kind == DistributionKind::Rke2);
@@ -70,22 +61,12 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
 }
 
 async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<ListedPod>> {
-    let client = match &given.guest {
-        Ok(link) => &link.client,
-        Err(why) => return Fact::Failed(why.clone()),
-    };
     let selectors = Selectors {
         field: Some(format!("spec.nodeName={node}")),
         label: None,
     };
-    briefly(async {
-        match client
-            .list::<ListedPod>("/api/v1/pods", &selectors, |_| true)
-            .await
-        {
-            Ok(pods) => Fact::Known(pods),
-            Err(error) => Fact::Failed(why(&error)),
-        }
+    request(&given.guest, async |client| {
+        client.list("/api/v1/pods", &selectors, |_| true).await
     })
     .await
 }

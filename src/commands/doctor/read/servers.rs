@@ -6,61 +6,31 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::credentials::certificate;
-use super::{Given, briefly};
+use super::{Given, briefly, link};
 use crate::access::x509;
 use crate::commands::doctor::facts::credentials::CredentialRole;
 use crate::commands::doctor::facts::servers::{Servers, Shown};
 use crate::facts::observation::Api;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::api_access::{ApiLink, Connections};
+use crate::facts::{Fact, Prerequisite, UnavailableKind};
 use crate::observe::why;
 use crate::wire::kubeapi;
 
 /// Reads both servers concurrently.
 pub(super) async fn read(given: &Given<'_>) -> Servers {
-    let Connections {
-        harvester,
-        guest,
-        timeouts,
-    } = given.connections;
-    let observation = given.observation;
-    let harvester = worth_asking(harvester.link(), observation.candidates.why());
-    let guest = worth_asking(guest.link(), observation.node.why());
-    let (harvester, guest) = tokio::join!(
-        shown(given, Api::Harvester, harvester, *timeouts),
-        shown(given, Api::Guest, guest, *timeouts)
-    );
+    let (harvester, guest) = tokio::join!(shown(given, Api::Harvester), shown(given, Api::Guest));
     Servers { harvester, guest }
 }
 
-/// Returns the link, unless its server was unreachable in the round. A server that rejects our credential is still read.
-fn worth_asking<'a>(
-    link: Result<&'a ApiLink, Unavailable>,
-    failure: Option<&Unavailable>,
-) -> Result<&'a ApiLink, Unavailable> {
-    let link = link.map_err(|why| Unavailable::new(UnavailableKind::NotAsked, why.text))?;
-    match failure.filter(|why| why.kind == UnavailableKind::Unreachable) {
-        Some(why) => Err(Unavailable::new(
-            UnavailableKind::NotAsked,
-            why.text.clone(),
-        )),
-        None => Ok(link),
-    }
-}
-
-async fn shown(
-    given: &Given<'_>,
-    api: Api,
-    link: Result<&ApiLink, Unavailable>,
-    timeouts: kubeapi::Timeouts,
-) -> Fact<Shown> {
-    let link = match link {
+async fn shown(given: &Given<'_>, api: Api) -> Fact<Shown> {
+    // A server that rejects our credential is still read.
+    let is_final = |kind| kind == UnavailableKind::Unreachable;
+    let link = match link(given.connections, given.observation, api, is_final) {
         Ok(link) => link,
-        Err(why) => return Fact::Failed(why),
+        Err(why) => return Fact::Failed(why.skipping(Prerequisite::Kubeconfig(api))),
     };
     let ask = async {
         let asked = Instant::now();
-        match kubeapi::probe(&link.credential, timeouts).await {
+        match kubeapi::probe(&link.credential, given.connections.timeouts).await {
             Ok(shown) => Fact::Known((shown, asked.elapsed())),
             Err(error) => Fact::Failed(why(&error)),
         }

@@ -109,6 +109,7 @@ text_fields! {
     owner_uid: Option<String> = "metadata.ownerReferences[].uid", NAME_BYTES;
     provider_id: Option<String> = "spec.providerID", 1024;
     hostname: Option<String> = "spec.hostname", NAME_BYTES;
+    eviction_strategy: Option<String> = "spec.evictionStrategy", NAME_BYTES;
     firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
     system_uuid: Option<String> = "status.nodeInfo.systemUUID", NAME_BYTES;
     firmware_serial: Option<String> = "spec.domain.firmware.serial", NAME_BYTES;
@@ -126,6 +127,14 @@ text_fields! {
     address_type: Option<String> = "status.addresses[].type", NAME_BYTES;
     address: Option<String> = "status.addresses[].address", NAME_BYTES;
     kubelet_version: Option<String> = "status.nodeInfo.kubeletVersion", NAME_BYTES;
+    evacuation_node_name: Option<String> = "status.evacuationNodeName", NAME_BYTES;
+    migration_uid: Option<String> = "status.migrationState.migrationUid", NAME_BYTES;
+    migration_source: Option<String> = "status.migrationState.sourceNode", NAME_BYTES;
+    migration_target: Option<String> = "status.migrationState.targetNode", NAME_BYTES;
+    migration_start: Option<String> = "status.migrationState.startTimestamp", NAME_BYTES;
+    migration_end: Option<String> = "status.migrationState.endTimestamp", NAME_BYTES;
+    migration_failure: Option<String> = "status.migrationState.failureReason", MESSAGE_BYTES;
+    run_strategy: Option<String> = "spec.runStrategy", NAME_BYTES;
     launcher_version: Option<String> = "status.launcherContainerImageVersion", 1024;
     status_interface_name: Option<String> = "status.interfaces[].name", NAME_BYTES;
     status_interface_mac: Option<String> = "status.interfaces[].mac", NAME_BYTES;

@@ -9,6 +9,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
+use zeroize::Zeroizing;
 
 use super::super::{Class, Client, CredentialProblem, Error, RequestPhase, Timeouts, TlsReason};
 use super::server::{Server, Step, json};
@@ -41,7 +42,7 @@ impl Authority {
         let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
         ClientCertificate {
             chain,
-            key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+            key: Zeroizing::new(PrivatePkcs8KeyDer::from(key.serialize_der()).into()),
         }
     }
 }
@@ -63,7 +64,9 @@ fn config(own: ClientCertificate, clients: Option<&Authority>) -> ServerConfig {
             builder.with_client_cert_verifier(verifier)
         }
     };
-    builder.with_single_cert(own.chain, own.key).unwrap()
+    builder
+        .with_single_cert(own.chain, own.key.clone_key())
+        .unwrap()
 }
 
 async fn serve(own: ClientCertificate, clients: Option<&Authority>) -> Server {
@@ -303,10 +306,10 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
         ),
         "{error:?}"
     );
-    let garbage: PrivateKeyDer<'_> = PrivatePkcs8KeyDer::from(b"hunter2".to_vec()).into();
+    let garbage: PrivateKeyDer<'static> = PrivatePkcs8KeyDer::from(b"hunter2".to_vec()).into();
     credential.client_certificate = Some(ClientCertificate {
         chain: vec![authority.der()],
-        key: garbage,
+        key: garbage.into(),
     });
     let error = Client::new(&credential, Timeouts::default()).unwrap_err();
     assert!(

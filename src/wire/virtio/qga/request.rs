@@ -21,18 +21,21 @@ pub enum QgaCommand {
     HostName,
     /// Returns the agent's last status.
     Status,
+    /// Returns the last states of scheduled events.
+    Events,
     /// Reconciles now.
     Resync,
 }
 
 impl QgaCommand {
     /// The names of all commands, in the order of `guest-info`.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 8] = [
         "guest-get-host-name",
         "guest-info",
         "guest-ping",
         "guest-sync",
         "guest-sync-delimited",
+        "node-agent-events",
         "node-agent-resync",
         "node-agent-status",
     ];
@@ -113,6 +116,7 @@ fn command(mut members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
         "guest-ping" => QgaCommand::Ping,
         "guest-info" => QgaCommand::Info,
         "guest-get-host-name" => QgaCommand::HostName,
+        "node-agent-events" => QgaCommand::Events,
         "node-agent-status" => QgaCommand::Status,
         "node-agent-resync" => QgaCommand::Resync,
         _ => return Err(QgaRefusal::UnknownCommand(shown(&name))),

@@ -15,8 +15,16 @@ use serde_json::Value;
 use super::{BASE, Target, with_tree};
 use crate::allocation::bounded;
 
-/// What a tree may cost beside its text, and a vector that grows.
-const YAML_BASE: usize = 4 * BASE;
+/// What a tree may cost beside its text, and the parser: it keeps the tokens of up to 1024 characters, some 700 bytes for each, until it
+/// knows whether they are a key.
+const YAML_BASE: usize = 16 * BASE;
+
+/// Reports whether a text has a character that JSON allows in a string as it is and YAML does not (`c-printable`). Kubernetes' own parser
+/// refuses these, too.
+fn is_unprintable(bytes: &[u8]) -> bool {
+    let is_one = |one: char| matches!(one, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
+    String::from_utf8_lossy(bytes).contains(is_one)
+}
 
 /// A text of this size is never too large in memory, whatever it says.
 const SHORT: usize = 1024;
@@ -76,6 +84,9 @@ pub(super) const YAML: Target = Target {
         let Ok(json) = serde_json::from_slice::<Strict>(bytes) else {
             return;
         };
+        if is_unprintable(bytes) {
+            return;
+        }
         match read {
             Ok(read) => assert_eq!(read, json.value, "another document than JSON's"),
             Err(DocumentError::DuplicateKey { .. }) => {
@@ -206,7 +217,8 @@ pub(super) const CONFIGMAP_ENTRY: Target = Target {
             .into_iter()
             .map(|(key, value)| Some((key, value.as_str()?.to_owned())))
             .collect();
-        let Some(strings) = strings.filter(|_| bytes.len() < SHORT) else {
+        let is_read = bytes.len() < SHORT && !is_unprintable(bytes);
+        let Some(strings) = strings.filter(|_| is_read) else {
             return;
         };
         let mut read = read.unwrap();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::task::JoinHandle;
-use zbus::message::{Header, Type};
+use zbus::message::{Body, Header, Type};
 use zbus::wire::{ObjectPath, Variant};
 use zbus::{Connection, Message, MessageStream};
 
@@ -117,9 +117,21 @@ impl Unit {
     }
 }
 
+/// A transient unit whose start job has not ended.
+#[derive(Debug, Clone)]
+pub struct TransientUnit {
+    /// The properties that it was started with, each in the notation of GVariant.
+    pub properties: BTreeMap<String, String>,
+    job: u32,
+}
+
 #[derive(Debug, Default)]
 struct State {
     units: BTreeMap<String, Unit>,
+    transient: BTreeMap<String, TransientUnit>,
+    /// The number of jobs for transient units so far.
+    jobs: u32,
+    is_stuck: bool,
     is_subscribed: bool,
     refusal: Option<String>,
     calls: Vec<String>,
@@ -199,6 +211,28 @@ impl Systemd {
         lock(&self.state).refusal = Some(text.to_owned());
     }
 
+    /// The transient units whose jobs have not ended.
+    #[must_use]
+    pub fn transient_units(&self) -> BTreeMap<String, TransientUnit> {
+        lock(&self.state).transient.clone()
+    }
+
+    /// Ends the job of a transient unit, and unloads the unit.
+    ///
+    /// # Panics
+    /// When there is none of this name.
+    pub async fn end_transient_unit(&self, name: &str, result: &str) {
+        let unit = lock(&self.state).transient.remove(name);
+        let job = unit.expect("it was started").job;
+        let body = (job, job_path(job), name, result);
+        self.say(PATH, MANAGER, "JobRemoved", &body).await;
+    }
+
+    /// Answers no call to start a transient unit from now on.
+    pub fn stick(&self) {
+        lock(&self.state).is_stuck = true;
+    }
+
     /// The methods called so far, each with its first argument.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
@@ -260,6 +294,11 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
             reload(state);
             connection.reply(&header, &()).await
         }
+        "StartTransientUnit" => match start_transient(&body, state) {
+            Some(Ok(job)) => connection.reply(&header, &job_path(job)).await,
+            Some(Err((name, text))) => connection.reply_error(&header, name, &text).await,
+            None => return,
+        },
         "Get" => {
             let (_, property): (&str, &str) = body.deserialize().expect("two strings");
             match property_of(&header, property, state) {
@@ -269,7 +308,9 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
         }
         _ => {
             let first = match member {
-                "StartUnit" => body.deserialize::<(&str, &str)>().map(|(unit, _)| unit),
+                "StartUnit" | "TryRestartUnit" => {
+                    body.deserialize::<(&str, &str)>().map(|(unit, _)| unit)
+                }
                 _ => body.deserialize::<&str>(),
             };
             let unit = first.expect("the argument is a string");
@@ -284,6 +325,43 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
     };
     // The bus may just have been killed, which ends the stream of calls as well.
     drop(sent);
+}
+
+/// Starts a transient unit. Returns its job, an error, or nothing while it is stuck.
+fn start_transient(
+    body: &Body,
+    state: &Mutex<State>,
+) -> Option<Result<u32, (&'static str, String)>> {
+    type Properties<'a> = Vec<(&'a str, Variant<'a>)>;
+    type Arguments<'a> = (
+        &'a str,
+        &'a str,
+        Properties<'a>,
+        Vec<(&'a str, Properties<'a>)>,
+    );
+    let (unit, _, properties, _): Arguments<'_> = body.deserialize().expect("typed as in systemd");
+    let mut state = lock(state);
+    state.calls.push(format!("StartTransientUnit {unit}"));
+    if state.is_stuck {
+        return None;
+    }
+    if state.transient.contains_key(unit) {
+        let text = format!("Unit {unit} was already loaded or has a fragment file.");
+        return Some(Err(("org.freedesktop.systemd1.UnitExists", text)));
+    }
+    state.jobs += 1;
+    let job = state.jobs;
+    let properties = properties
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.to_string()))
+        .collect();
+    let started = TransientUnit { properties, job };
+    state.transient.insert(unit.to_owned(), started);
+    Some(Ok(job))
+}
+
+fn job_path(job: u32) -> ObjectPath<'static> {
+    ObjectPath::try_from(format!("{PATH}/job/{job}")).expect("a path")
 }
 
 fn reload(state: &Mutex<State>) {
@@ -314,7 +392,7 @@ fn about_unit(method: &str, name: &str, state: &Mutex<State>) -> Answer {
                 "No such file or directory".to_owned(),
             )),
         },
-        "StartUnit" => match &state.refusal {
+        "StartUnit" | "TryRestartUnit" => match &state.refusal {
             Some(text) => Err(("org.freedesktop.DBus.Error.AccessDenied", text.clone())),
             None if unit.is_none() => Err(no_such_unit()),
             None => Ok(path(format!("{PATH}/job/1"))),

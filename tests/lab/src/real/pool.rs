@@ -4,6 +4,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 
+use serde_json::json;
+
 use super::{RealApi, RealOptions};
 use crate::admin::ApiError;
 use crate::harvester::HOST_NODES;
@@ -112,6 +114,11 @@ impl RealApi {
                     }
                     _ => format!("{collection}/{name}"),
                 };
+                // A guest that a scenario left while it shut down.
+                if object["metadata"]["finalizers"].is_array() {
+                    let released = json!({"metadata": {"finalizers": null}});
+                    admin.merge_patch(&path, &released).await?;
+                }
                 admin.delete_if_present(&path).await?;
             }
         }

@@ -2,9 +2,14 @@
 //! The part of kube-controller-manager that signs the certificates for which kubelets ask.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD as BASE64_URL};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer;
 
 use super::{POLL, RealApi};
 use crate::admin::{Admin, ApiError};
@@ -22,6 +27,24 @@ pub struct Signer {
 }
 
 impl RealApi {
+    /// Signs a token of a service account with the key of the server, as a controller manager does for a Secret.
+    #[must_use]
+    pub fn sign_token(&self, claims: &Value) -> String {
+        let key = std::fs::read_to_string(self.dir.path().join("server.key"));
+        let key = rcgen::KeyPair::from_pem(&key.expect("the server has a key"));
+        let key = key.expect("the key is PEM").serialize_der();
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let key = EcdsaKeyPair::from_pkcs8(algorithm, &key, &random);
+        let key = key.expect("the key is of P-256");
+        let encode = |bytes: &[u8]| BASE64_URL.encode(bytes);
+        let header = encode(json!({"alg": "ES256"}).to_string().as_bytes());
+        let signed = format!("{header}.{}", encode(claims.to_string().as_bytes()));
+        let signature = key.sign(&random, signed.as_bytes());
+        let signature = signature.expect("the random source works");
+        format!("{signed}.{}", encode(signature.as_ref()))
+    }
+
     /// Begins to sign what kubelets ask for, with the authority that the server trusts.
     #[must_use]
     pub fn sign_kubelet_certificates(&self) -> Signer {
@@ -55,6 +78,11 @@ async fn sign(admin: &Admin, authority: &Authority, mut request: Value) -> Resul
     let pem = BASE64
         .decode(text(&request["spec"]["request"]))
         .unwrap_or_default();
+    // As the approver of kube-controller-manager: a node gets a certificate for itself alone.
+    let user = text(&request["spec"]["username"]);
+    if user.starts_with("system:node:") && requested_name(&pem) != Some(user) {
+        return Ok(());
+    }
     let certificate = authority.sign_request(&String::from_utf8_lossy(&pem));
     if request["status"]["conditions"].is_null() {
         request["status"]["conditions"] =
@@ -66,4 +94,13 @@ async fn sign(admin: &Admin, authority: &Authority, mut request: Value) -> Resul
         .replace(&format!("{path}/status"), &request)
         .await
         .map(drop)
+}
+
+/// The name that a request for a certificate, which is PEM, asks for.
+fn requested_name(request: &[u8]) -> Option<String> {
+    let (_, pem) = parse_x509_pem(request).ok()?;
+    let (_, request) = X509CertificationRequest::from_der(&pem.contents).ok()?;
+    let subject = &request.certification_request_info.subject;
+    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    Some(name.to_owned())
 }

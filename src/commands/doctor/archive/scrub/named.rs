@@ -125,7 +125,7 @@ fn begins_with_login(text: &str) -> bool {
         !user.is_empty()
             && !password.is_empty()
             && !password.contains(':')
-            && !password.contains(REMOVED)
+            && !word.contains(REMOVED)
             && !password.starts_with('/')
     })
 }

@@ -76,7 +76,11 @@ pub(super) fn without_words(text: &str) -> String {
     let mut kept = String::new();
     for piece in text.split_inclusive(is_end) {
         let word = piece.trim_end_matches(is_end);
-        let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
+        // An `=` after a colon is part of a password or of a URL.
+        let name = word
+            .find(['=', ':'])
+            .filter(|at| word.get(*at..).is_some_and(|rest| rest.starts_with('=')));
+        let (name, value) = word.split_at(name.map_or(0, |at| at + 1));
         match value.rsplit_once('@') {
             _ if pairs(value) >= PAIRS_MIN => kept.extend([name, REMOVED]),
             // An image reference has the form `image:tag@sha256:...`.

@@ -201,6 +201,15 @@ fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
         ),
         ("curl -u f:$6$:", "curl -u f:[removed]"),
         ("curl -u f:[removed]", "curl -u f:[removed]"),
+        (
+            "fetch u:hunter2@host/?part=1 now",
+            "fetch [removed]@host/?part=1 now",
+        ),
+        ("fetch u:hun=ter2@host now", "fetch [removed]@host now"),
+        (":@$6$=", "[removed]@[removed]"),
+        ("-u [removed]@:4", "-u [removed]@:4"),
+        (":@$6$://@", "[removed]@[removed]"),
+        ("[removed]@[removed]", "[removed]@[removed]"),
         // Bytes after text that looks like a user are still removed.
         ("a:b@:0a:1b:2c:3d:4e:5f:60:71:82:93:a4:b5", "[removed]"),
     ] {

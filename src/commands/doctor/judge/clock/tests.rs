@@ -2,8 +2,8 @@
 
 use super::super::testing::{DAY, Room, certificate, clock_ahead};
 use super::*;
+use crate::access::token::{Claims, TokenKind};
 use crate::catalog::without_consequences;
-use crate::commands::doctor::facts::credentials::{Token, TokenFacts};
 use crate::facts::Fact;
 
 /// Creates a machine whose kubelet certificate is valid between these times, in seconds from now.
@@ -72,11 +72,11 @@ fn a_certificate_of_the_future_shows_a_wrong_clock_without_time_synchronization(
 #[test]
 fn a_token_that_ends_by_one_clock_only_is_distinguished_too() {
     let mut room = Room::new();
-    room.examination.credentials.token = Fact::Known(Token {
-        kind: TokenFacts::Opaque,
+    room.examination.credentials.token = Fact::Known(TokenKind::Jwt(Claims {
         issued: None,
         expires: Some(super::super::testing::NOW - 60),
-    });
+        ..Claims::default()
+    }));
     room.examination.servers.harvester = clock_ahead(-DAY);
     let found = room.ask(findings);
     assert_eq!(found.len(), 1);
@@ -97,11 +97,11 @@ fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
     }
     for ahead in [i64::MIN, i64::MAX] {
         let mut room = with_certificate(-DAY, DAY);
-        room.examination.credentials.token = Fact::Known(Token {
-            kind: TokenFacts::Opaque,
+        room.examination.credentials.token = Fact::Known(TokenKind::Jwt(Claims {
             issued: Some(i64::MIN),
             expires: Some(i64::MAX),
-        });
+            ..Claims::default()
+        }));
         room.examination.servers.harvester = clock_ahead(ahead);
         assert_eq!(room.codes(findings), [Code::ClockSkew], "{ahead}");
     }

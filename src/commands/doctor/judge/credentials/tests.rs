@@ -2,7 +2,7 @@
 
 use super::super::testing::{DAY, Room, certificate};
 use super::*;
-use crate::commands::doctor::facts::credentials::Token;
+use crate::access::token::{Claims, TokenKind};
 use crate::commands::doctor::facts::servers::Shown;
 use crate::facts::names::{Namespace, ServiceAccount};
 use crate::facts::{Fact, Unavailable};
@@ -15,13 +15,9 @@ fn harvester(room: &mut Room) -> &mut Harvester {
 }
 
 /// Creates a machine with such a token, whose server has this address and fails with this error.
-fn with_token(kind: TokenFacts, server: &str, failure: Option<UnavailableKind>) -> Room {
+fn with_token(kind: TokenKind, server: &str, failure: Option<UnavailableKind>) -> Room {
     let mut room = Room::new();
-    room.examination.credentials.token = Fact::Known(Token {
-        kind,
-        issued: None,
-        expires: None,
-    });
+    room.examination.credentials.token = Fact::Known(kind);
     harvester(&mut room).server = server.to_owned();
     if let Some(kind) = failure {
         room.world.observation.candidates = Fact::failed(kind, "said so");
@@ -29,12 +25,15 @@ fn with_token(kind: TokenFacts, server: &str, failure: Option<UnavailableKind>) 
     room
 }
 
-fn account(namespace: &str) -> TokenFacts {
-    TokenFacts::ServiceAccount(ServiceAccount::parse(&format!("{namespace}:gc8")).unwrap())
+fn account(namespace: &str) -> TokenKind {
+    TokenKind::Jwt(Claims {
+        service_account: ServiceAccount::parse(&format!("{namespace}:gc8")).ok(),
+        ..Claims::default()
+    })
 }
 
-fn rancher() -> TokenFacts {
-    TokenFacts::Rancher {
+fn rancher() -> TokenKind {
+    TokenKind::Rancher {
         name: "kubeconfig-u-abcde".to_owned(),
     }
 }
@@ -52,7 +51,7 @@ fn each_wrong_pair_of_token_and_server_has_its_own_name() {
         (account("default"), API, None, None),
         (account("default"), API, Some(unauthorized), None),
         (account("default"), API, Some(tls), None),
-        (TokenFacts::Opaque, API, Some(unauthorized), None),
+        (TokenKind::Opaque, API, Some(unauthorized), None),
         (rancher(), API, None, Some(Code::RancherTokenInUse)),
         (
             rancher(),

@@ -85,6 +85,7 @@ const OTHER_CLUSTERS: &str = "https://github.com/harvester/harvester/issues/4459
 const OTHER_HOSTNAMES: &str = "https://github.com/harvester/harvester/issues/4396";
 const GUEST_HOSTNAME: &str = "https://github.com/harvester/harvester/issues/4947";
 const WRONG_VM: &str = "https://github.com/harvester/harvester/issues/6981";
+const MASS_MIGRATION: &str = "https://github.com/harvester/harvester/issues/10349";
 const STUCK_VOLUME: &str = "https://github.com/harvester/harvester/issues/6849";
 
 /// The project, whose first page announces its end of life.
@@ -98,152 +99,62 @@ const NAME_ONLY: &str = "it attaches volumes only to the VM with the name of the
 const TAKES_CALICO: &str = "it finds its VM by any MAC address, including ee:ee:ee:ee:ee:ee, which Calico uses on every \
     node: volumes are attached to another VM";
 
+/// Defines the rows: the component, the first affected release, the release with the fix, the condition, and the code, effect and
+/// source of the finding.
+macro_rules! rows {
+    ($($part:ident, $from:expr, $below:expr, $only:ident$(($release:expr))? => $code:ident, $fault:expr, $source:ident;)*) => {
+        &[$(VersionRow {
+            part: Part::$part,
+            from: $from,
+            below: $below,
+            only: Only::$only$(($release))?,
+            code: Code::$code,
+            fault: $fault,
+            source: $source,
+        },)*]
+    };
+}
+
+const fn v(major: u32, minor: u32, patch: u32) -> Rank {
+    Rank::of(major, minor, patch)
+}
+
 /// The table.
-pub(super) const LINES: &[VersionRow] = &[
-    VersionRow {
-        part: Part::Harvester,
-        from: FIRST,
-        below: Some(Rank::of(1, 0, 3)),
-        only: Only::Always,
-        code: Code::HarvesterTooOld,
-        fault: "it does not annotate the VM with region and zone of the host",
-        source: NODE_DRIVER_PAGE,
-    },
-    VersionRow {
-        part: Part::Harvester,
-        from: FIRST,
-        below: Some(Rank::of(1, 2, 0)),
-        only: Only::WithCloudProviderSince(Rank::of(0, 2, 0)),
-        code: Code::HarvesterTooOld,
-        fault: "the cloud provider of this cluster needs a newer Harvester to follow a migration",
-        source: CLOUD_PROVIDER_PAGE,
-    },
-    VersionRow {
-        part: Part::Harvester,
-        from: FIRST,
-        below: Some(Rank::of(1, 3, 0)),
-        only: Only::WithCloudProviderSince(Rank::of(0, 2, 1)),
-        code: Code::HarvesterTooOld,
-        fault: "its role for the cloud provider does not allow `guestosinfo`: a hostname that differs from the VM name is \
-                not found, and each VM adds a \"forbidden\" error to the log",
-        source: GUEST_HOSTNAME,
-    },
-    VersionRow {
-        part: Part::CloudProvider,
-        from: FIRST,
-        below: Some(Rank::of(0, 1, 4)),
-        only: Only::Always,
-        code: Code::CloudProviderTooOld,
-        fault: "it sets neither region nor zone",
-        source: INHERIT_TOPOLOGY,
-    },
-    VersionRow {
-        part: Part::CloudProvider,
-        from: Rank::of(0, 1, 4),
-        below: Some(Rank::of(0, 2, 0)),
-        only: Only::Always,
-        code: Code::CloudProviderTooOld,
-        fault: "it sets region and zone only when the Node is created, not after a migration",
-        source: RESYNC_TOPOLOGY,
-    },
-    VersionRow {
-        part: Part::CloudProvider,
-        from: FIRST,
-        below: Some(Rank::of(0, 2, 1)),
-        only: Only::WhereNamesDiffer,
-        code: Code::CloudProviderTooOld,
-        fault: "it looks up the VM by the Node name, which does not exist for this node",
-        source: GUEST_HOSTNAME,
-    },
-    VersionRow {
-        part: Part::CloudProvider,
-        from: Rank::of(0, 2, 0),
-        below: Some(Rank::of(0, 2, 2)),
-        only: Only::WhereOthersAre,
-        code: Code::CloudProviderTooOld,
-        fault: "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)",
-        source: OTHER_CLUSTERS,
-    },
-    VersionRow {
-        part: Part::CsiDriver,
-        from: FIRST,
-        below: Some(Rank::of(0, 1, 6)),
-        only: Only::WhereNamesDiffer,
-        code: Code::CsiDriverTooOld,
-        fault: NAME_ONLY,
-        source: OTHER_HOSTNAMES,
-    },
+pub(super) const LINES: &[VersionRow] = rows! {
+    Harvester, FIRST, Some(v(1, 0, 3)), Always => HarvesterTooOld,
+        "it does not annotate the VM with region and zone of the host", NODE_DRIVER_PAGE;
+    Harvester, FIRST, Some(v(1, 2, 0)), WithCloudProviderSince(v(0, 2, 0)) => HarvesterTooOld,
+        "the cloud provider of this cluster needs a newer Harvester to follow a migration", CLOUD_PROVIDER_PAGE;
+    Harvester, FIRST, Some(v(1, 3, 0)), WithCloudProviderSince(v(0, 2, 1)) => HarvesterTooOld,
+        "its role for the cloud provider does not allow `guestosinfo`: a hostname that differs from the VM name is \
+                not found, and each VM adds a \"forbidden\" error to the log", GUEST_HOSTNAME;
+    Harvester, v(1, 7, 0), Some(v(1, 7, 2)), Always => HarvesterTooOld,
+        "it live-migrates all VMs at the same time after an upgrade", MASS_MIGRATION;
+    CloudProvider, FIRST, Some(v(0, 1, 4)), Always => CloudProviderTooOld,
+        "it sets neither region nor zone", INHERIT_TOPOLOGY;
+    CloudProvider, v(0, 1, 4), Some(v(0, 2, 0)), Always => CloudProviderTooOld,
+        "it sets region and zone only when the Node is created, not after a migration", RESYNC_TOPOLOGY;
+    CloudProvider, FIRST, Some(v(0, 2, 1)), WhereNamesDiffer => CloudProviderTooOld,
+        "it looks up the VM by the Node name, which does not exist for this node", GUEST_HOSTNAME;
+    CloudProvider, v(0, 2, 0), Some(v(0, 2, 2)), WhereOthersAre => CloudProviderTooOld,
+        "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)", OTHER_CLUSTERS;
+    CsiDriver, FIRST, Some(v(0, 1, 6)), WhereNamesDiffer => CsiDriverTooOld,
+        NAME_ONLY, OTHER_HOSTNAMES;
     // A side branch, without the changes of 0.1.6 and 0.1.7.
-    VersionRow {
-        part: Part::CsiDriver,
-        from: Rank::of(0, 1, 8),
-        below: Some(Rank::of(0, 2, 0)),
-        only: Only::WhereNamesDiffer,
-        code: Code::CsiDriverTooOld,
-        fault: NAME_ONLY,
-        source: OTHER_HOSTNAMES,
-    },
-    VersionRow {
-        part: Part::CsiDriver,
-        from: Rank::of(0, 2, 1),
-        below: Some(Rank::of(0, 2, 2)),
-        only: Only::WithHarvesterBefore(Rank::of(1, 4, 0)),
-        code: Code::CsiDriverTooOld,
-        fault: "with Harvester before v1.4.0 it waits indefinitely for a volume to become ready",
-        source: STUCK_VOLUME,
-    },
-    VersionRow {
-        part: Part::CsiDriver,
-        from: Rank::of(0, 1, 6),
-        below: Some(Rank::of(0, 1, 8)),
-        only: Only::WithCalico,
-        code: Code::CsiAttachesToWrongVm,
-        fault: TAKES_CALICO,
-        source: WRONG_VM,
-    },
-    VersionRow {
-        part: Part::CsiDriver,
-        from: Rank::of(0, 2, 0),
-        below: Some(Rank::of(0, 2, 2)),
-        only: Only::WithCalico,
-        code: Code::CsiAttachesToWrongVm,
-        fault: TAKES_CALICO,
-        source: WRONG_VM,
-    },
-    VersionRow {
-        part: Part::Rke2,
-        from: FIRST,
-        below: Some(Rank::of(1, 22, 12)),
-        only: Only::WithHarvesterCloudProvider,
-        code: Code::KubeletTooOld,
-        fault: NO_TOPOLOGY,
-        source: NODE_DRIVER_PAGE,
-    },
-    VersionRow {
-        part: Part::Rke2,
-        from: Rank::of(1, 23, 0),
-        below: Some(Rank::of(1, 23, 9)),
-        only: Only::WithHarvesterCloudProvider,
-        code: Code::KubeletTooOld,
-        fault: NO_TOPOLOGY,
-        source: NODE_DRIVER_PAGE,
-    },
-    VersionRow {
-        part: Part::Rke2,
-        from: Rank::of(1, 24, 0),
-        below: Some(Rank::of(1, 24, 3)),
-        only: Only::WithHarvesterCloudProvider,
-        code: Code::KubeletTooOld,
-        fault: NO_TOPOLOGY,
-        source: NODE_DRIVER_PAGE,
-    },
-    VersionRow {
-        part: Part::Rke1,
-        from: FIRST,
-        below: None,
-        only: Only::Always,
-        code: Code::DistributionEol,
-        fault: "end of life since 2025-07-31, not supported by Rancher 2.12",
-        source: RKE1_PAGE,
-    },
-];
+    CsiDriver, v(0, 1, 8), Some(v(0, 2, 0)), WhereNamesDiffer => CsiDriverTooOld,
+        NAME_ONLY, OTHER_HOSTNAMES;
+    CsiDriver, v(0, 2, 1), Some(v(0, 2, 2)), WithHarvesterBefore(v(1, 4, 0)) => CsiDriverTooOld,
+        "with Harvester before v1.4.0 it waits indefinitely for a volume to become ready", STUCK_VOLUME;
+    CsiDriver, v(0, 1, 6), Some(v(0, 1, 8)), WithCalico => CsiAttachesToWrongVm,
+        TAKES_CALICO, WRONG_VM;
+    CsiDriver, v(0, 2, 0), Some(v(0, 2, 2)), WithCalico => CsiAttachesToWrongVm,
+        TAKES_CALICO, WRONG_VM;
+    Rke2, FIRST, Some(v(1, 22, 12)), WithHarvesterCloudProvider => KubeletTooOld,
+        NO_TOPOLOGY, NODE_DRIVER_PAGE;
+    Rke2, v(1, 23, 0), Some(v(1, 23, 9)), WithHarvesterCloudProvider => KubeletTooOld,
+        NO_TOPOLOGY, NODE_DRIVER_PAGE;
+    Rke2, v(1, 24, 0), Some(v(1, 24, 3)), WithHarvesterCloudProvider => KubeletTooOld,
+        NO_TOPOLOGY, NODE_DRIVER_PAGE;
+    Rke1, FIRST, None, Always => DistributionEol,
+        "end of life since 2025-07-31, not supported by Rancher 2.12", RKE1_PAGE;
+};

@@ -59,9 +59,11 @@ fn the_cloud_provider_is_judged_by_what_each_release_does() {
 fn a_csi_driver_that_takes_calicos_address_for_its_vms_is_an_error_where_calico_may_be() {
     let calico = |bench: &mut Bench| {
         bench.examination.pods.here = Fact::Known(vec![Pod {
-            reference: "kube-system/rke2-canal-x".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "rke2-canal-x".to_owned(),
             images: vec!["rancher/hardened-calico:v3.30.2-build20250711".to_owned()],
             restarts: Vec::new(),
+            zone: None,
         }]);
     };
     for text in ["v0.1.6", "v0.1.7", "v0.2.0", "v0.2.1"] {

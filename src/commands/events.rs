@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `events`: the scheduled events that the running agent published, read from its file.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Args;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+
+use super::{Answer, Exit, Output};
+use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
+use crate::report::event_log::{self, EVENTS_FILE};
+use crate::sys::escape::{chain, one_line};
+use crate::sys::root::Root;
+use crate::triggers::files;
+
+/// The text after the options in the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  Show the last scheduled events:
+    harvester-node-agent events
+  Wait for the next ones, and print each state as one JSON object:
+    harvester-node-agent events --follow -o json
+
+Exit status: 0 ok; 1 standard output cannot be written; 75 the agent has not published events, or they cannot be watched.";
+
+/// The maximum length of a line of text, in characters.
+const LINE_MAX: usize = 500;
+
+/// The options of `events`.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Options {
+    /// Print the states of an event that has not ended, then new states as they are published, until interrupted
+    #[arg(long)]
+    pub follow: bool,
+}
+
+/// Prints the published states, or with `--follow` those of an event that has not ended and those that are published later.
+pub fn run(root: &Root, options: Options, output: Output, to: &mut impl Write) -> Answer {
+    if options.follow {
+        return follow(root, output, to);
+    }
+    match event_log::read(root) {
+        Ok(events) if events.is_empty() && output == Output::Text => {
+            Answer::new("No scheduled events.\n", Exit::Ok)
+        }
+        Ok(events) => Answer::new(print(&events, output), Exit::Ok),
+        Err(error) => {
+            let text = format!(
+                "error: no events: the agent has not published any (see: systemctl status harvester-node-agent)\n{}\n",
+                chain(&error)
+            );
+            Answer::stderr(text, Exit::TryAgain)
+        }
+    }
+}
+
+fn print(events: &[ScheduledEvent], output: Output) -> String {
+    events
+        .iter()
+        .map(|event| match output {
+            Output::Json => event_log::line(event),
+            Output::Text | Output::Short => {
+                let line = format!("{}  {}  {}", event.time, event.id, event.text());
+                format!("{}\n", one_line(&line, LINE_MAX))
+            }
+        })
+        .collect()
+}
+
+/// Returns the states of the last event if it has not ended: a consumer must not act on events of the past.
+fn current(events: &[ScheduledEvent]) -> impl Iterator<Item = &ScheduledEvent> {
+    let last = events.last().filter(|last| !last.state.is_final());
+    events
+        .iter()
+        .filter(move |event| last.is_some_and(|last| event.id == last.id))
+}
+
+/// Prints the states of an event that has not ended, then each new state once. The file is replaced as a whole, so inotify reports
+/// each change.
+fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
+    let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::TryAgain);
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(format!("failed to create event loop: {error}")),
+    };
+    let unwritten: RefCell<Option<io::Error>> = RefCell::default();
+    let is_unwritten = Notify::new();
+    // States that the agent dropped never come back.
+    let keys = |event: &ScheduledEvent| (event.id.clone(), event.state);
+    let before = event_log::read(root).unwrap_or_default();
+    let mut printed: BTreeSet<(String, ScheduledEventState)> = before.iter().map(keys).collect();
+    for event in current(&before) {
+        printed.remove(&keys(event));
+    }
+    let changed = || {
+        let events = event_log::read(root).unwrap_or_default();
+        let new: Vec<_> = events
+            .iter()
+            .filter(|event| !printed.contains(&keys(event)))
+            .cloned()
+            .collect();
+        if !events.is_empty() {
+            printed = events.iter().map(keys).collect();
+        }
+        let text = print(&new, output);
+        if let Err(error) = to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+            unwritten.replace(Some(error));
+            is_unwritten.notify_one();
+        }
+    };
+    let ended = runtime.block_on(async {
+        let watch = files::watch_whole(root.clone(), Path::new(EVENTS_FILE).to_owned(), changed);
+        tokio::select! {
+            ended = watch => Some(ended),
+            () = is_unwritten.notified() => None,
+        }
+    });
+    match (ended, unwritten.into_inner()) {
+        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Answer::new("", Exit::Ok),
+        (_, Some(error)) => {
+            let text = format!("failed to write to standard output: {error}\n");
+            Answer::stderr(text, Exit::Failed)
+        }
+        (Some(Err(error)), None) => failed(format!("failed to watch {EVENTS_FILE}: {error}")),
+        (Some(Ok(())) | None, None) => failed(format!("{EVENTS_FILE} is no longer watched")),
+    }
+}

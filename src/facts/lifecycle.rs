@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What KubeVirt and Harvester announce about the future of a VM, in the VirtualMachineInstance and in its VirtualMachine.
+//!
+//! An invalid value is a missing announcement: it must never make an object unreadable.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use time::UtcDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::names::HostName;
+use crate::sys::document::json::{
+    StringMap, annotations, deletion_timestamp, labels, migration_end, migration_failure,
+    migration_source, migration_start, migration_target, migration_uid, run_strategy,
+};
+
+/// The label with the host that a migration moves the VM to.
+const MIGRATION_TARGET: &str = "kubevirt.io/migrationTargetNodeName";
+
+/// The annotation with the host whose maintenance stops the VM
+/// (`pkg/controller/master/nodedrain/nodedrain_controller.go`).
+const MAINTAINED_HOST: &str = "harvesterhci.io/maintain-mode-strategy-node-name";
+
+/// The label that selects what the maintenance of the host does with the VM.
+pub const MAINTENANCE_STRATEGY: &str = "harvesterhci.io/maintain-mode-strategy";
+
+/// The longest grace period that is used, one year: a time after it is not a valid deadline.
+const GRACE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The announcements in a VirtualMachineInstance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Announcements {
+    /// Whether the condition `EvictionRequested` is `True` (KubeVirt 1.7 and later).
+    pub is_eviction_requested: bool,
+    /// `status.evacuationNodeName`: the host that the VM is to leave.
+    pub evacuated_host: Option<HostName>,
+    /// The label `kubevirt.io/migrationTargetNodeName`.
+    pub migration_target: Option<HostName>,
+    /// `status.migrationState`: the current or the last migration.
+    pub migration: Option<InstanceMigration>,
+    /// The deletion of the instance, which stops the guest.
+    pub stop: Option<StopRequest>,
+}
+
+/// A migration in `status.migrationState`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceMigration {
+    /// The UID of the VirtualMachineInstanceMigration.
+    pub uid: String,
+    /// The host that the VM leaves.
+    pub source: Option<HostName>,
+    /// The host that the VM moves to.
+    pub target: Option<HostName>,
+    /// The time at which the copy of the memory started.
+    pub started: Option<UtcDateTime>,
+    /// Whether it has an end time. From KubeVirt 1.6 that is before `completed`.
+    pub has_end: bool,
+    /// `completed`.
+    pub is_completed: bool,
+    /// `failed`.
+    pub is_failed: bool,
+    /// `failureReason`.
+    pub failure: Option<String>,
+    /// `abortRequested`.
+    pub is_abort_requested: bool,
+}
+
+impl InstanceMigration {
+    /// Reports whether it is over, for a VM on `host`.
+    pub fn is_over(&self, host: Option<&HostName>) -> bool {
+        self.is_completed || self.has_end && host.is_some() && self.target.as_ref() == host
+    }
+}
+
+/// The deletion of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopRequest {
+    /// `metadata.deletionTimestamp`.
+    pub requested: UtcDateTime,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace: Option<Duration>,
+}
+
+impl StopRequest {
+    /// Returns the time at which KubeVirt destroys a guest that has not shut down.
+    pub fn deadline(&self) -> Option<UtcDateTime> {
+        let grace = self.grace.filter(|grace| *grace <= GRACE_MAX)?;
+        self.requested.checked_add(grace.try_into().ok()?)
+    }
+}
+
+/// The fields of the VirtualMachine that explain why its instance is stopped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireVm")]
+pub struct VirtualMachine {
+    /// Whether the VirtualMachine itself is being deleted.
+    pub is_deleted: bool,
+    /// Whether another instance replaces a stopped one: any `spec.runStrategy` but `Halted`, or `spec.running`.
+    pub is_restarted: bool,
+    /// The host whose maintenance stops the VM.
+    pub maintained_host: Option<HostName>,
+    /// What the maintenance of the host does with the VM.
+    pub maintenance: Option<MaintenanceStrategy>,
+}
+
+/// The values of the label `harvesterhci.io/maintain-mode-strategy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaintenanceStrategy {
+    /// `Migrate`, the default.
+    Migrate,
+    /// `ShutdownAndRestartAfterEnable`: the VM starts on another host once maintenance mode is enabled.
+    RestartAfterEnable,
+    /// `ShutdownAndRestartAfterDisable`: the VM starts once maintenance mode is disabled.
+    RestartAfterDisable,
+    /// `Shutdown`: the VM stays stopped.
+    Shutdown,
+}
+
+impl MaintenanceStrategy {
+    /// Parses a value of the label. An unknown value is none, as for Harvester.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "Migrate" => Self::Migrate,
+            "ShutdownAndRestartAfterEnable" => Self::RestartAfterEnable,
+            "ShutdownAndRestartAfterDisable" => Self::RestartAfterDisable,
+            "Shutdown" => Self::Shutdown,
+            _ => return None,
+        })
+    }
+
+    /// Returns the value of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Migrate => "Migrate",
+            Self::RestartAfterEnable => "ShutdownAndRestartAfterEnable",
+            Self::RestartAfterDisable => "ShutdownAndRestartAfterDisable",
+            Self::Shutdown => "Shutdown",
+        }
+    }
+}
+
+/// `status.migrationState` as the API returns it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireMigration {
+    #[serde(deserialize_with = "migration_uid")]
+    migration_uid: Option<String>,
+    #[serde(deserialize_with = "migration_source")]
+    source_node: Option<String>,
+    #[serde(deserialize_with = "migration_target")]
+    target_node: Option<String>,
+    #[serde(deserialize_with = "migration_start")]
+    start_timestamp: Option<String>,
+    #[serde(deserialize_with = "migration_end")]
+    end_timestamp: Option<String>,
+    completed: Option<bool>,
+    failed: Option<bool>,
+    #[serde(deserialize_with = "migration_failure")]
+    failure_reason: Option<String>,
+    abort_requested: Option<bool>,
+}
+
+impl WireMigration {
+    /// Returns the migration; `None` without a UID, which every supported version of KubeVirt sets.
+    pub(super) fn parse(self) -> Option<InstanceMigration> {
+        Some(InstanceMigration {
+            uid: self.migration_uid.filter(|uid| !uid.is_empty())?,
+            source: self.source_node.as_deref().and_then(host),
+            target: self.target_node.as_deref().and_then(host),
+            started: self.start_timestamp.as_deref().and_then(timestamp),
+            has_end: self.end_timestamp.is_some(),
+            is_completed: self.completed == Some(true),
+            is_failed: self.failed == Some(true),
+            failure: self.failure_reason.filter(|reason| !reason.is_empty()),
+            is_abort_requested: self.abort_requested == Some(true),
+        })
+    }
+}
+
+/// Returns the host in the label of a migration.
+pub(super) fn migration_target_label(labels: &BTreeMap<String, String>) -> Option<HostName> {
+    labels.get(MIGRATION_TARGET).and_then(|name| host(name))
+}
+
+/// Parses the name of a host; `None` if it is empty or invalid.
+pub(super) fn host(name: &str) -> Option<HostName> {
+    HostName::parse(name).ok()
+}
+
+/// Parses a time of the API.
+pub(crate) fn timestamp(text: &str) -> Option<UtcDateTime> {
+    UtcDateTime::parse(text, &Rfc3339).ok()
+}
+
+#[derive(Deserialize)]
+struct WireVm {
+    #[serde(default)]
+    metadata: WireVmMetadata,
+    #[serde(default)]
+    spec: WireVmSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVmMetadata {
+    #[serde(deserialize_with = "labels")]
+    labels: StringMap,
+    #[serde(deserialize_with = "annotations")]
+    annotations: StringMap,
+    #[serde(deserialize_with = "deletion_timestamp")]
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVmSpec {
+    #[serde(deserialize_with = "run_strategy")]
+    run_strategy: Option<String>,
+    running: Option<bool>,
+}
+
+impl From<WireVm> for VirtualMachine {
+    fn from(wire: WireVm) -> Self {
+        let WireVm { metadata, spec } = wire;
+        let is_restarted = match spec.run_strategy.as_deref() {
+            Some(strategy) => strategy != "Halted",
+            None => spec.running == Some(true),
+        };
+        Self {
+            is_deleted: metadata.deletion_timestamp.is_some(),
+            is_restarted,
+            maintained_host: metadata
+                .annotations
+                .get(MAINTAINED_HOST)
+                .and_then(|name| host(name)),
+            maintenance: metadata
+                .labels
+                .get(MAINTENANCE_STRATEGY)
+                .and_then(|text| MaintenanceStrategy::parse(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_virtual_machine_tells_why_its_instance_stops() {
+        let parse = |value| serde_json::from_value::<VirtualMachine>(value).unwrap();
+        assert_eq!(parse(json!({})), VirtualMachine::default());
+        let vm = parse(json!({
+            "metadata": {
+                "deletionTimestamp": "2026-11-24T10:00:00Z",
+                "labels": {MAINTENANCE_STRATEGY: "ShutdownAndRestartAfterDisable"},
+                "annotations": {MAINTAINED_HOST: "hv-a"},
+            },
+            "spec": {"runStrategy": "Halted"},
+        }));
+        assert!(vm.is_deleted);
+        assert!(!vm.is_restarted);
+        assert_eq!(vm.maintained_host, HostName::parse("hv-a").ok());
+        let strategy = MaintenanceStrategy::RestartAfterDisable;
+        assert_eq!(vm.maintenance, Some(strategy));
+        for (spec, expected) in [
+            (json!({"runStrategy": "RerunOnFailure"}), true),
+            (json!({"running": true}), true),
+            (json!({"running": false}), false),
+        ] {
+            let vm =
+                parse(json!({"metadata": {"labels": {MAINTENANCE_STRATEGY: "new"}}, "spec": spec}));
+            assert_eq!((vm.is_restarted, vm.maintenance), (expected, None));
+        }
+    }
+
+    #[test]
+    fn a_deadline_needs_a_grace_period_of_a_possible_length() {
+        let requested = timestamp("2026-11-24T10:00:00Z").unwrap();
+        let deadline = |seconds: Option<u64>| {
+            let grace = seconds.map(Duration::from_secs);
+            StopRequest { requested, grace }.deadline()
+        };
+        assert_eq!(deadline(Some(120)), timestamp("2026-11-24T10:02:00Z"));
+        assert_eq!(deadline(None), None);
+        assert_eq!(deadline(Some(u64::MAX)), None);
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the files of a downward API volume that the host shares with this VM through virtiofs.
+//!
+//! The host changes them without an inotify(7) event, so each round reads them. They are opened by path each time: after a
+//! migration, a file that was opened before may only return errors (`virtiofsd --migration-on-error=guest-error`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::statfs::FUSE_SUPER_MAGIC;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::facts::pod_info::{PodInfo, PodInfoError};
+use crate::facts::{Fact, UnavailableKind};
+use crate::sys::escape::chain;
+use crate::sys::root::{ReadError, Root};
+
+/// The maximum size of the labels, in bytes. Those of a virt-launcher pod have about 1 kB.
+const LABELS_MAX: u64 = 64 * 1024;
+
+/// The maximum size of a file with a name, in bytes.
+const NAME_MAX: u64 = 1024;
+
+/// The timeout of a read. A virtiofsd that was stopped does not respond at all.
+const STALL: Duration = Duration::from_secs(5);
+
+/// The reason why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum PodFilesError {
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// Files on a disk of the VM are a copy, and so are those of an ISO image: KubeVirt copies the image of the source host.
+    #[error("`{}` is not a virtiofs mount", .0.display())]
+    NotVirtiofs(PathBuf),
+    #[error("the files in `{}` do not describe the pod of this VM", .dir.display())]
+    Text { dir: PathBuf, source: PodInfoError },
+}
+
+/// The reader of the files. It starts no read while an earlier one has not returned.
+#[derive(Debug, Default)]
+pub struct PodReader {
+    pending: Option<JoinHandle<Result<Option<PodInfo>, PodFilesError>>>,
+}
+
+impl PodReader {
+    /// Reads the files in a directory; [`Fact::Absent`] if it does not exist, or is empty because nothing is mounted there.
+    ///
+    /// A round that is cut off leaves the read pending. Only the first round waits for a read.
+    pub async fn read(&mut self, root: &Root, dir: &Path) -> Fact<PodInfo> {
+        let is_stuck = self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| !pending.is_finished());
+        if !is_stuck {
+            // What an earlier read returned may be out of date.
+            self.pending = None;
+            if !root.is_present(dir) {
+                return Fact::Absent;
+            }
+        }
+        let reading = self.pending.get_or_insert_with(|| {
+            // A separate thread: the time that the kernel waits for the host is unlimited.
+            let (root, dir) = (root.clone(), dir.to_owned());
+            tokio::task::spawn_blocking(move || read_files(&root, &dir))
+        });
+        let limit = if is_stuck { Duration::ZERO } else { STALL };
+        let answer = timeout(limit, reading).await;
+        if answer.is_ok() {
+            self.pending = None;
+        }
+        match answer {
+            Ok(Ok(Ok(Some(info)))) => Fact::Known(info),
+            Ok(Ok(Ok(None))) => Fact::Absent,
+            Ok(Ok(Err(error))) => Fact::failed(kind(&error), chain(&error)),
+            Ok(Err(_)) => Fact::failed(UnavailableKind::Unreachable, "the read was canceled"),
+            Err(_) => {
+                let text = format!(
+                    "reading `{}` timed out after {} s",
+                    dir.display(),
+                    STALL.as_secs()
+                );
+                Fact::failed(UnavailableKind::Unreachable, text)
+            }
+        }
+    }
+}
+
+fn read_files(root: &Root, dir: &Path) -> Result<Option<PodInfo>, PodFilesError> {
+    // In a tree, a directory replaces the mount.
+    let is_virtiofs = !root.is_live() || root.file_system(dir)? == FUSE_SUPER_MAGIC;
+    if !is_virtiofs {
+        return match root.list(dir)?.is_empty() {
+            true => Ok(None),
+            false => Err(PodFilesError::NotVirtiofs(dir.to_owned())),
+        };
+    }
+    let read = |name: &str, limit| root.read_text(dir.join(name), limit);
+    let (labels, name, namespace) = (
+        read("labels", LABELS_MAX)?,
+        read("name", NAME_MAX)?,
+        read("namespace", NAME_MAX)?,
+    );
+    let info = PodInfo::parse(&labels, &name, &namespace);
+    info.map(Some).map_err(|source| PodFilesError::Text {
+        dir: dir.to_owned(),
+        source,
+    })
+}
+
+fn kind(error: &PodFilesError) -> UnavailableKind {
+    match error {
+        PodFilesError::Unreadable(ReadError::Denied(_)) => UnavailableKind::Forbidden,
+        PodFilesError::Unreadable(ReadError::Io { .. }) => UnavailableKind::Unreachable,
+        PodFilesError::Unreadable(_)
+        | PodFilesError::NotVirtiofs(_)
+        | PodFilesError::Text { .. } => UnavailableKind::Malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "virt-launcher-a-x7k2p";
+
+    fn tree(labels: &[u8], name: &str) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.join("/run/podinfo")).unwrap();
+        std::fs::write(root.join("/run/podinfo/labels"), labels).unwrap();
+        std::fs::write(root.join("/run/podinfo/name"), name).unwrap();
+        std::fs::write(root.join("/run/podinfo/namespace"), "default").unwrap();
+        (dir, root)
+    }
+
+    async fn read(root: &Root) -> Fact<PodInfo> {
+        let mut reader = PodReader::default();
+        reader.read(root, Path::new("/run/podinfo")).await
+    }
+
+    #[tokio::test]
+    async fn the_files_are_read_and_a_vm_without_them_has_no_error() {
+        let (_dir, root) = tree(b"kubevirt.io/nodeName=\"hv-a\"\n", POD);
+        assert_eq!(read(&root).await.known().unwrap().pod, POD);
+        std::fs::remove_dir_all(root.join("/run/podinfo")).unwrap();
+        assert_eq!(read(&root).await, Fact::Absent);
+    }
+
+    #[tokio::test]
+    async fn files_of_another_size_or_content_are_refused() {
+        for (labels, name, said) in [
+            (vec![b'a'; 65 * 1024], POD, "larger than 65536 bytes"),
+            (vec![0xff], POD, "not valid UTF-8"),
+            (b"x".to_vec(), POD, "line 1 of the labels"),
+            (Vec::new(), &"a".repeat(2000), "larger than 1024 bytes"),
+        ] {
+            let (_dir, root) = tree(&labels, name);
+            let fact = read(&root).await;
+            let why = fact.why().unwrap();
+            assert!(why.text.contains(said), "{why:?}");
+            assert!(!why.kind.is_passing(), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_of_this_system_is_not_taken_for_virtiofs() {
+        let root = Root::new("/");
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read_files(&root, dir.path()).unwrap().is_none());
+        std::fs::write(dir.path().join("labels"), "").unwrap();
+        let error = read_files(&root, dir.path()).unwrap_err();
+        assert!(
+            error.to_string().contains("not a virtiofs mount"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_never_returns_is_not_started_twice() {
+        let (_dir, root) = tree(b"", POD);
+        let stuck = tokio::spawn(async {
+            std::future::pending::<()>().await;
+            Ok(None)
+        });
+        let mut reader = PodReader {
+            pending: Some(stuck),
+        };
+        for _ in 0..2 {
+            let fact = reader.read(&root, Path::new("/run/podinfo")).await;
+            assert!(fact.why().unwrap().text.contains("timed out"), "{fact:?}");
+            assert!(reader.pending.is_some());
+        }
+    }
+}

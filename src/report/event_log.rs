@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/run/harvester-node-agent/events.json`: the last states of scheduled events, one JSON object a line, the oldest first, for
+//! `events` and for all users.
+//!
+//! The file is world-readable: it must never contain a secret.
+
+use std::path::Path;
+
+use super::trouble::Trouble;
+use crate::decide::scheduled_events::ScheduledEvent;
+use crate::sys::atomic_file;
+use crate::sys::escape::in_json;
+use crate::sys::root::{ReadError, Root};
+
+/// The path of the file.
+pub const EVENTS_FILE: &str = "/run/harvester-node-agent/events.json";
+
+/// The mode of the file: all users may read it, only the agent writes it.
+const MODE: u32 = 0o644;
+
+/// The maximum number of states that are kept.
+const STATES_MAX: usize = 32;
+
+/// The maximum size of the file. A state has less than 1 KiB.
+const SIZE_MAX: u64 = 64 << 10;
+
+/// Adds new states, and drops the oldest ones.
+pub fn append(log: &mut Vec<ScheduledEvent>, states: &[ScheduledEvent]) {
+    log.extend_from_slice(states);
+    log.drain(..log.len().saturating_sub(STATES_MAX));
+}
+
+/// Returns a state as one line.
+pub fn line(event: &ScheduledEvent) -> String {
+    let text = serde_json::to_string(event).unwrap_or_default();
+    format!("{}\n", in_json(&text))
+}
+
+/// Writes the file, unless it has this content.
+pub fn publish(root: &Root, log: &[ScheduledEvent]) -> Option<Trouble> {
+    let text: String = log.iter().map(line).collect();
+    atomic_file::write_atomic(root, Path::new(EVENTS_FILE), text.as_bytes(), MODE)
+        .err()
+        .map(|error| Trouble::new(EVENTS_FILE, &error))
+}
+
+/// Reads the file. A line that cannot be parsed is skipped.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read; a missing file means that no daemon has run since boot.
+pub fn read(root: &Root) -> Result<Vec<ScheduledEvent>, ReadError> {
+    let text = root.read_text(EVENTS_FILE, SIZE_MAX)?;
+    let lines = text.lines();
+    Ok(lines
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
+}

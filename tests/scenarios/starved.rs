@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine that has too little of something: descriptors, threads, memory, space, time. The agent goes on with what it has, says
+//! what is wrong and not again and again, and recovers without help.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use harvester_lab::guest::{Distribution, GuestTree};
+use harvester_lab::process::{Agent, Signal};
+use harvester_lab::world::{World, WorldOptions, always, eventually};
+
+use crate::{BINARY, HOST, SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
+
+/// How long a machine starves. An idle thread that blocks on behalf of others ends after ten seconds.
+const STARVES: Duration = Duration::from_secs(12);
+
+/// The most lines in the journal while it does: a finding has up to three, and all reads and writes fail.
+const FEW_LINES: usize = 24;
+
+/// What a release may take is measured elsewhere; this is room for a debug build, beyond the peak of a quiet one.
+const ROOM: u64 = 16 << 20;
+
+const SWITCH: &str = "[registration]\nnode_labels = true\n";
+const LABEL_DIRECTORY: &str = "/etc/rancher/rke2/config.yaml.d";
+const LABEL_FILE: &str = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
+const STATE: &str = "/var/lib/harvester-node-agent/state.json";
+
+fn succeeds(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+/// Sets the soft limit of descriptors of a running agent.
+fn allow_descriptors(agent: &Agent, number: u32) {
+    let (pid, limit) = (agent.pid().to_string(), format!("--nofile={number}:"));
+    succeeds(Command::new("prlimit").args(["--pid", &pid, &limit]));
+}
+
+fn descriptors(agent: &Agent) -> usize {
+    let directory = format!("/proc/{}/fd", agent.pid());
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+async fn synced(world: &World) {
+    condition_becomes(world, TOPOLOGY, "True", "Synced").await;
+    world.findings_become(&[]).await;
+}
+
+/// Harvester is asked over a new connection, and the VM runs elsewhere.
+async fn migrates_unseen(world: &World) {
+    lab(&world.harvester_api).drop_connections();
+    lab(&world.guest_api).drop_connections();
+    world.harvester.admin().hang_up();
+    world.migrate("hv-b").await;
+}
+
+async fn follows(world: &World, zone: &str) {
+    label_becomes(world, ZONE, zone).await;
+    world.findings_become(&[]).await;
+}
+
+fn lives_and_is_brief(agent: &mut Agent, lines_before: usize) {
+    assert!(agent.exited().is_none(), "{}", agent.transcript());
+    let lines = agent.lines().split_off(lines_before);
+    let mut heads: Vec<_> = lines
+        .iter()
+        .filter(|line| line.text.contains('['))
+        .map(|line| &line.text)
+        .collect();
+    let all = heads.len();
+    heads.sort_unstable();
+    heads.dedup();
+    assert_eq!(heads.len(), all, "said twice: {}", agent.transcript());
+    let lines = lines.len();
+    println!("{lines} lines while it starved");
+    assert!(lines <= FEW_LINES, "{}", agent.transcript());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_descriptors_the_agent_waits_and_then_follows() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    synced(&world).await;
+    let (before, lines) = (descriptors(&agent), agent.lines().len());
+    allow_descriptors(&agent, 3);
+    migrates_unseen(&world).await;
+    let is_said = |line: &harvester_lab::process::Line| line.text.contains("oo many open files");
+    agent.wait_line(is_said, SOON).await;
+    tokio::time::sleep(STARVES).await;
+    lives_and_is_brief(&mut agent, lines);
+    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
+    allow_descriptors(&agent, 1024);
+    follows(&world, "rack-b").await;
+    let as_before = || async { descriptors(&agent) <= before };
+    eventually(SOON, "no descriptor more than before", as_before).await;
+}
+
+/// A control group of a controller, in the first or second version of the interface.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(controller: &str) -> Result<Self, String> {
+        let top = Path::new("/sys/fs/cgroup");
+        let parent = match top.join("cgroup.controllers").exists() {
+            true => top.to_owned(),
+            false => top.join(controller),
+        };
+        let path = parent.join(format!("harvester-node-agent-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let group = Self(path);
+        let file = format!(
+            "{controller}.{}",
+            if controller == "pids" {
+                "max"
+            } else {
+                "usage_in_bytes"
+            }
+        );
+        let is_there = group.0.join(file).exists() || group.0.join("memory.max").exists();
+        is_there
+            .then_some(())
+            .ok_or(format!("no controller {controller}"))?;
+        Ok(group)
+    }
+
+    /// Sets the first of these files that exists.
+    fn set(&self, names: &[&str], value: &str) {
+        let path = names
+            .iter()
+            .map(|name| self.0.join(name))
+            .find(|path| path.exists());
+        std::fs::write(path.unwrap(), value).unwrap();
+    }
+
+    fn take(&self, agent: &Agent) {
+        std::fs::write(self.0.join("cgroup.procs"), agent.pid().to_string()).unwrap();
+    }
+}
+
+impl Drop for Group {
+    #[expect(clippy::disallowed_methods, reason = "a drop cannot await")]
+    fn drop(&mut self) {
+        // What ran in it may take a moment to end.
+        for _ in 0..50 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn group(controller: &str, test: &str) -> Option<Group> {
+    Group::new(controller)
+        .inspect_err(|why| println!("SKIP {test}: {why}"))
+        .ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_threads_the_agent_follows_all_the_same() {
+    let Some(group) = group("pids", "without_threads_the_agent_follows_all_the_same") else {
+        return;
+    };
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    world.guest.write(LABEL_FILE, label_file(&world).await);
+    let mut agent = serve(&world).await;
+    synced(&world).await;
+    let lines = agent.lines().len();
+    group.take(&agent);
+    group.set(&["pids.max"], "1");
+    tokio::time::sleep(STARVES).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, HOST, "hv-b").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    lives_and_is_brief(&mut agent, lines);
+    group.set(&["pids.max"], "max");
+    follows(&world, "rack-b").await;
+    file_has(&world, LABEL_FILE, "rack-b").await;
+    file_has(&world, STATE, "hv-b").await;
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(
+        agent.wait_exit(SOON).await.code(),
+        Some(0),
+        "{}",
+        agent.transcript()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_threads_is_followed_by_one_that_works() {
+    let Some(group) = group(
+        "pids",
+        "a_start_without_threads_is_followed_by_one_that_works",
+    ) else {
+        return;
+    };
+    let world = World::lab(WorldOptions::default()).await;
+    group.set(&["pids.max"], "1");
+    let script = format!(
+        "echo $$ >{}/cgroup.procs && exec \"$0\" \"$@\"",
+        group.0.display()
+    );
+    let mut agent = world.spawn_agent("sh", &["-c", &script, BINARY, "run"]);
+    agent.wait_ready(SOON).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    assert!(agent.exited().is_none(), "{}", agent.transcript());
+    group.set(&["pids.max"], "max");
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    file_has(&world, STATE, "hv-b").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_megabytes_beyond_its_peak_are_enough_for_migrations_and_broken_connections() {
+    let name = "sixteen_megabytes_beyond_its_peak_are_enough_for_migrations_and_broken_connections";
+    let Some(group) = group("memory", name) else {
+        return;
+    };
+    let world = World::lab(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    synced(&world).await;
+    let peak = agent.usage().unwrap().peak_rss_kib << 10;
+    group.take(&agent);
+    let limit = (peak + ROOM).to_string();
+    group.set(&["memory.limit_in_bytes", "memory.max"], &limit);
+    for host in ["hv-b", "hv-c", "hv-a", "hv-b"] {
+        world.migrate(host).await;
+        lab(&world.harvester_api).drop_connections();
+        label_becomes(&world, HOST, host).await;
+    }
+    follows(&world, "rack-b").await;
+    assert!(agent.exited().is_none(), "{}", agent.transcript());
+    let after = agent.usage().unwrap().peak_rss_kib << 10;
+    println!("peak {peak} bytes at rest, {after} after four migrations, limit {limit}");
+}
+
+/// The label file of a world before its first migration, as `gate` writes it.
+async fn label_file(world: &World) -> String {
+    let mut daemon = serve(world).await;
+    let kubeconfig = world.guest.read(Distribution::Rke2.kubeconfig()).unwrap();
+    world.guest.remove(Distribution::Rke2.kubeconfig());
+    let output = crate::agent(world, &["gate", "--timeout", "20s"]).await;
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+    world
+        .guest
+        .write_secret(Distribution::Rke2.kubeconfig(), kubeconfig);
+    world.guest.read(LABEL_FILE).unwrap()
+}
+
+async fn file_has(world: &World, path: &str, text: &str) {
+    let what = format!("{text} in {path}");
+    let has = || async { world.guest.read(path).is_some_and(|all| all.contains(text)) };
+    eventually(SOON, &what, has).await;
+}
+
+const OWN_MOUNTS: [&str; 2] = ["--map-root-user", "--mount"];
+
+/// Starts the agent with a small file system of its own on each of these directories, which keep their files.
+fn serve_on_small_disks(guest: &GuestTree, directories: &[&str]) -> Agent {
+    let mut script = "set -e\n".to_owned();
+    for directory in directories {
+        let path = guest.path(directory);
+        std::fs::create_dir_all(&path).unwrap();
+        let path = path.display();
+        script.push_str(&format!(
+            "mode=$(stat --format=%a {path}); mkdir {path}.kept; cp -a {path}/. {path}.kept\n\
+             mount -t tmpfs -o size=64k,mode=$mode tmpfs {path}; cp -a {path}.kept/. {path}; rm -r {path}.kept\n"
+        ));
+    }
+    script.push_str("exec \"$0\" \"$@\"");
+    let shell = ["sh", "-c", &script, BINARY, "run"];
+    Agent::spawn(
+        "unshare",
+        guest.root(),
+        &[&OWN_MOUNTS[..], &shell].concat(),
+        &[],
+    )
+}
+
+/// A path as the agent sees it.
+fn seen_by(agent: &Agent, world: &World, path: &str) -> PathBuf {
+    let inside = world.guest.path(path);
+    let inside = inside.strip_prefix("/").unwrap();
+    Path::new(&format!("/proc/{}/root", agent.pid())).join(inside)
+}
+
+async fn seen_has(agent: &Agent, world: &World, path: &str, text: &str) {
+    let place = seen_by(agent, world, path);
+    let what = format!("{text} in {path}");
+    let has = || async { std::fs::read_to_string(&place).is_ok_and(|all| all.contains(text)) };
+    eventually(SOON, &what, has).await;
+}
+
+const DIRECTORIES: [&str; 3] = [
+    "/run/harvester-node-agent",
+    "/var/lib/harvester-node-agent",
+    LABEL_DIRECTORY,
+];
+
+/// A daemon that keeps a label file, with each of its directories on a disk of its own.
+async fn on_small_disks() -> (World, Agent) {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    label_file(&world).await;
+    let mut agent = serve_on_small_disks(&world.guest, &DIRECTORIES);
+    agent.wait_ready(SOON).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    seen_has(&agent, &world, LABEL_FILE, "rack-a").await;
+    seen_has(
+        &agent,
+        &world,
+        "/run/harvester-node-agent/status.json",
+        "hv-a",
+    )
+    .await;
+    (world, agent)
+}
+
+/// A migration while nothing can be written, and one after it.
+async fn is_followed_without_a_disk(
+    world: &World,
+    agent: &mut Agent,
+    error: &str,
+    end: impl AsyncFnOnce(&Agent),
+) {
+    let lines = agent.lines().len();
+    world.migrate("hv-b").await;
+    label_becomes(world, ZONE, "rack-b").await;
+    for file in ["status.json", "state.json", "90-harvester-node-agent.yaml"] {
+        let is_said = |line: &harvester_lab::process::Line| {
+            line.text.contains(error) && line.text.contains(file)
+        };
+        agent.wait_line(is_said, SOON).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    lives_and_is_brief(agent, lines);
+    end(agent).await;
+    // What was refused is written by itself, or with the next change.
+    agent.signal(Signal::SIGHUP);
+    seen_has(agent, world, LABEL_FILE, "rack-b").await;
+    seen_has(agent, world, STATE, "hv-b").await;
+    seen_has(
+        agent,
+        world,
+        "/run/harvester-node-agent/status.json",
+        "hv-b",
+    )
+    .await;
+    world.migrate("hv-a").await;
+    label_becomes(world, ZONE, "rack-a").await;
+    seen_has(agent, world, LABEL_FILE, "rack-a").await;
+    let status = seen_by(agent, world, "/run/harvester-node-agent/status.json");
+    let is_well = || async {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        let findings = status["findings"].as_array().cloned().unwrap_or_default();
+        findings
+            .iter()
+            .all(|finding| finding["code"] == "harvester-on-loopback")
+    };
+    eventually(SOON, "no finding", is_well).await;
+    for directory in DIRECTORIES {
+        let entries = std::fs::read_dir(seen_by(agent, world, directory)).unwrap();
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        let is_left = |name: &&std::ffi::OsString| name.to_str().unwrap().ends_with(".new");
+        assert!(
+            !names.iter().any(|name| is_left(&name)),
+            "{directory}: {names:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disks_delay_no_label_and_files_follow_when_there_is_room() {
+    let (world, mut agent) = on_small_disks().await;
+    for directory in DIRECTORIES {
+        let filler = seen_by(&agent, &world, directory).join("filler");
+        // Until the disk is full.
+        let _ = std::fs::write(filler, vec![0; 1 << 20]);
+    }
+    is_followed_without_a_disk(
+        &world,
+        &mut agent,
+        "No space left on device",
+        async |agent| {
+            for directory in DIRECTORIES {
+                std::fs::remove_file(seen_by(agent, &world, directory).join("filler")).unwrap();
+            }
+        },
+    )
+    .await;
+}
+
+/// Runs commands on a directory of an agent, in its mounts.
+fn with_mounts_of(agent: &Agent, world: &World, directory: &str, commands: &[&[&str]]) {
+    let (pid, path) = (agent.pid().to_string(), world.guest.path(directory));
+    for command in commands {
+        let mut enter = Command::new("nsenter");
+        enter.args([
+            "--target",
+            &pid,
+            "--user",
+            "--preserve-credentials",
+            "--mount",
+        ]);
+        succeeds(enter.args(*command).arg(&path));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disks_that_become_read_only_delay_no_label_and_files_follow_afterwards() {
+    let (world, mut agent) = on_small_disks().await;
+    // The kernel refuses it for a file system on which a file is open to be written, so another view of it comes on top.
+    for directory in DIRECTORIES {
+        let path = world.guest.path(directory).display().to_string();
+        let over: &[&str] = &["mount", "--bind", &path];
+        with_mounts_of(
+            &agent,
+            &world,
+            directory,
+            &[over, &["mount", "-o", "remount,bind,ro"]],
+        );
+    }
+    is_followed_without_a_disk(&world, &mut agent, "Read-only file system", async |agent| {
+        for directory in DIRECTORIES {
+            with_mounts_of(agent, &world, directory, &[&["umount"]]);
+        }
+    })
+    .await;
+}
+
+/// A frozen file system, on which every write waits.
+struct Frozen<'a>(&'a Agent, PathBuf);
+
+impl<'a> Frozen<'a> {
+    fn new(agent: &'a Agent, path: PathBuf) -> Self {
+        let frozen = Self(agent, path);
+        assert!(frozen.fsfreeze("--freeze"));
+        frozen
+    }
+
+    fn fsfreeze(&self, what: &str) -> bool {
+        let pid = self.0.pid().to_string();
+        let mut command = Command::new("nsenter");
+        let command = command.args(["--target", &pid, "--mount", "fsfreeze", what]);
+        command.arg(&self.1).status().unwrap().success()
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.fsfreeze("--unfreeze");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_disk_with_the_state_delays_no_label_and_the_state_follows() {
+    let world = World::lab(WorldOptions::default()).await;
+    let image = world.guest.path("/image");
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(8 << 20)
+        .unwrap();
+    succeeds(Command::new("mkfs.ext4").arg("-q").arg(&image));
+    let directory = Path::new(STATE).parent().unwrap();
+    let directory = world.guest.path(directory.to_str().unwrap());
+    std::fs::create_dir_all(&directory).unwrap();
+    let (image, path) = (image.display().to_string(), directory.display().to_string());
+    let mount = "mount -o loop \"$0\" \"$1\"; chmod 700 \"$1\"; shift; exec \"$@\"";
+    let own_mount = ["--mount", "sh", "-ec", mount, &image, &path];
+    let tried = Command::new("unshare").args(own_mount).arg("true").output();
+    if let Some(why) = tried.ok().filter(|output| !output.status.success()) {
+        println!(
+            "SKIP a_stalled_disk_with_the_state_delays_no_label_and_the_state_follows: {why:?}"
+        );
+        return;
+    }
+    let mut agent = world.spawn_agent("unshare", &[&own_mount[..], &[BINARY, "run"]].concat());
+    agent.wait_ready(SOON).await;
+    synced(&world).await;
+    seen_has(&agent, &world, STATE, world.node_name()).await;
+    let frozen = Frozen::new(&agent, directory);
+    for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c")] {
+        let begun = std::time::Instant::now();
+        world.migrate(host).await;
+        label_becomes(&world, ZONE, zone).await;
+        file_has(&world, "/run/harvester-node-agent/status.json", host).await;
+        println!("{host}: {} ms", begun.elapsed().as_millis());
+        assert!(begun.elapsed() < STARVES);
+    }
+    tokio::time::sleep(STARVES).await;
+    assert!(
+        !std::fs::read_to_string(seen_by(&agent, &world, STATE))
+            .unwrap()
+            .contains("hv-c")
+    );
+    drop(frozen);
+    seen_has(&agent, &world, STATE, "hv-c").await;
+    world.findings_become(&[]).await;
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.wait_exit(SOON).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_stopped_for_a_while_goes_on_where_it_was() {
+    let world = World::lab(WorldOptions::default()).await;
+    let env = [("WATCHDOG_USEC", "400000")];
+    let mut agent = Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    agent.wait_ready(SOON).await;
+    synced(&world).await;
+    agent.signal(Signal::SIGSTOP);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let fed = watchdogs(&agent);
+    world.migrate("hv-b").await;
+    world.migrate("hv-c").await;
+    // Both servers have dropped it by then.
+    lab(&world.harvester_api).drop_connections();
+    lab(&world.guest_api).drop_connections();
+    let rests = || async { watchdogs(&agent) == fed };
+    always(STARVES, "no word to the watchdog", rests).await;
+    agent.signal(Signal::SIGCONT);
+    follows(&world, "rack-c").await;
+    let is_fed = || async { watchdogs(&agent) > fed + 1 };
+    eventually(SOON, "a word to the watchdog", is_fed).await;
+    assert!(agent.exited().is_none());
+}
+
+fn watchdogs(agent: &Agent) -> usize {
+    let notifications = agent.notifications();
+    notifications
+        .iter()
+        .filter(|one| one.has("WATCHDOG"))
+        .count()
+}
+
+/// The loop is held up in the call with which it waits for events; all other threads go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loop_that_hangs_does_not_feed_the_watchdog() {
+    if let Err(why) = crate::kill::can_trace().await {
+        println!("SKIP a_loop_that_hangs_does_not_feed_the_watchdog: {why}");
+        return;
+    }
+    let world = World::lab(WorldOptions::default()).await;
+    let env = [("WATCHDOG_USEC", "400000")];
+    let mut agent = Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    agent.wait_ready(SOON).await;
+    synced(&world).await;
+    let pid = agent.pid().to_string();
+    let mut tracer = tokio::process::Command::new("strace")
+        .args([
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=epoll_wait,epoll_pwait",
+        ])
+        .args(["-e", "inject=epoll_wait,epoll_pwait:delay_enter=4s:when=2"])
+        .args(["-p", &pid])
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let longest = async {
+        let (mut longest, mut last, mut count) = (
+            Duration::ZERO,
+            tokio::time::Instant::now(),
+            watchdogs(&agent),
+        );
+        let end = last + Duration::from_secs(8);
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if watchdogs(&agent) != count {
+                count = watchdogs(&agent);
+                last = tokio::time::Instant::now();
+            }
+            longest = longest.max(last.elapsed());
+        }
+        longest
+    }
+    .await;
+    println!("the watchdog heard nothing for {longest:?}, of 200 ms between words");
+    assert!(longest >= Duration::from_secs(3), "{longest:?}");
+    tracer.kill().await.unwrap();
+    let fed = watchdogs(&agent);
+    let is_fed = || async { watchdogs(&agent) > fed + 1 };
+    eventually(SOON, "a word to the watchdog", is_fed).await;
+    assert!(agent.exited().is_none());
+}
+
+/// A preloaded library shifts the wall clock of the agent alone; its other clocks go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_ten_years_off_changes_no_label_and_ends_with_the_clock() {
+    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+    if !Path::new(library).exists() {
+        println!(
+            "SKIP a_clock_that_is_ten_years_off_changes_no_label_and_ends_with_the_clock: no {library}"
+        );
+        return;
+    }
+    let world = World::lab(WorldOptions::default()).await;
+    let file = world.guest.path("/clock");
+    let set = |offset: &str| world.guest.write("/clock", offset);
+    set("+0");
+    let env = [
+        ("LD_PRELOAD", library),
+        ("FAKETIME_TIMESTAMP_FILE", file.to_str().unwrap()),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+        ("WATCHDOG_USEC", "400000"),
+    ];
+    let mut agent = Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    agent.wait_ready(SOON).await;
+    synced(&world).await;
+    let mut lines = agent.lines().len();
+    for (offset, to) in [("+3650d", "b"), ("-3650d", "a")] {
+        set(offset);
+        // What stands is used on.
+        world.migrate(&format!("hv-{to}")).await;
+        label_becomes(&world, ZONE, &format!("rack-{to}")).await;
+        lab(&world.harvester_api).drop_connections();
+        lab(&world.guest_api).drop_connections();
+        // No certificate is valid by this clock. In the past, TLS resumes a session of the future, which needs none.
+        let is_said = || async {
+            let mut findings = world.findings().into_iter();
+            findings.any(|code| code.ends_with("tls-error"))
+        };
+        if offset.starts_with('+') {
+            eventually(SOON, "a finding about TLS", is_said).await;
+        }
+        let fed = watchdogs(&agent);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(
+            watchdogs(&agent) > fed + 3,
+            "timers depend on the wall clock"
+        );
+        assert_eq!(world.node_label(ZONE).await, Some(format!("rack-{to}")));
+        lives_and_is_brief(&mut agent, lines);
+        set("+0");
+        world.findings_become(&[]).await;
+        lines = agent.lines().len();
+    }
+    world.migrate("hv-c").await;
+    follows(&world, "rack-c").await;
+}
