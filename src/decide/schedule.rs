@@ -263,6 +263,11 @@ impl Pace {
         Self::new(OUTSIDE_PERIOD, OUTSIDE_BURST)
     }
 
+    /// Returns the time after which one more token is there.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
     /// Takes one token at `now`. Returns how long to wait before it may be used.
     pub fn take(&mut self, now: Duration) -> Duration {
         self.full_at = self.full_at.max(now) + self.period;

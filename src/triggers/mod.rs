@@ -200,10 +200,10 @@ impl Listener {
         });
     }
 
-    /// Returns the delay that the pace requires before a round that is due now.
-    fn pace(&mut self) -> Duration {
-        let now = self.since_start(Instant::now());
-        self.pace.take(now)
+    /// Returns when the pace allows a round for a reason that is there at `now`. Only a round that reasons cause uses up the pace:
+    /// what a planned round takes along must not delay a later one.
+    fn earliest(&self, now: Instant) -> Instant {
+        now + self.pace.left(self.since_start(now))
     }
 
     fn since_start(&self, at: Instant) -> Duration {
@@ -328,7 +328,7 @@ impl Wait for Listener {
         let mut due = planned;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
         if self.pending.is_some() {
-            due = due.min(Instant::now() + self.pace());
+            due = due.min(self.earliest(Instant::now()));
         }
         loop {
             // A single timer for all deadlines: an idle process is woken once for each.
@@ -352,7 +352,7 @@ impl Wait for Listener {
                 let was_pending = self.pending.is_some();
                 self.keep(trigger, at);
                 if self.pending.is_some() && !was_pending {
-                    due = due.min(now + self.pace());
+                    due = due.min(self.earliest(now));
                 }
                 // Nothing may delay the report of a migration hint.
                 if !(trigger.is_migration_hint() && due <= now) {
@@ -362,13 +362,13 @@ impl Wait for Listener {
             if self.files_due.is_some_and(|at| at <= now) {
                 self.files_due = None;
                 if self.pending.is_none() {
-                    due = due.min(now + self.pace());
+                    due = due.min(self.earliest(now));
                 }
                 self.add(Reasons::new(Trigger::Files, self.since_start(now)));
             }
             if let Some((_, reasons)) = self.later.take_if(|(at, _)| *at <= now) {
                 if self.pending.is_none() {
-                    due = due.min(now + self.pace());
+                    due = due.min(self.earliest(now));
                 }
                 self.add(reasons);
             }
@@ -383,7 +383,10 @@ impl Wait for Listener {
                 };
                 return Wake::Reconcile(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),
-                    Some(pending) => pending,
+                    Some(pending) => {
+                        self.pace.take(by_itself.at);
+                        pending
+                    }
                     None => by_itself,
                 });
             }
@@ -400,13 +403,15 @@ impl Wait for Listener {
                 self.keep(trigger, at);
                 continue;
             }
-            let pace = self.pace();
-            if !pace.is_zero() {
+            let now = Instant::now();
+            let left = self.earliest(now).saturating_duration_since(now);
+            if !left.is_zero() {
                 // Kept as well: the read may finish before the pace allows a round.
                 self.keep(trigger, at);
-                self.alarm.set(pace);
+                self.alarm.set(left);
                 self.alarm.ring().await;
             }
+            self.pace.take(self.since_start(Instant::now()));
             return;
         }
     }

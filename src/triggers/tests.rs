@@ -33,7 +33,7 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
         scope: Scope::KNOWN,
     };
     match listener.wait(next, &mut || {}).await {
-        Wake::Reconcile(reasons) => (reasons.scope, before.elapsed()),
+        Wake::Reconcile(reasons) => (reasons.scope, Instant::now() - before),
         Wake::Reload => panic!("there was no SIGHUP"),
     }
 }
@@ -99,4 +99,48 @@ async fn an_api_that_stops_answering_ends_the_delay() {
     assert_eq!(next(&mut listener).await.0, Scope::NONE);
     listener.subscribe(Targets::default());
     assert_eq!(next(&mut listener).await, (Scope::FILES, Duration::ZERO));
+}
+
+/// A window of fast polls plans rounds by itself. A reason that such a round takes along must not delay the one after the window.
+#[tokio::test(start_paused = true)]
+async fn reasons_that_planned_rounds_take_along_delay_no_later_round_by_more_than_one_period() {
+    let mut listener = listener(DELAY);
+    let sender = listener.sender();
+    for _ in 0..60 {
+        sender.send(Trigger::Vmi);
+        let planned = Next {
+            after: Duration::from_millis(50),
+            trigger: Trigger::Timer,
+            scope: Scope::KNOWN,
+        };
+        listener.wait(planned, &mut || {}).await;
+    }
+    sender.send(Trigger::Vmi);
+    let (scope, waited) = next(&mut listener).await;
+    assert_eq!(scope, Trigger::Vmi.scope());
+    assert!(waited <= Pace::of_reconciles().period(), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_beside_planned_rounds_causes_few_more_than_these() {
+    let mut listener = listener(DELAY);
+    let sender = listener.sender();
+    let storm = tokio::spawn(async move {
+        for _ in 0..1000 {
+            sender.send(Trigger::Vmi);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let mut rounds = 0;
+    while !storm.is_finished() {
+        let planned = Next {
+            after: Duration::from_secs(1),
+            trigger: Trigger::Timer,
+            scope: Scope::KNOWN,
+        };
+        listener.wait(planned, &mut || {}).await;
+        rounds += 1;
+    }
+    // In ten seconds: the burst, two a second, and one a second that is planned.
+    assert!((30..=52).contains(&rounds), "{rounds}");
 }
