@@ -12,6 +12,7 @@ pub(crate) mod testing;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
@@ -21,6 +22,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, fstatfs};
+
+/// How often an open is retried when something else is renamed or mounted.
+const OPEN_RETRIES: usize = 128;
 
 /// The maximum number of symbolic links in one path, like the kernel's `MAXSYMLINKS`.
 const MAX_LINKS: usize = 40;
@@ -349,7 +353,7 @@ impl Root {
             .flags(flags | OFlag::O_CLOEXEC)
             .mode(Mode::empty())
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        match openat2(&root, path, how) {
+        match open_within(&root, path, how) {
             Ok(descriptor) => Ok(descriptor.into()),
             // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
             Err(Errno::ENOSYS) if self.is_live() => {
@@ -359,6 +363,16 @@ impl Root {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// Opens a path below a directory. The kernel fails with `EAGAIN` at a `..` if anything in the system was renamed or mounted meanwhile.
+pub(super) fn open_within(directory: impl AsFd, path: &Path, how: OpenHow) -> nix::Result<OwnedFd> {
+    let mut result = openat2(&directory, path, how);
+    for _ in 0..OPEN_RETRIES {
+        let Err(Errno::EAGAIN) = result else { break };
+        result = openat2(&directory, path, how);
+    }
+    result
 }
 
 fn relative(path: &Path) -> &Path {
@@ -392,6 +406,28 @@ mod tests {
         std::fs::create_dir_all(root.join("/etc")).unwrap();
         std::fs::write(root.join("/var/lib/pki/one.pem"), "one").unwrap();
         (dir, root)
+    }
+
+    #[test]
+    fn a_rename_elsewhere_during_a_read_is_no_error() {
+        let (_dir, root) = tree();
+        symlink("../var/lib/pki/one.pem", root.join("/etc/current.pem")).unwrap();
+        let (_elsewhere, other) = tree();
+        let paths = ["/etc", "/var/etc"].map(|path| other.join(path));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&paths[0], &paths[1]).unwrap();
+                    std::fs::rename(&paths[1], &paths[0]).unwrap();
+                }
+            });
+            let reads = (0..10_000).map(|_| root.read("/etc/current.pem", 100));
+            let failed = reads.filter(Result::is_err).count();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            failed
+        });
+        assert_eq!(failed, 0);
     }
 
     #[test]

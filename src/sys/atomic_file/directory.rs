@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::Uid;
 
 use super::{PRIVATE_MODE, WriteError, io_error};
-use crate::sys::root::Root;
+use crate::sys::root::{Root, open_within};
 
 /// The mode of missing parent directories of the agent's directories (only below `--root`).
 const ANCESTOR_MODE: u32 = 0o755;
@@ -173,7 +173,7 @@ pub(crate) fn open_below(root: &Root, directory: &Path) -> nix::Result<OwnedFd> 
     let how = OpenHow::new()
         .flags(flags)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    match openat2(&top, directory, how) {
+    match open_within(&top, directory, how) {
         // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
         Err(Errno::ENOSYS) if root.is_live() => nix::fcntl::open(directory, flags, Mode::empty()),
         other => other,
