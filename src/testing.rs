@@ -48,7 +48,8 @@ pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
         command.arg(std::env::current_exe().unwrap());
         start(command, test)
     } else {
-        println!("SKIP {test}: `unshare {}` fails here", options.join(" "));
+        let why = format!("`unshare {}` fails here", options.join(" "));
+        harvester_lab::skip(test, why);
         Role::Skipped
     }
 }

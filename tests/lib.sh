@@ -11,8 +11,8 @@ trap 'exit 143' TERM
 
 say() { printf '== %s\n' "$*"; }
 
-# Ends a stage that cannot run here. The line is counted by `tests/run`.
-skip() { echo "SKIP ${stage:?}: $*"; exit 0; } # why
+# Ends a stage that cannot run here. The line is counted by `tests/run`. With HNA_REQUIRE that is a failure.
+skip() { echo "SKIP ${stage:?}: $*"; [ -z "${HNA_REQUIRE:-}" ] || exit 1; exit 0; } # why
 
 # Runs a command as root.
 as_root() {
@@ -31,28 +31,31 @@ become_root() { # why, names of variables...
 }
 arguments=("$@")
 
-# Installs the Debian packages whose commands, or files given by path, are missing, one after the other, whichever other script does
-# so at the same time.
+# Installs the Debian packages whose commands, or files given by path, are missing, in one call, whichever other script does so at
+# the same time.
 # Without systemd in view no package starts its service.
 need() { # COMMAND=PACKAGE...
-  local pair command package hidden=()
+  local pair command packages=() hidden=()
   # shellcheck disable=SC2016
   [ ! -d /run/systemd/system ] || hidden=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /run/systemd; exec "$@"' sh)
   for pair in "$@"; do
-    command=${pair%=*} package=${pair#*=}
+    command=${pair%=*}
     ! command -v "$command" >/dev/null || continue
     [[ $command != /* || ! -e $command ]] || continue
-    can_be_root || skip "Debian package $package is not installed, and sudo is not available"
-    say "installing Debian package $package (for $command)" >&2
-    # shellcheck disable=SC2016
-    as_root flock /run/lock/harvester-node-agent-tests "${hidden[@]}" sh -ec '
-      install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$0" >/dev/null; }
-      [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name "*Packages*" -mmin -600 -print -quit)" ] || apt-get update -qq
-      install || { apt-get update -qq; install; }
-    ' "$package"
-    # Nor at the next boot.
-    [ ! -d /run/systemd/system ] || as_root systemctl --quiet disable "$package.service" 2>/dev/null || true
+    packages+=("${pair#*=}")
   done
+  [ ${#packages[@]} -gt 0 ] || return 0
+  can_be_root || skip "these Debian packages are not installed, and sudo is not available: ${packages[*]}"
+  say "installing Debian packages: ${packages[*]}" >&2
+  # shellcheck disable=SC2016
+  as_root flock /run/lock/harvester-node-agent-tests "${hidden[@]}" sh -ec '
+    install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends "$@" >/dev/null; }
+    [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name "*Packages*" -mmin -600 -print -quit)" ] || apt-get update -qq
+    install "$@" || { apt-get update -qq; install "$@"; }
+  ' sh "${packages[@]}"
+  # Nor at the next boot.
+  [ ! -d /run/systemd/system ] ||
+    for command in "${packages[@]}"; do as_root systemctl --quiet disable "$command.service" 2>/dev/null || true; done
 }
 
 # Makes programs of Kubernetes 1.20, and of 1.36 where they are packed beside the checkout, unless a directory of KUBEBUILDER_ASSETS
@@ -92,7 +95,7 @@ kubernetes_release() { # minor version, program
 # Prints the program that cargo builds for a target.
 built_by() { # name of the target, arguments of cargo...
   local name=$1 program; shift
-  program=$(cargo "$@" --quiet --message-format=json | sed -n 's/.*"name":"'"$name"'".*"executable":"\([^"]*\)".*/\1/p')
+  program=$(cargo "$@" --workspace --quiet --message-format=json | sed -n 's/.*"name":"'"$name"'".*"executable":"\([^"]*\)".*/\1/p')
   [ -x "$program" ] || { say "cargo names no program for $name" >&2; return 1; }
   echo "$program"
 }
@@ -105,6 +108,7 @@ need_crate() { # CRATE VERSION
   env --unset=CARGO_TARGET_DIR nice -n 19 cargo install --quiet --locked --debug "$1" --version "$2"
 }
 need_auditable() { need_crate cargo-auditable 0.7.7; }
+need_nextest() { need_crate cargo-nextest 0.9.143; }
 
 # Sets BINARY to the release binary, and PACKAGES to a directory with a deb, an rpm and a tar of it, and in `later` with a deb and an
 # rpm of a later version. Builds what the environment does not name.
@@ -125,7 +129,7 @@ need_built_packages() {
 }
 
 # Runs a check, in a subshell of its own and outside any condition: there the first command that fails ends it. What it printed is
-# shown when it fails, or if `shown` is set; otherwise only the lines that begin with "# ". Needs `work`.
+# shown when it fails; otherwise only the lines that begin with "# " or "SKIP ". Needs `work`.
 failed=0
 check() { # name, command... (by default the name is the command)
   local name=$1 outcome; shift
@@ -135,7 +139,7 @@ check() { # name, command... (by default the name is the command)
   outcome=$?
   set -e
   if [ "$outcome" = 0 ]; then
-    if [ -n "${shown:-}" ]; then cat "$work/said"; else grep '^# ' "$work/said" || true; fi
+    grep -E '^(# |SKIP )' "$work/said" || true
     echo "test ${stage:?}::$name ... ok"
     return
   fi

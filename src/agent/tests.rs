@@ -147,7 +147,7 @@ impl Wait for FakeWait {
         Wake::Reconcile(Reasons {
             trigger: next.trigger,
             scope: next.scope,
-            at: self.began.elapsed() + Duration::from_secs(1),
+            at: Instant::now() - self.began + Duration::from_secs(1),
             hint: None,
             renamed: false,
         })
@@ -162,7 +162,7 @@ impl Wait for FakeWait {
     }
 
     fn verify(&mut self, since: Duration) {
-        let after = (self.began.elapsed() + Duration::from_secs(1)).saturating_sub(since);
+        let after = (Instant::now() - self.began + Duration::from_secs(1)).saturating_sub(since);
         self.log
             .borrow_mut()
             .push(format!("prove after {} ms", after.as_millis()));
@@ -185,7 +185,7 @@ impl Clock for PausedClock {
     fn now(&self) -> Now {
         let wall = time::UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
         Now {
-            uptime: self.0.elapsed() + Duration::from_secs(1),
+            uptime: Instant::now() - self.0 + Duration::from_secs(1),
             wall,
             random: Random::from_bits(u64::MAX / 2),
         }

@@ -16,8 +16,7 @@
 //! An error in any file that is read is reported, even if a later file overrides the key. All errors are reported at once.
 //!
 //! To add a key: a field with its default in `settings.rs`, a row in [`KEYS`], a commented line in
-//! `packaging/config.d/10-defaults.toml`, valid and invalid values in `tests.rs`, and a test of its effect with a row in
-//! `tests/tidy/effects.rs`.
+//! `packaging/config.d/10-defaults.toml`, valid and invalid values in `tests.rs`, and a test of its effect.
 
 mod duration;
 mod errors;

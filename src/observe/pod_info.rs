@@ -139,7 +139,7 @@ mod tests {
         reader.read(root, Path::new("/run/podinfo")).await
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_files_are_read_and_a_vm_without_them_has_no_error() {
         let (_dir, root) = tree(b"kubevirt.io/nodeName=\"hv-a\"\n", POD);
         assert_eq!(read(&root).await.known().unwrap().pod, POD);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(read(&root).await, Fact::Absent);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn files_of_another_size_or_content_are_refused() {
         for (labels, name, said) in [
             (vec![b'a'; 65 * 1024], POD, "larger than 65536 bytes"),

@@ -55,7 +55,7 @@ use trouble::Trouble;
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long the exit waits until the last state is saved. A lost state is determined again.
-const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
+const SAVE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
 /// All reports of the daemon.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::sync::mpsc;
-use std::time::Instant;
+
+use harvester_lab::world::SOON;
 
 use super::sink::{Sink, StderrStyle};
 use super::status_file::STATUS_FILE;
@@ -10,9 +11,6 @@ use super::*;
 use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-
-/// Longer than any operation here except on a hanging disk.
-const SOON: Duration = Duration::from_secs(10);
 
 /// Creates a reporter that saves its state through `saver`.
 fn reporter(root: &Root, saver: Saver) -> Reporter {
@@ -68,13 +66,12 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     let state = State::new(MachineId::of(&world.observation.machine));
     let saver = Saver::with(state, move |state| {
         began.send((place.exists(), state.clone())).unwrap();
-        let _ = allowed.lock().unwrap().recv_timeout(SOON);
+        // A reporter that waited for this disk would never go on.
+        let _ = allowed.lock().unwrap().recv();
         Ok(())
     });
     let mut reporter = reporter(&root, saver);
-    let started = Instant::now();
     publish(&mut reporter, &world);
-    assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
     let (is_reported, saved) = begins.recv_timeout(SOON).unwrap();
     assert!(is_reported, "the disk came first");
     assert!(saved.vm.is_some());
@@ -83,7 +80,6 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
     publish(&mut reporter, &world);
-    assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
     allow.send(()).unwrap();
     allow.send(()).unwrap();
     reporter.close();

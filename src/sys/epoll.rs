@@ -68,13 +68,12 @@ impl EdgeTriggered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harvester_lab::world::SOON;
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;
     use std::io::{Read, Write};
     use std::time::Duration;
     use tokio::time::timeout;
-
-    const SOON: Duration = Duration::from_secs(5);
 
     #[tokio::test]
     async fn a_writer_that_comes_and_goes_a_hundred_times_costs_an_edge_for_each_change() {

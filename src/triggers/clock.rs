@@ -66,12 +66,15 @@ async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::conver
         timer.stepped().await?;
         sender.send(Trigger::Clock);
         let after = read_offset()?;
-        let step = ClockStep(after - before);
-        let steps = health.note_clock_step(step);
-        let detail = format!("timerfd; the clock was last set by {step}, step {steps}");
-        health.set(SIGNAL, true, detail);
+        note(health, ClockStep(after - before));
         before = after;
     }
+}
+
+fn note(health: &SignalBoard, step: ClockStep) {
+    let steps = health.note_clock_step(step);
+    let detail = format!("timerfd; the clock was last set by {step}, step {steps}");
+    health.set(SIGNAL, true, detail);
 }
 
 /// Returns the offset of the wall clock from the monotonic clock, in nanoseconds. Slewing affects both alike: only a step changes
@@ -137,10 +140,6 @@ fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
 mod tests {
     use super::*;
     use crate::triggers::testing::sender;
-    use nix::time::clock_settime;
-    use tokio::time::timeout;
-
-    const SOON: Duration = Duration::from_secs(5);
 
     #[test]
     fn the_size_of_a_step_is_what_the_wall_clock_gained_on_the_other() {
@@ -158,44 +157,32 @@ mod tests {
         }
     }
 
+    // tests/vm sets the clock of a machine of its own.
     #[tokio::test]
-    async fn each_step_of_the_clock_is_reported_and_time_that_passes_is_not() {
-        let test = "each_step_of_the_clock_is_reported_and_time_that_passes_is_not";
+    async fn the_timer_is_live_and_time_that_passes_is_no_step() {
         let (sender, mut reasons) = sender();
         let health = SignalBoard::default();
         let task = tokio::spawn(listen(sender, health.clone()));
-        let signal = || health.signals().get(SIGNAL).cloned();
-        let stands = async {
-            while signal().is_none() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(SOON, stands).await.unwrap();
-        assert_eq!(signal(), Some(probe(&Root::new("/"))));
-        timeout(Duration::from_millis(100), reasons.recv())
-            .await
-            .unwrap_err();
-        let clock = nix::time::ClockId::CLOCK_REALTIME;
-        let mut slowest = Duration::ZERO;
-        for _ in 0..3 {
-            // Set to its current value: it moves back by the microsecond between the two calls.
-            let set = clock_gettime(clock).and_then(|now| clock_settime(clock, now));
-            if let Err(errno) = set {
-                println!("SKIP {test}: the clock must not be set here: {errno}");
-                return;
-            }
-            let began = std::time::Instant::now();
-            let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap().unwrap();
-            slowest = slowest.max(began.elapsed());
-            assert_eq!(trigger, Trigger::Clock);
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
         }
-        println!("the slowest of 3 steps of the clock was told after {slowest:?}");
+        let signal = health.signals().get(SIGNAL).cloned();
+        assert_eq!(signal, Some(probe(&Root::new("/"))));
+        assert!(signal.unwrap().live);
         reasons.try_recv().unwrap_err();
-        let steps = health.clock_steps();
-        assert_eq!(steps.count, 3);
-        let detail = signal().unwrap().detail;
-        let last = format!("last set by {}, step 3", steps.last.unwrap());
-        assert!(detail.ends_with(&last), "{detail}");
+        assert_eq!(health.clock_steps().count, 0);
         task.abort();
+    }
+
+    #[test]
+    fn each_step_is_counted_and_the_last_one_is_said() {
+        let health = SignalBoard::default();
+        for _ in 0..3 {
+            note(&health, ClockStep(-60_000_000_000));
+        }
+        assert_eq!(health.clock_steps().count, 3);
+        let signals = health.signals();
+        let detail = "timerfd; the clock was last set by -60.000 s, step 3";
+        assert_eq!(signals[SIGNAL].detail, detail);
     }
 }

@@ -88,15 +88,10 @@ pub async fn poll(root: Root, files: BTreeSet<PathBuf>, changed: impl FnMut()) {
     if served.is_empty() {
         return std::future::pending().await;
     }
-    poll_all(root, served, POLL, changed).await;
+    poll_all(root, served, changed).await;
 }
 
-async fn poll_all(
-    root: Root,
-    files: BTreeSet<PathBuf>,
-    interval: Duration,
-    mut changed: impl FnMut(),
-) {
+async fn poll_all(root: Root, files: BTreeSet<PathBuf>, mut changed: impl FnMut()) {
     let mut before = None;
     loop {
         let (root, files) = (root.clone(), files.clone());
@@ -107,7 +102,7 @@ async fn poll_all(
             }
             before = Some(stamps);
         }
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep(POLL).await;
     }
 }
 
@@ -245,16 +240,14 @@ mod tests {
             watched
         }
 
+        /// Reports whether there was a change until now. The kernel has queued the events of each call that has returned, the
+        /// paused clock advances only when nothing else can run, and it stops between them: after the second sleep, the watch has
+        /// settled.
         async fn changed(&mut self) -> bool {
-            tokio::time::timeout(Duration::from_secs(2), self.changes.recv())
-                .await
-                .is_ok()
-        }
-
-        async fn quiet(&mut self) -> bool {
-            tokio::time::timeout(SETTLE * 4, self.changes.recv())
-                .await
-                .is_err()
+            for _ in 0..3 {
+                tokio::time::sleep(SETTLE * 4).await;
+            }
+            std::iter::from_fn(|| self.changes.try_recv().ok()).count() > 0
         }
 
         fn write(&self, path: &str, text: &str) {
@@ -269,7 +262,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_write_in_place_a_rename_and_a_removal_are_seen_and_neighbours_are_not() {
         let mut watched = Watched::new("/pki/key.pem", |root| {
             fs::create_dir_all(root.join("/pki")).unwrap();
@@ -277,10 +270,9 @@ mod tests {
         })
         .await;
         watched.write("/pki/other.pem", "1");
-        assert!(watched.quiet().await);
+        assert!(!watched.changed().await);
         watched.write("/pki/key.pem", "2");
         assert!(watched.changed().await);
-        tokio::time::sleep(SETTLE).await;
         watched.write("/pki/key.pem.new", "3");
         fs::rename(
             watched.root.join("/pki/key.pem.new"),
@@ -288,12 +280,11 @@ mod tests {
         )
         .unwrap();
         assert!(watched.changed().await);
-        tokio::time::sleep(SETTLE).await;
         fs::remove_file(watched.root.join("/pki/key.pem")).unwrap();
         assert!(watched.changed().await);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_file_that_is_polled_is_compared_and_a_local_one_is_not_polled() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
@@ -305,12 +296,11 @@ mod tests {
         assert!(!is_served(root.file_system("/sa/token").unwrap()));
         assert!(is_served(FUSE_SUPER_MAGIC));
         let (sender, mut changes) = mpsc::unbounded_channel();
-        let interval = Duration::from_millis(20);
-        let polling = poll_all(root.clone(), files.clone(), interval, || {
+        let polling = poll_all(root.clone(), files.clone(), || {
             let _ = sender.send(());
         });
         let flip = async {
-            tokio::time::sleep(interval * 10).await;
+            tokio::time::sleep(POLL * 10).await;
             assert!(changes.try_recv().is_err(), "nothing changed");
             // As the kubelet renews a token.
             fs::create_dir_all(root.join("/sa/2")).unwrap();
@@ -319,16 +309,22 @@ mod tests {
             fs::rename(root.join("/sa/new"), root.join("/sa/data")).unwrap();
             changes.recv().await
         };
-        let limit = Duration::from_secs(10);
         tokio::select! {
             () = polling => panic!("the poll ended"),
-            seen = tokio::time::timeout(limit, flip) => assert_eq!(seen.unwrap(), Some(())),
+            seen = tokio::time::timeout(POLL * 20, flip) => assert_eq!(seen.unwrap(), Some(())),
         }
         let local = poll(root.clone(), files, || panic!("a local file is polled"));
-        assert!(tokio::time::timeout(interval, local).await.is_err());
+        tokio::select! {
+            () = local => panic!("the poll ended"),
+            () = async {
+                tokio::time::sleep(POLL).await;
+                fs::write(root.join("/sa/2/token"), "newer").unwrap();
+                tokio::time::sleep(POLL * 2).await;
+            } => {}
+        }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_link_that_flips_is_seen() {
         let mut watched = Watched::new("/pki/current.pem", |root| {
             fs::create_dir_all(root.join("/pki")).unwrap();
@@ -344,25 +340,23 @@ mod tests {
         )
         .unwrap();
         assert!(watched.changed().await);
-        tokio::time::sleep(SETTLE).await;
         watched.write("/pki/1.pem", "no longer the target");
-        assert!(watched.quiet().await);
+        assert!(!watched.changed().await);
         watched.write("/pki/2.pem", "the target");
         assert!(watched.changed().await);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_file_is_seen_when_it_and_its_directories_come_into_being() {
         let mut watched =
             Watched::new("/var/lib/rancher/rke2/agent/kubelet.kubeconfig", |_| {}).await;
         watched.write("/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "x");
         assert!(watched.changed().await);
-        while watched.changed().await {}
         watched.write("/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "y");
         assert!(watched.changed().await);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_device_is_seen_when_its_link_comes_or_flips_and_not_when_it_is_written_to() {
         let link = "/dev/virtio-ports/a.0";
         let mut watched = Watched::of(What::Name, link, |root| {
@@ -370,11 +364,11 @@ mod tests {
         })
         .await;
         watched.write("/dev/null", "x");
-        assert!(watched.quiet().await);
+        assert!(!watched.changed().await);
         for target in ["../vport1p1", "../vport2p1"] {
             fs::create_dir_all(watched.root.join("/dev/virtio-ports")).unwrap();
             watched.write("/dev/vport1p1", "x");
-            while !watched.quiet().await {}
+            watched.changed().await;
             symlink(target, watched.root.join("/dev/virtio-ports/.new")).unwrap();
             fs::rename(
                 watched.root.join("/dev/virtio-ports/.new"),
@@ -382,9 +376,8 @@ mod tests {
             )
             .unwrap();
             assert!(watched.changed().await, "{target}");
-            tokio::time::sleep(SETTLE).await;
             watched.write("/dev/vport1p1", "y");
-            assert!(watched.quiet().await);
+            assert!(!watched.changed().await);
         }
     }
 }

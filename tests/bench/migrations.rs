@@ -114,7 +114,7 @@ pub(crate) async fn event_to_label(
     };
     for round in 1..=ROUNDS + unread {
         // The benchmark shares the processors with what it measures.
-        world.recorder.clear();
+        world.recorder.clear().await;
         events.clear();
         let mark = Instant::now();
         let migration = move_without_annotations(&world, round).await;

@@ -219,12 +219,13 @@ pub(super) fn settings(agent: usize) -> Settings {
 
 /// Starts an agent on the present local task set.
 pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Handle {
-    start_with(settings(agent), trees, network, agent)
+    start_with(settings(agent), Silent, trees, network, agent)
 }
 
-/// The same with these settings.
+/// The same with these settings, and reports to somebody.
 pub(super) fn start_with(
     settings: Settings,
+    publish: impl Publish + 'static,
     trees: &Trees,
     network: &Arc<Network>,
     agent: usize,
@@ -259,7 +260,7 @@ pub(super) fn start_with(
     };
     let mut parts = Agent {
         io: Observer::new(root, bus, health, None).backing_off(random),
-        publish: Silent,
+        publish,
         wait,
         reload: Same(settings.clone()),
         clock,
@@ -322,7 +323,8 @@ fn why(reasons: &Reasons, planned: Duration) -> Why {
     }
 }
 
-struct Silent;
+/// Nobody reads the reports.
+pub(super) struct Silent;
 
 impl Publish for Silent {
     fn publish(&mut self, _: &RoundReport<'_>) {}

@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use super::agents::{self, Trees};
 use super::network::Network;
 use super::record::{Kind, Second};
-use super::scenarios::simulate;
+use super::scenarios::{simulate, tick};
 
 const AGENTS: usize = 20;
 
@@ -40,13 +40,7 @@ pub(super) fn day() -> String {
                 }
             });
         }
-        let ticks = Arc::clone(&network);
-        tokio::task::spawn_local(async move {
-            loop {
-                sleep(Duration::from_secs(1)).await;
-                ticks.tick();
-            }
-        });
+        tick(&network);
         sleep_until(network.start() + Duration::from_secs(25 * 3600)).await;
         // Without the hour of the start.
         network.record().range(HOUR, 25 * HOUR)

@@ -11,7 +11,7 @@ use harvester_lab::process::Signal;
 use harvester_lab::world::{AGENT, Api, HostAccess, SOON, World, WorldOptions};
 use tokio::time::sleep;
 
-use super::agents::{self, Trees, settings};
+use super::agents::{self, Silent, Trees, settings};
 use super::network::Network;
 use super::report::variable;
 use super::scenarios::simulate;
@@ -170,7 +170,9 @@ fn simulated(agent: usize) -> Vec<Requests> {
             match step {
                 Step::Start => {
                     let settings = settings.clone();
-                    handle = Some(agents::start_with(settings, &trees, &network, agent));
+                    handle = Some(agents::start_with(
+                        settings, Silent, &trees, &network, agent,
+                    ));
                 }
                 Step::Migration => network.migrate(agent).await,
                 Step::HangUp => {
@@ -183,7 +185,7 @@ fn simulated(agent: usize) -> Vec<Requests> {
             let noted = network.noted();
             let requests = noted
                 .iter()
-                .map(|(side, verb, path)| (*side, *verb, path.as_str()));
+                .map(|one| (one.side, one.verb, one.path.as_str()));
             steps.push(count(requests));
         }
         steps

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::record::{Kind, Record, Why};
 use super::store::{Side, Store};
+use crate::wire::kubeapi::testing::Asked;
 
 /// API servers behind one virtual IP.
 pub(super) const SERVERS: usize = 3;
@@ -134,9 +135,34 @@ struct State {
     next_watch: u64,
     all_back: Option<Instant>,
     hurried: u32,
-    /// Every request, where it is asked for: its side, verb and path.
-    log: Option<Vec<(Side, &'static str, String)>>,
+    /// Every request, where that is asked for.
+    log: Option<Vec<Request>>,
+    /// Wrong answers, and to which verbs and paths of which side they are given.
+    answers: Vec<(Side, Matcher, Answer)>,
 }
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    /// When it was sent, since the start of the simulation.
+    pub(super) at: Duration,
+    pub(super) side: Side,
+    pub(super) verb: &'static str,
+    pub(super) path: String,
+    /// The version that a watch goes on from.
+    pub(super) version: Option<String>,
+}
+
+/// An answer in place of the right one.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) header: (&'static str, &'static str),
+    /// `None`: a body that never ends.
+    pub(super) body: Option<String>,
+}
+
+type Matcher = Box<dyn Fn(&str, &str) -> bool + Send>;
 
 /// What a server does with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +211,7 @@ impl Network {
             all_back: None,
             hurried: 0,
             log: None,
+            answers: Vec::new(),
         };
         Self {
             start: now,
@@ -219,15 +246,47 @@ impl Network {
     }
 
     /// Takes note of a request, where that is asked for.
-    pub(super) fn note(&self, side: Side, verb: &'static str, path: &str) {
+    pub(super) fn note(&self, side: Side, asked: &Asked<'_>) {
         if let Some(log) = &mut self.lock().log {
-            log.push((side, verb, path.to_owned()));
+            let mut query = asked.query.iter();
+            let version = query.find(|(key, _)| *key == "resourceVersion");
+            log.push(Request {
+                at: self.start.elapsed(),
+                side,
+                verb: asked.verb,
+                path: asked.path.to_owned(),
+                version: version.map(|(_, version)| version.clone()),
+            });
         }
     }
 
     /// The requests since the last call; from the first call on they are noted.
-    pub(super) fn noted(&self) -> Vec<(Side, &'static str, String)> {
+    pub(super) fn noted(&self) -> Vec<Request> {
         self.lock().log.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Gives this answer to requests of a side whose verb and path match. They have no effect then.
+    pub(super) fn answer(
+        &self,
+        side: Side,
+        matches: impl Fn(&str, &str) -> bool + Send + 'static,
+        answer: Answer,
+    ) {
+        let answer = (side, Box::new(matches) as Matcher, answer);
+        self.lock().answers.push(answer);
+    }
+
+    /// Gives the right answers again.
+    pub(super) fn answer_right(&self) {
+        self.lock().answers.clear();
+    }
+
+    /// The wrong answer to a request.
+    pub(super) fn wrong_answer(&self, side: Side, asked: &Asked<'_>) -> Option<Answer> {
+        let state = self.lock();
+        let mut answers = state.answers.iter();
+        let found = answers.find(|(of, matches, _)| *of == side && matches(asked.verb, asked.path));
+        found.map(|(.., answer)| answer.clone())
     }
 
     /// Counts a request that repeats a failed one too soon.
@@ -452,29 +511,39 @@ impl Network {
         self.lock().store.restore(side, by);
     }
 
+    /// The open watches of a side deliver nothing more, not even bookmarks.
+    pub(super) fn hush(&self, side: Side) {
+        for watch in self.lock().apis[side.index()].watches.values_mut() {
+            watch.from = u64::MAX;
+        }
+    }
+
     // ---- what happens to VMs ----
 
     /// Moves a VM, as the API reports it now. Harvester's annotations follow.
     pub(super) async fn migrate(&self, agent: usize) {
+        self.migrate_unannotated(agent).await;
+        sleep(ANNOTATED).await;
+        let mut state = self.lock();
+        state.store.annotate(agent);
+        state.notify(Side::Harvester, agent);
+    }
+
+    /// The same, and Harvester's annotations stay.
+    pub(super) async fn migrate_unannotated(&self, agent: usize) {
         {
             let mut state = self.lock();
             state.store.start_migration(agent);
             state.notify(Side::Harvester, agent);
         }
         sleep(COPIED).await;
-        {
-            let mut state = self.lock();
-            state.store.migrate(agent);
-            state.migrations.push(Migration {
-                agent,
-                reported: Instant::now(),
-                labeled: None,
-            });
-            state.notify(Side::Harvester, agent);
-        }
-        sleep(ANNOTATED).await;
         let mut state = self.lock();
-        state.store.annotate(agent);
+        state.store.migrate(agent);
+        state.migrations.push(Migration {
+            agent,
+            reported: Instant::now(),
+            labeled: None,
+        });
         state.notify(Side::Harvester, agent);
     }
 

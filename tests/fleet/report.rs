@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plays the stories and prints what was measured: a table, a plot for each story, and a line for each that `tests/outcomes` counts.
+//! Plays the stories and prints what was measured: a table, a plot for each story, and a line for each that `tests/run` counts.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -206,6 +206,17 @@ pub(super) fn simulate<T>(work: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime, work)
 }
 
+/// Starts the clock of the servers.
+pub(super) fn tick(network: &Arc<Network>) {
+    let network = Arc::clone(network);
+    tokio::task::spawn_local(async move {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            network.tick();
+        }
+    });
+}
+
 /// Plays a story with so many agents.
 pub(super) fn play(story: Story, agents: usize, trees: &Arc<Trees>) -> Outcome {
     simulate(async {
@@ -237,13 +248,7 @@ impl Fleet {
                 handles.borrow_mut()[agent] = Some(handle);
             }
         });
-        let network = Arc::clone(&self.network);
-        tokio::task::spawn_local(async move {
-            loop {
-                sleep(Duration::from_secs(1)).await;
-                network.tick();
-            }
-        });
+        tick(&self.network);
     }
 
     async fn play(&self, story: Story) -> Outcome {

@@ -44,7 +44,7 @@ pub(super) fn namespace(agent: usize) -> String {
 }
 
 /// The number in the name of a VM or a host.
-fn number(name: &str) -> Option<usize> {
+pub(super) fn number(name: &str) -> Option<usize> {
     name.rsplit('-').next()?.parse().ok()
 }
 
@@ -308,11 +308,10 @@ impl Store {
         let version = self.next(Side::Guest);
         let node = &mut self.nodes[agent];
         node.version = version;
-        for field in ["labels", "annotations"] {
-            let (Some(changes), Some(target)) = (
-                patch["metadata"][field].as_object(),
-                node.object["metadata"][field].as_object_mut(),
-            ) else {
+        for field in ["/metadata/labels", "/metadata/annotations", "/spec"] {
+            let (Some(Value::Object(changes)), Some(Value::Object(target))) =
+                (patch.pointer(field), node.object.pointer_mut(field))
+            else {
                 continue;
             };
             merge(target, changes);

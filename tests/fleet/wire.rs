@@ -14,9 +14,9 @@ use reqwest::Response;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::network::{Admission, Connection, Network, Piece, Way, Wish};
+use super::network::{Admission, Answer, Connection, Network, Piece, Way, Wish};
 use super::record::Kind;
-use super::store::{Side, Wanted, vm_name};
+use super::store::{Side, Wanted, number};
 use crate::wire::kubeapi::Timeouts;
 use crate::wire::kubeapi::testing::{Answering, Asked, Failed, Wire};
 
@@ -96,7 +96,7 @@ impl Line {
             _ => (Kind::Create, 2.0),
         };
         self.network.arrive(self.agent, kind);
-        self.network.note(self.side, asked.verb, asked.path);
+        self.network.note(self.side, asked);
         if self.network.is_lost(self.side) {
             sleep(timeouts.headers).await;
             return Err(Failed::Headers);
@@ -112,6 +112,9 @@ impl Line {
                 answered.map_err(|_| Failed::Headers)?;
                 if !self.network.is_open(self.side, connection) {
                     return Err(Failed::Reset);
+                }
+                if let Some(answer) = self.network.wrong_answer(self.side, asked) {
+                    return Ok(wrong(answer));
                 }
                 if kind == Kind::Watch {
                     return Ok(self.watch(asked, connection));
@@ -154,13 +157,13 @@ impl Line {
             let found = asked.query.iter().find(|(name, _)| *name == key);
             found.map_or("", |(_, value)| value.as_str())
         };
-        let own = format!("metadata.name={}", vm_name(self.agent));
-        assert_eq!(value("fieldSelector"), own, "each agent watches its own");
+        // Its own, or the VM that it has found to be its own.
+        let watched = number(value("fieldSelector")).expect("an agent watches one object");
         let time = Duration::from_secs(value("timeoutSeconds").parse().unwrap_or(3600));
         let (sender, pieces) = unbounded_channel();
         let id = self.network.watch(
             self.side,
-            self.agent,
+            watched,
             connection,
             Wish {
                 from: value("resourceVersion").parse().unwrap_or_default(),
@@ -254,6 +257,31 @@ fn status(code: u16, reason: &str) -> Response {
             r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code}}}"#
         ),
     )
+}
+
+fn wrong(answer: Answer) -> Response {
+    let (name, value) = answer.header;
+    let body = match answer.body {
+        Some(text) => text.into(),
+        None => reqwest::Body::wrap(Endless),
+    };
+    let head = Builder::new().status(answer.status).header(name, value);
+    head.body(body).expect("the head is valid").into()
+}
+
+/// A body of spaces that never ends.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 4096])))))
+    }
 }
 
 fn response(code: u16, body: reqwest::Body) -> Response {

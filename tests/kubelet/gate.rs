@@ -28,7 +28,7 @@ async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
     // A kubelet that never started has no credential.
     world.guest.remove(Distribution::Kubeadm.kubeconfig());
     let _agent = serve(&world).await;
-    let arguments = ["gate", "--timeout", "20s", "-o", "json"];
+    let arguments = ["gate", "--timeout", "60s", "-o", "json"];
     let output = run_once(BINARY, world.guest.root(), &arguments, 2 * SOON).await;
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let answer: Value = serde_json::from_str(&output.stdout).unwrap();

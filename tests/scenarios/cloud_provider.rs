@@ -11,11 +11,12 @@ use crate::{
     label_becomes, node_patches, on_both, serve,
 };
 
-on_both!(fifty_migrations_with_both_running_end_right);
+on_both!(migrations_with_both_running_end_right);
 
-const MIGRATIONS: usize = 50;
+/// Each change of host in both directions, and more.
+const MIGRATIONS: usize = 8;
 
-async fn fifty_migrations_with_both_running_end_right(on: On) {
+async fn migrations_with_both_running_end_right(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let labels = world.cloud.run();
     let spec = &world.vm.spec;
@@ -26,7 +27,7 @@ async fn fifty_migrations_with_both_running_end_right(on: On) {
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     label_becomes(&world, HOST, HOSTS[0].0).await;
-    world.recorder.clear();
+    world.recorder.clear().await;
     let before = node_patches(&world).await;
 
     let hosts = (1..=MIGRATIONS).map(|round| HOSTS[round % HOSTS.len()]);

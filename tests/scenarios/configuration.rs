@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What keys of the configuration do: each test fails if its key has no effect. `tests/tidy/effects.rs` lists the test of every key.
-
-use std::time::Duration;
+//! What keys of the configuration do: each test fails if its key has no effect. Those of durations are in `tests/fleet/single.rs`.
 
 use harvester_lab::guest::{Distribution, GuestTree};
 use harvester_lab::harvester::VmSpec;
 use harvester_lab::process::run_once;
 use harvester_lab::server::User;
-use harvester_lab::world::{
-    CloudState, HostAccess, NAMESPACE, VM_NAME, World, WorldOptions, eventually,
-};
+use harvester_lab::world::{CloudState, NAMESPACE, VM_NAME, World, WorldOptions};
 
-use crate::{BINARY, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve};
+use crate::{BINARY, SOON, ZONE, agent, lab};
 
 const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
 
@@ -151,51 +147,6 @@ async fn topology_configmap_is_the_one_that_is_read() {
         "[topology]\nconfigmap = \"harvester-public/places\"\n",
     )
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_grace_period_stale_annotations_are_not_waited_for() {
-    let world = World::lab(WorldOptions {
-        access: HostAccess::Nodes,
-        ..WorldOptions::default()
-    })
-    .await;
-    let toml = "[timing]\nannotation_grace_period = \"0s\"\n";
-    world.guest.agent_config("10-key.toml", toml);
-    let _agent = serve(&world).await;
-    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    world.harvester.stop_annotating();
-    world.migrate("hv-b").await;
-    // The default is 10 s.
-    let is_labeled = || async { world.node_label(ZONE).await.as_deref() == Some("rack-b") };
-    eventually(
-        Duration::from_secs(6),
-        "the label of the new host",
-        is_labeled,
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_watch_delay_brings_watches_back_before_the_least_of_the_default() {
-    let world = World::lab(WorldOptions::default()).await;
-    let toml = "[timing]\nwatch_delay = \"1s\"\n";
-    world.guest.agent_config("10-key.toml", toml);
-    let _agent = serve(&world).await;
-    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    let server = lab(&world.harvester_api);
-    let is_watched = || async { server.watch_count() > 0 };
-    eventually(SOON, "a watch", is_watched).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    server.end_watches();
-    eventually(Duration::from_secs(1), "no watch", async || {
-        server.watch_count() == 0
-    })
-    .await;
-    // The default waits for at least 5 s.
-    eventually(Duration::from_secs(4), "a watch again", is_watched).await;
-    world.migrate("hv-b").await;
-    label_becomes(&world, ZONE, "rack-b").await;
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ async fn the_archive_reports_what_somebody_else_needs(on: On) {
     };
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text("doctor.txt").contains("gc8-pool1-q99l7-6ndw9: "),
+        text("doctor.txt").contains("gc8-pool1-q99l7-qwfz9: "),
         "{}",
         text("doctor.txt")
     );

@@ -6,8 +6,12 @@ use std::time::Duration;
 use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics};
 use harvester_lab::guest::{GuestTree, HARVESTER_KUBECONFIG};
 use harvester_lab::process::{Output, Signal, run_once};
+use harvester_lab::qga::Client;
+use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
+use tokio::task::JoinSet;
 
+use crate::channel::{PORT, resync};
 use crate::{
     BINARY, HOST, On, REGION, SOON, ZONE, findings, findings_become, lab, label_becomes,
     node_patches, on_both, serve,
@@ -37,7 +41,7 @@ fn bare_guest() -> (tempfile::TempDir, GuestTree) {
 }
 
 async fn whoami(guest: &GuestTree) -> Output {
-    run_once(BINARY, guest.root(), &["whoami"], Duration::from_secs(60)).await
+    run_once(BINARY, guest.root(), &["whoami"], SOON).await
 }
 
 /// The text of a row.
@@ -95,6 +99,7 @@ async fn whoami_refuses_every_bad_answer_in_one_line() {
         host: "hv-b".to_owned(),
         clock: -60,
     };
+    let mut answers = JoinSet::new();
     for (behaviour, words) in [
         (clock_behind, "stale"),
         (Behaviour::Invalid, "INVALID REQUEST"),
@@ -103,10 +108,14 @@ async fn whoami_refuses_every_bad_answer_in_one_line() {
         (Behaviour::EntityBomb, "document type"),
         (Behaviour::Dtd, "document type"),
     ] {
-        let (_dir, guest) = bare_guest();
-        let _device = DownwardMetrics::offer_paced(&guest, behaviour.clone(), PACE);
-        let args = ["whoami", "-v"];
-        let output = run_once(BINARY, guest.root(), &args, Duration::from_secs(60)).await;
+        answers.spawn(async move {
+            let (_dir, guest) = bare_guest();
+            let _device = DownwardMetrics::offer_paced(&guest, behaviour.clone(), PACE);
+            let output = run_once(BINARY, guest.root(), &["whoami", "-v"], SOON).await;
+            (behaviour, words, output)
+        });
+    }
+    for (behaviour, words, output) in answers.join_all().await {
         assert_eq!(row(&output, "Host"), "unknown", "{behaviour:?} {output:?}");
         let all = crate::words(&output.stdout);
         let problems = all.split(" Problem ");
@@ -137,13 +146,15 @@ async fn the_node_is_labelled_by_the_hosts_own_word_and_follows_it(on: On) {
     let world = world(on).await;
     world.guest.remove(HARVESTER_KUBECONFIG);
     let device = DownwardMetrics::offer_paced(&world.guest, Behaviour::serve("hv-b"), PACE);
-    let agent = serve(&world).await;
+    let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
+    let _agent = serve(&world).await;
+    host_side.sync().await;
     label_becomes(&world, HOST, "hv-b").await;
     label_becomes(&world, ZONE, "room-2").await;
     label_becomes(&world, REGION, "north").await;
     let before = node_patches(&world).await;
     device.set_host("hv-c");
-    agent.signal(Signal::SIGHUP);
+    resync(&mut host_side).await;
     label_becomes(&world, ZONE, "room-3").await;
     label_becomes(&world, HOST, "hv-c").await;
     eventually(SOON, "the migration in the status", || async {
@@ -160,7 +171,7 @@ async fn the_node_is_labelled_by_the_hosts_own_word_and_follows_it(on: On) {
     );
     // A device that goes away, or lies, changes no label.
     device.behave(Behaviour::Invalid);
-    agent.signal(Signal::SIGHUP);
+    resync(&mut host_side).await;
     eventually(SOON, "the finding", || async {
         findings(&world).contains(&"downward-metrics-unusable".to_owned())
     })

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scheduled events: what Harvester announces is published on every channel, each state once, in order, with one ID.
 
-use std::time::Duration;
-
 use harvester_lab::harvester::Order;
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::qga::Client;
+use harvester_lab::server::RequestRecord;
 use harvester_lab::virtio_port::VirtioPort;
-use harvester_lab::world::{World, WorldOptions, always, eventually};
+use harvester_lab::world::{Side, World, WorldOptions, eventually};
 use serde_json::{Value, json};
 
-use crate::{BINARY, On, SOON, TOPOLOGY, agent, condition, condition_becomes, on_both, serve};
+use crate::channel::PORT;
+use crate::{
+    BINARY, On, SOON, TOPOLOGY, ZONE, agent, condition, condition_becomes, label_becomes, on_both,
+    serve,
+};
 
 on_both!(
     a_drain_is_published_on_every_channel,
@@ -24,8 +27,6 @@ on_both!(
     nothing_announced_costs_nothing,
     the_shipped_node_readiness_rules_are_valid,
 );
-
-const PORT: &str = "io.harvesterhci.node_agent.0";
 
 const TEXTFILE: &str = "var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 
@@ -230,7 +231,7 @@ async fn a_drain_is_published_on_every_channel(on: On) {
         .unwrap();
     harvester.clear_eviction(vm).await.unwrap();
     harvester.clean_up_migration(&migration).await.unwrap();
-    crate::label_becomes(&stage.world, crate::HOST, "hv-b").await;
+    label_becomes(&stage.world, crate::HOST, "hv-b").await;
     let expected = ["planned", "in-progress", "done"];
     let expected = expected.map(|state| ("live-migration", state, "Eviction"));
     stage.ends("drain", &expected).await;
@@ -395,31 +396,34 @@ async fn an_agent_that_is_killed_before_it_saved_a_state_creates_its_event_once(
     let _agent = serve(&stage.world).await;
     stage.becomes(1, "planned").await;
     assert_eq!(published(&stage.world)[0]["id"], *id);
-    let is_once = || async { node_events(&stage.world, &id).await == ["LiveMigrationPlanned"] };
-    always(Duration::from_secs(1), "there is one Event", is_once).await;
+    // Events are sent in order.
+    let (harvester, vm) = (&stage.world.harvester, &stage.world.vm);
+    let migration = harvester.prepare_migration(vm, "hv-b").await.unwrap();
+    harvester.copy_memory(&migration).await.unwrap();
+    let last = "LiveMigrationInProgress";
+    let sent = || async { node_events(&stage.world, &id).await };
+    let is_sent = || async { sent().await.iter().any(|reason| reason == last) };
+    eventually(SOON, "the next Event is sent", is_sent).await;
+    assert_eq!(sent().await, ["LiveMigrationPlanned", last]);
 }
 
 async fn nothing_announced_costs_nothing(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let before = world.agent_writes().await.len();
     world.harvester.touch(&world.vm).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let version = world.node_resource_version().await;
-    let is_unread = || async {
-        let requests = world
-            .agent_requests(harvester_lab::world::Side::Harvester)
-            .await;
-        let of_vm = |path: &str| path.contains("/virtualmachines/");
-        !requests.iter().any(|request| of_vm(&request.path))
-            && world.node_resource_version().await == version
-    };
-    always(
-        Duration::from_millis(500),
-        "the VM is not read, the Node not written",
-        is_unread,
-    )
-    .await;
+    // The watch delivers this change after that one.
+    let zone = [(ZONE, Some("rack-d"))];
+    world.harvester.relabel_host("hv-a", &zone).await.unwrap();
+    world.harvester.annotate(&world.vm).await.unwrap();
+    label_becomes(&world, ZONE, "rack-d").await;
+    let writes = world.agent_writes().await;
+    let first = &writes[before].body;
+    assert_eq!(first["metadata"]["labels"][ZONE], "rack-d", "{writes:#?}");
+    let requests = world.agent_requests(Side::Harvester).await;
+    let of_vm = |request: &&RequestRecord| request.path.contains("/virtualmachines/");
+    assert_eq!(requests.iter().filter(of_vm).count(), 0, "{requests:#?}");
     assert!(published(&world).is_empty());
     assert_eq!(condition(&world, "MaintenancePlanned").await, None);
 }
@@ -486,7 +490,7 @@ async fn the_shipped_node_readiness_rules_are_valid(on: On) {
         .unwrap();
     let rules = "/apis/readiness.node.x-k8s.io/v1alpha1/nodereadinessrules";
     let is_served = || async { admin.get(rules).await.is_ok() };
-    eventually(Duration::from_secs(30), "the rules are served", is_served).await;
+    eventually(SOON, "the rules are served", is_served).await;
     let text = include_str!("../../packaging/kubernetes/node-readiness-rules.yaml");
     let mut count = 0;
     for part in text.split("\n---\n") {

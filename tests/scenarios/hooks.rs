@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hooks for scheduled events, with a stand-in for systemd: what is started with what, what is refused, and what becomes a finding.
-//! `tests/nspawn` runs hooks on a real systemd.
+//! `tests/machine` runs hooks on a real systemd.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, Instant};
 
 use harvester_lab::bus::{Bus, Systemd, TransientUnit, Unit};
 use harvester_lab::guest::Writing;
@@ -77,9 +76,8 @@ impl Stage {
         self.world.harvester.copy_memory(migration).await.unwrap();
     }
 
-    /// Moves the VM. Returns the time until the label.
-    async fn switch(&self, migration: &Migration) -> Duration {
-        let began = Instant::now();
+    /// Moves the VM, and waits for the label.
+    async fn switch(&self, migration: &Migration) {
         let harvester = &self.world.harvester;
         harvester
             .switch_host(migration, Order::UpTo1_5)
@@ -87,7 +85,6 @@ impl Stage {
             .unwrap();
         harvester.annotate(&self.world.vm).await.unwrap();
         label_becomes(&self.world, HOST, "hv-b").await;
-        began.elapsed()
     }
 
     /// The text of the finding about hooks.
@@ -232,10 +229,10 @@ async fn a_hook_that_fails_is_one_finding_until_those_of_its_state_succeed() {
     stage.ends("20-bad", "failed").await;
     findings_become(&stage.world, &["hook-failed"]).await;
     let observed = stage.observed().unwrap();
-    let start = format!(
-        "{DIRECTORY}/planned/20-bad: failed after 0 s, unit harvester-node-agent-hook-planned-"
-    );
+    let start = format!("{DIRECTORY}/planned/20-bad: failed after ");
     assert!(observed.starts_with(&start), "{observed}");
+    let unit = " s, unit harvester-node-agent-hook-planned-";
+    assert!(observed.contains(unit), "{observed}");
     assert!(!observed.contains("10-good"), "{observed}");
     let harvester = &stage.world.harvester;
     stage.copy(&migration).await;
@@ -274,33 +271,27 @@ async fn a_hook_that_others_can_change_and_a_link_are_refused_in_one_finding() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_a_hook_that_hangs_nor_a_systemd_that_does_not_respond_delays_the_labels() {
-    let hooks = ["planned/10-hangs", "in-progress/10-hangs", "done/10-hangs"];
-    let mut latencies = Vec::new();
-    for (name, hooks, is_stuck) in [
-        ("no hooks", &hooks[..0], false),
-        ("hooks that hang", &hooks, false),
-        ("systemd does not respond", &hooks, true),
-    ] {
-        let stage = Stage::new(hooks).await;
+    // The response of systemd is awaited for 2 s, and the end of a hook forever: labels that waited for both states would come
+    // too late in either case.
+    let hooks = ["planned", "done"].map(|state| (0..16).map(move |hook| format!("{state}/{hook}")));
+    let hooks: Vec<String> = hooks.into_iter().flatten().collect();
+    let hooks: Vec<&str> = hooks.iter().map(String::as_str).collect();
+    for is_stuck in [false, true] {
+        let stage = Stage::new(&hooks).await;
         if is_stuck {
             stage.systemd.stick();
         }
-        let are_requested = async |count: usize| {
-            let wanted = count.min(hooks.len());
-            let is_there = || async { started(&stage.systemd) == wanted };
-            eventually(SOON, &format!("{wanted} hooks are requested"), is_there).await;
+        let is_requested = async |state: &str| {
+            let call = format!("StartTransientUnit harvester-node-agent-hook-{state}-");
+            let has_call = || async {
+                let calls = stage.systemd.calls();
+                calls.iter().any(|name| name.starts_with(&call))
+            };
+            eventually(SOON, &format!("a hook for {state}"), has_call).await;
         };
         let migration = stage.plan().await;
-        are_requested(1).await;
-        stage.copy(&migration).await;
-        are_requested(2).await;
-        let latency = stage.switch(&migration).await;
-        println!("{name}: host label after {} ms", latency.as_millis());
-        latencies.push(latency);
-        are_requested(3).await;
-    }
-    // The response of systemd is awaited for 2 s, and hooks for longer.
-    for latency in latencies {
-        assert!(latency < Duration::from_millis(1500), "{latency:?}");
+        is_requested("planned").await;
+        stage.switch(&migration).await;
+        is_requested("done").await;
     }
 }

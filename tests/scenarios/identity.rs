@@ -2,8 +2,11 @@
 //! Names and evidence.
 
 use harvester_lab::harvester::{Firmware, VmSpec};
-use harvester_lab::world::{CloudState, VM_NAME, WorldOptions, eventually};
+use harvester_lab::qga::Client;
+use harvester_lab::virtio_port::VirtioPort;
+use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
 
+use crate::channel::{PORT, resync};
 use crate::{
     IDENTITY, On, SOON, agent, condition, condition_becomes, findings_become, label_becomes,
     on_both, serve,
@@ -105,7 +108,7 @@ async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
         "{}",
         output.stderr
     );
-    let both = ["default/gc8-pool1-clone", "default/gc8-pool1-q99l7-6ndw9"];
+    let both = ["default/gc8-pool1-clone", "default/gc8-pool1-q99l7-qwfz9"];
     assert!(
         both.iter().all(|name| output.stderr.contains(name)),
         "{}",
@@ -173,25 +176,49 @@ async fn labels_follow_even_when_the_hostname_is_wrong(on: On) {
 
 async fn the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here(on: On) {
     let world = on.world(WorldOptions::default()).await;
-    let report = async |uuid: &str| {
-        let status = serde_json::json!({"status": {"nodeInfo": {"systemUUID": uuid}}});
-        let path = harvester_lab::admin::paths::node(world.node_name());
-        let admin = &world.guest_admin;
-        admin.merge_patch_status(&path, &status).await.unwrap();
-        // The agent's first read is served from the cache of the API server, which follows its storage.
-        let cached = format!("{path}?resourceVersion=0");
-        eventually(SOON, "the cache has the new status", async || {
-            admin.get(&cached).await.unwrap()["status"]["nodeInfo"]["systemUUID"] == uuid
-        })
-        .await;
-    };
-    report("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
+    let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
+    report(&world, "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
     let _agent = serve(&world).await;
+    host_side.sync().await;
     findings_become(&world, &["node-of-another-vm"]).await;
     world.migrate("hv-b").await;
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    // The status is written after the Node.
+    let is_known = || async { world.guest.status().unwrap()["placement"]["zone"] == "rack-b" };
+    eventually(SOON, "the new zone in the status", is_known).await;
     assert!(world.agent_writes().await.is_empty());
-    report(&world.vm.firmware_uuid.to_string().to_uppercase()).await;
+    let ours = world.vm.firmware_uuid.to_string().to_uppercase();
+    report(&world, &ours).await;
+    resync(&mut host_side).await;
     label_becomes(&world, crate::ZONE, "rack-b").await;
     findings_become(&world, &[]).await;
+}
+
+/// Writes what a kubelet on the machine with this UUID reports.
+async fn report(world: &World, uuid: &str) {
+    let status = serde_json::json!({"status": {"nodeInfo": {"systemUUID": uuid}}});
+    let path = harvester_lab::admin::paths::node(world.node_name());
+    let admin = &world.guest_admin;
+    admin.merge_patch_status(&path, &status).await.unwrap();
+    // The agent's first read is served from the cache of the API server, which follows its storage.
+    let cached = format!("{path}?resourceVersion=0");
+    eventually(SOON, "the cache has the new status", async || {
+        admin.get(&cached).await.unwrap()["status"]["nodeInfo"]["systemUUID"] == uuid
+    })
+    .await;
+}
+
+mod slow {
+    use super::*;
+
+    /// After up to a minute, as nothing tells of the status of a Node.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_node_of_another_machine_is_read_again_without_a_request() {
+        let world = World::lab(WorldOptions::default()).await;
+        report(&world, "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
+        let _agent = serve(&world).await;
+        findings_become(&world, &["node-of-another-vm"]).await;
+        report(&world, &world.vm.firmware_uuid.to_string()).await;
+        let is_found = || async { world.findings().is_empty() };
+        eventually(SOON * 2, "the Node is ours", is_found).await;
+    }
 }

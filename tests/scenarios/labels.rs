@@ -152,7 +152,6 @@ async fn a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts(
     let prefix = "node-agent.harvesterhci.io/";
     let _rival = strip(&endpoint, "policy", world.node_name(), prefix);
     findings_become(&world, &["label-conflict"]).await;
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     let patches = node_patches(&world).await - before;
     assert!(patches <= 3, "{patches} patches");
     // A migration is followed all the same.

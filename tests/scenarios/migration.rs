@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use harvester_lab::harvester::Order;
-use harvester_lab::world::{CloudState, HostAccess, WorldOptions, always, eventually};
+use harvester_lab::process::{Line, Signal};
+use harvester_lab::world::{CloudState, HostAccess, WorldOptions, eventually};
 
 use crate::{
     HOST, IDENTITY, On, REGION, SOON, TOPOLOGY, ZONE, ZONE_BETA, condition, condition_becomes,
@@ -40,7 +41,7 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
         let mut agent = serve(&world).await;
         condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
         let patches = node_patches(&world).await;
-        world.recorder.clear();
+        world.recorder.clear().await;
         let lag = Duration::from_millis(300);
         world
             .harvester
@@ -48,22 +49,32 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
             .await
             .unwrap();
         label_becomes(&world, ZONE, "rack-c").await;
-        let told = |line: &harvester_lab::process::Line| {
-            line.text
-                .contains("migrated from Harvester host hv-a to hv-c")
-        };
-        agent.wait_line(told, SOON).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        eventually(SOON, "the migration in the status", || async {
+            let last = &world.guest.status().unwrap()["lastMigration"];
+            last["from"] == "hv-a" && last["durationSeconds"].is_f64()
+        })
+        .await;
+        // When the next one is told, nothing of the first is to come.
+        world.migrate("hv-b").await;
+        for (from, to) in [("hv-a", "hv-c"), ("hv-c", "hv-b")] {
+            let told = format!("migrated from Harvester host {from} to {to}");
+            let is_told = |line: &Line| line.text.contains(&told);
+            agent.wait_line(is_told, SOON).await;
+        }
+        let is_seen =
+            || async { combinations(&world).last() == Some(&of_host("eu-1", "rack-b", "hv-b")) };
+        eventually(SOON, "the recorder has seen the last host", is_seen).await;
         let seen = combinations(&world);
         let allowed = [
             of_host("eu-1", "rack-a", "hv-a"),
             of_host("eu-2", "rack-c", "hv-c"),
+            of_host("eu-1", "rack-b", "hv-b"),
         ];
         assert!(
             seen.iter().all(|labels| allowed.contains(labels)),
             "{order:?}: {seen:?}"
         );
-        assert_eq!(node_patches(&world).await - patches, 1, "{order:?}");
+        assert_eq!(node_patches(&world).await - patches, 2, "{order:?}");
         assert_eq!(
             condition(&world, TOPOLOGY).await,
             Some(("True".to_owned(), "Synced".to_owned()))
@@ -73,14 +84,7 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
             .iter()
             .filter(|event| event["reason"] == "HostChanged")
             .count();
-        assert_eq!(moved, 1, "{order:?}: {events:?}");
-        let status = world.guest.status().unwrap();
-        assert_eq!(status["lastMigration"]["from"], "hv-a");
-        assert!(
-            status["lastMigration"]["durationSeconds"].is_f64(),
-            "{}",
-            status["lastMigration"]
-        );
+        assert_eq!(moved, 2, "{order:?}: {events:?}");
     }
 }
 
@@ -110,14 +114,20 @@ async fn a_failed_migration_writes_nothing(on: On) {
         .fail_migration(&world.vm, "hv-b", "no memory")
         .await
         .unwrap();
-    let unchanged = || async { world.node_resource_version().await == version };
-    always(
-        Duration::from_millis(500),
-        "the Node is not written",
-        unchanged,
-    )
-    .await;
     findings_become(&world, &[]).await;
+    // The watch delivers the failure before the next migration, whose write must be the first.
+    world.migrate("hv-c").await;
+    label_becomes(&world, ZONE, "rack-c").await;
+    let of = |node: &serde_json::Value| node["metadata"]["resourceVersion"].clone();
+    let position = || {
+        let versions = world.recorder.versions();
+        let before = versions.iter().position(|seen| of(&seen.node) == *version);
+        before.filter(|at| at + 1 < versions.len())
+    };
+    let is_seen = || async { position().is_some() };
+    eventually(SOON, "the next version of the Node", is_seen).await;
+    let next = &world.recorder.versions()[position().unwrap() + 1];
+    assert_eq!(next.label(HOST).as_deref(), Some("hv-c"), "{}", next.node);
 }
 
 async fn there_and_back_ends_right(on: On) {
@@ -127,13 +137,17 @@ async fn there_and_back_ends_right(on: On) {
     for host in ["hv-b", "hv-a", "hv-c", "hv-a"] {
         world.migrate(host).await;
     }
-    label_becomes(&world, HOST, "hv-a").await;
-    label_becomes(&world, ZONE, "rack-a").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // A change at the end of the way, which the watch delivers last.
+    let moved = [(ZONE, Some("rack-d"))];
+    world.harvester.relabel_host("hv-a", &moved).await.unwrap();
+    world.harvester.annotate(&world.vm).await.unwrap();
+    label_becomes(&world, ZONE, "rack-d").await;
+    assert_eq!(world.node_label(HOST).await.as_deref(), Some("hv-a"));
     let racks = [
         ("eu-1", "rack-a", "hv-a"),
         ("eu-1", "rack-b", "hv-b"),
         ("eu-2", "rack-c", "hv-c"),
+        ("eu-1", "rack-d", "hv-a"),
     ];
     let allowed = racks.map(|(region, rack, host)| of_host(region, rack, host));
     let seen = combinations(&world);
@@ -142,7 +156,6 @@ async fn there_and_back_ends_right(on: On) {
         labelled.iter().all(|labels| allowed.contains(labels)),
         "{seen:?}"
     );
-    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
 }
 
 async fn a_restart_on_another_host_is_followed(on: On) {
@@ -158,7 +171,7 @@ async fn a_move_while_the_agent_was_down_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    agent.signal(harvester_lab::process::Signal::SIGKILL);
+    agent.signal(Signal::SIGKILL);
     agent.wait_exit(SOON).await;
     world.migrate("hv-b").await;
     let _agent = serve(&world).await;
@@ -185,7 +198,7 @@ async fn the_last_migration_is_reported_after_a_restart_too(on: On) {
     };
     eventually(SOON, "the migration is told", || async { told().is_some() }).await;
     let before = told();
-    agent.signal(harvester_lab::process::Signal::SIGTERM);
+    agent.signal(Signal::SIGTERM);
     agent.wait_exit(SOON).await;
     world.guest.remove("/run/harvester-node-agent/status.json");
     let _agent = serve(&world).await;

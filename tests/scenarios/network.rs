@@ -209,60 +209,6 @@ async fn a_certificate_that_is_issued_anew_is_nothing_to_report() {
     world.findings_become(&[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_harvester_that_was_restored_is_followed_from_where_it_now_stands() {
-    let (world, relay, mut agent) = behind_a_relay().await;
-    for host in ["hv-b", "hv-c", "hv-b"] {
-        world.migrate(host).await;
-        label_becomes(&world, HOST, host).await;
-    }
-    // The same VM with another UID, on its first host, and with lower versions.
-    let restored = stand_in(
-        &world,
-        WorldOptions {
-            vm: world.vm.spec.clone(),
-            ..WorldOptions::default()
-        },
-    )
-    .await;
-    let [before, after] = [&world, &restored].map(|world| lab(&world.harvester_api).revision());
-    assert!(after < before, "{after} of {before}");
-    relay.lead_to(address(lab(&restored.harvester_api)));
-    // The watch asks for versions of the future, and hears nothing until its silence ends it.
-    let began = std::time::Instant::now();
-    let is_followed = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };
-    eventually(SOON * 4, "the host of the restored VM", is_followed).await;
-    println!("followed after {:?}", began.elapsed());
-    assert!(agent.exited().is_none());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_cluster_with_a_vm_of_our_name_changes_no_label() {
-    let (world, relay, _agent) = behind_a_relay().await;
-    let mut vm = harvester_lab::harvester::VmSpec::named(&world.vm.spec.name);
-    vm.firmware = Firmware::Random;
-    let other = stand_in(
-        &world,
-        WorldOptions {
-            vm,
-            ..WorldOptions::default()
-        },
-    )
-    .await;
-    other.migrate("hv-c").await;
-    relay.lead_to(address(lab(&other.harvester_api)));
-    let patience = SOON * 2;
-    eventually(patience, "a finding", || async {
-        !world.findings().is_empty()
-    })
-    .await;
-    let findings = world.findings();
-    assert_eq!(findings, ["vm-not-found"]);
-    for (key, value) in [(ZONE, "rack-a"), (HOST, "hv-a")] {
-        assert_eq!(world.node_label(key).await.as_deref(), Some(value));
-    }
-}
-
 /// An emulated card and a passed-through function of one: QEMU makes only virtio announce itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nics_that_announce_nothing_are_named_and_the_watch_is_enough() {
@@ -303,4 +249,55 @@ async fn nics_that_announce_nothing_are_named_and_the_watch_is_enough() {
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     world.findings_become(&[]).await;
+}
+
+mod slow {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_harvester_that_was_restored_is_followed_from_where_it_now_stands() {
+        let (world, relay, mut agent) = behind_a_relay().await;
+        for host in ["hv-b", "hv-c", "hv-b"] {
+            world.migrate(host).await;
+            label_becomes(&world, HOST, host).await;
+        }
+        // The same VM with another UID, on its first host, and with lower versions.
+        let restored = stand_in(
+            &world,
+            WorldOptions {
+                vm: world.vm.spec.clone(),
+                ..WorldOptions::default()
+            },
+        )
+        .await;
+        let [before, after] = [&world, &restored].map(|world| lab(&world.harvester_api).revision());
+        assert!(after < before, "{after} of {before}");
+        relay.lead_to(address(lab(&restored.harvester_api)));
+        // The watch asks for versions of the future, and hears nothing until its silence ends it.
+        let is_followed = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };
+        eventually(SOON * 4, "the host of the restored VM", is_followed).await;
+        assert!(agent.exited().is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn another_cluster_with_a_vm_of_our_name_changes_no_label() {
+        let (world, relay, _agent) = behind_a_relay().await;
+        let mut vm = harvester_lab::harvester::VmSpec::named(&world.vm.spec.name);
+        vm.firmware = Firmware::Random;
+        let other = stand_in(
+            &world,
+            WorldOptions {
+                vm,
+                ..WorldOptions::default()
+            },
+        )
+        .await;
+        other.migrate("hv-c").await;
+        relay.lead_to(address(lab(&other.harvester_api)));
+        let is_named = || async { world.findings() == ["vm-not-found"] };
+        eventually(SOON * 2, "a finding", is_named).await;
+        for (key, value) in [(ZONE, "rack-a"), (HOST, "hv-a")] {
+            assert_eq!(world.node_label(key).await.as_deref(), Some(value));
+        }
+    }
 }

@@ -43,6 +43,8 @@ fn wide(text: &str) -> Vec<&str> {
         .collect()
 }
 
+const NO_ADDRESS: &str = "there is no address but the loopback's";
+
 /// Puts Harvester's API behind an address that is not a loopback one, which would be a finding; `None` where there is none.
 async fn behind_an_address(world: &World) -> Option<JoinHandle<()>> {
     let probe = UdpSocket::bind("0.0.0.0:0").ok()?;
@@ -69,7 +71,7 @@ async fn behind_an_address(world: &World) -> Option<JoinHandle<()>> {
 async fn a_healthy_node_takes_18_lines_in_doctor_9_in_whoami_and_one_in_once() {
     let world = World::lab(WorldOptions::default()).await;
     let Some(relay) = behind_an_address(&world).await else {
-        println!("SKIP a_healthy_node_takes_18_lines: there is no address but the loopback's");
+        harvester_lab::skip("a_healthy_node_takes_18_lines", NO_ADDRESS);
         return;
     };
     let _agent = serve(&world).await;
@@ -189,9 +191,7 @@ fn authority(name: &str, days: i64) -> String {
 async fn one_error_and_five_expiring_certificates_take_35_lines_and_each_code_one_block() {
     let world = World::lab(WorldOptions::default()).await;
     let Some(relay) = behind_an_address(&world).await else {
-        println!(
-            "SKIP one_error_and_five_expiring_certificates: there is no address but the loopback's"
-        );
+        harvester_lab::skip("one_error_and_five_expiring_certificates", NO_ADDRESS);
         return;
     };
     let mut service = serve(&world).await;
@@ -233,11 +233,10 @@ async fn one_error_and_five_expiring_certificates_take_35_lines_and_each_code_on
         text.starts_with(&format!("fail {VM_NAME}: 1 error, 1 warning")),
         "{text}"
     );
-    assert!(
-        text.lines().count() <= 35,
-        "{} lines\n{text}",
-        text.lines().count()
-    );
+    // How long ago the agent has observed it takes a line of its own, if that is at least a second.
+    let limit = 35 + usize::from(text.contains("(first observed"));
+    let lines = text.lines().count();
+    assert!(lines <= limit, "{lines} lines\n{text}");
     assert_eq!(wide(&text), Vec::<&str>::new());
     for code in ["[harvester-credential-expired]", "[credential-expires]"] {
         assert_eq!(text.matches(code).count(), 1, "{text}");
@@ -279,7 +278,7 @@ async fn one_root_cause_takes_at_most_35_lines() {
     for (cause, code) in ROOT_CAUSES {
         let world = World::lab(WorldOptions::default()).await;
         let Some(relay) = behind_an_address(&world).await else {
-            println!("SKIP one_root_cause: there is no address but the loopback's");
+            harvester_lab::skip("one_root_cause", NO_ADDRESS);
             return;
         };
         let _agent = serve(&world).await;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where am I, without a network and without any credential for Harvester: the files of the virt-launcher pod, through virtiofs.
 
-use std::time::Duration;
-
 use harvester_lab::guest::{GuestTree, HARVESTER_KUBECONFIG};
 use harvester_lab::pod_info::{Pod, share_labels};
 use harvester_lab::process::{Output, Signal, run_once};
@@ -40,7 +38,7 @@ fn bare_guest() -> (tempfile::TempDir, GuestTree) {
 
 async fn whoami(guest: &GuestTree) -> Output {
     let args = ["whoami", "-v"];
-    run_once(BINARY, guest.root(), &args, Duration::from_secs(60)).await
+    run_once(BINARY, guest.root(), &args, SOON).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

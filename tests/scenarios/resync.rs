@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reads after a sign of a migration: they find what the watch does not tell, cost little, and prove the watch.
+//! The reads after a sign of a migration: they find what the watch does not tell, and prove the watch. What they cost is in
+//! `tests/fleet/single.rs`.
 
 use std::time::{Duration, Instant};
 
 use harvester_lab::process::{Agent, Line};
 use harvester_lab::virtio_port::VirtioPort;
-use harvester_lab::world::{World, WorldOptions, always, eventually};
+use harvester_lab::world::{World, WorldOptions, eventually};
 
 use crate::{SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
 
@@ -19,21 +20,21 @@ async fn quiet_world(configuration: &str) -> (World, VirtioPort, Agent) {
     let port = VirtioPort::offer(&world.guest, PORT);
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
     (world, port, agent)
 }
 
-/// Replaces the host side of the port until the agent takes it for a sign; answers when it did. The agent may be about to
-/// open the port that came back.
-async fn sign(port: &mut VirtioPort, agent: &mut Agent) -> Instant {
+/// Replaces the host side of the port until the agent takes it for a sign. It may be about to open the port that came back.
+async fn sign(port: &mut VirtioPort, agent: &mut Agent) {
     let is_sign = |line: &Line| line.text.contains("possible live migration (port:");
+    let signs = |agent: &Agent| agent.lines().into_iter().filter(is_sign).count();
+    let before = signs(agent);
     let deadline = Instant::now() + SOON;
     loop {
         port.hang_up();
         port.come_back();
         for _ in 0..100 {
-            if let Some(line) = agent.lines().into_iter().find(is_sign) {
-                return line.at;
+            if signs(agent) > before {
+                return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -54,18 +55,13 @@ fn asked(world: &World, verb: &str) -> usize {
 async fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint() {
     let (world, mut port, mut agent) = quiet_world("").await;
     let server = lab(&world.harvester_api);
+    eventually(SOON, "a watch", async || server.watch_count() > 0).await;
     let watches = asked(&world, "watch");
     server.hush_watches();
-    let seen = sign(&mut port, &mut agent).await;
+    sign(&mut port, &mut agent).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
     world.migrate("hv-b").await;
-    let after = seen.elapsed();
     label_becomes(&world, ZONE, "rack-b").await;
-    println!(
-        "the API told of it {after:?} after the sign, labels {:?} after it",
-        seen.elapsed()
-    );
     let status = || world.guest.status().unwrap();
     eventually(SOON, "the window's end", || async {
         status()["lastMigrationHint"]["outcome"].is_string()
@@ -73,15 +69,18 @@ async fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint() {
     .await;
     let status = status();
     let (resync, migration) = (&status["lastMigrationHint"], &status["lastMigration"]);
-    println!("{resync} {migration}");
     assert_eq!(resync["outcome"], "confirmed");
     assert_eq!(resync["trigger"], "port");
     assert_eq!(migration["trigger"], "port", "{migration}");
     assert_eq!(migration["to"], "hv-b", "{migration}");
     // From the sign, not from the read that found it.
     let latency = migration["durationSeconds"].as_f64().unwrap();
-    assert!((0.7..5.0).contains(&latency), "{latency} s");
-    // The silent watch is not trusted any more, and the new one works.
+    assert!(latency >= 0.7, "{latency} s");
+    // What the watch had sent before may have arrived after the first hint, but not after a second one: the silent watch is not
+    // trusted any more, and the new one works.
+    sign(&mut port, &mut agent).await;
+    world.migrate("hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
     eventually(SOON, "the watch is begun anew", || async {
         asked(&world, "watch") > watches
     })
@@ -91,33 +90,11 @@ async fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hint_of_nothing_costs_few_reads_and_one_new_watch() {
-    let (world, mut port, mut agent) = quiet_world("").await;
-    let version = world.node_resource_version().await;
-    let (reads, watches) = (asked(&world, "get"), asked(&world, "watch"));
-    let seen = sign(&mut port, &mut agent).await;
-    tokio::time::sleep(Duration::from_secs(5).saturating_sub(seen.elapsed())).await;
-    let (reads, watches) = (
-        asked(&world, "get") - reads,
-        asked(&world, "watch") - watches,
-    );
-    println!("5 s after a sign of nothing: {reads} reads, {watches} new watches");
-    assert!((3..=8).contains(&reads), "{reads} reads");
-    // It had said nothing since the sign.
-    assert_eq!(watches, 1);
-    assert_eq!(world.node_resource_version().await, version);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_standing_watches_a_hint_makes_the_agent_read() {
     let (world, mut port, mut agent) = quiet_world("watch = false\n").await;
     world.migrate("hv-b").await;
-    let unknown = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };
-    always(Duration::from_secs(1), "nobody told it", unknown).await;
     sign(&mut port, &mut agent).await;
-    let began = Instant::now();
     label_becomes(&world, ZONE, "rack-b").await;
-    println!("labelled {:?} after the sign", began.elapsed());
     for api in [&world.harvester_api, &world.guest_api] {
         let requests = lab(api).requests_of(harvester_lab::world::AGENT);
         let watches = requests.iter().filter(|request| request.verb == "watch");

@@ -57,7 +57,7 @@ fn traced(trace: &str) -> BTreeSet<String> {
 async fn the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others() {
     let name = "the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others";
     if let Err(why) = can_trace().await {
-        println!("SKIP {name}: {why}");
+        harvester_lab::skip(name, why);
         return;
     }
     let world = World::lab(WorldOptions::default()).await;
@@ -73,7 +73,7 @@ async fn the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others(
     let mut daemon = trace(&["run"]);
     daemon.wait_ready(SOON).await;
     label_becomes(&world, ZONE, "rack-a").await;
-    let mut gate = trace(&["gate", "--timeout", "20s"]);
+    let mut gate = trace(&["gate", "--timeout", "50s"]);
     assert_eq!(gate.wait_exit(SOON).await.code(), Some(0));
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;

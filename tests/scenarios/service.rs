@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use harvester_lab::process::{Signal, run_once};
-use harvester_lab::world::{WorldOptions, always};
+use harvester_lab::process::{Agent, Line, Signal, run_once};
+use harvester_lab::world::{Side, World, WorldOptions, eventually};
 
 use crate::{
     BINARY, HOST, IDENTITY, On, SOON, TOPOLOGY, agent, condition_becomes, label_becomes, on_both,
@@ -34,8 +33,7 @@ async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
         world.guest.remove(path);
     }
     let mut agent = serve(&world).await;
-    let missing =
-        |text: &'static str| move |line: &harvester_lab::process::Line| line.text.contains(text);
+    let missing = |text: &'static str| move |line: &Line| line.text.contains(text);
     agent
         .wait_line(missing("[harvester-credential-missing]"), SOON)
         .await;
@@ -112,8 +110,7 @@ async fn a_start_with_a_faulty_configuration_waits_for_a_better_one(on: On) {
     let faulty = "[topology]\nhost_lable = \"example.com/host\"\n";
     world.guest.agent_config("10-host.toml", faulty);
     let env = [("WATCHDOG_USEC", "400000")];
-    let mut agent =
-        harvester_lab::process::Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    let mut agent = Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
     let ready = agent.wait_ready(SOON).await;
     assert!(ready.has("STATUS"));
     agent
@@ -122,13 +119,8 @@ async fn a_start_with_a_faulty_configuration_waits_for_a_better_one(on: On) {
     // Read again with the same faults: by a signal, by a change, and each time the watchdog is fed.
     agent.signal(Signal::SIGHUP);
     world.guest.agent_config("20-empty.toml", "");
-    let fed = |notifications: &[harvester_lab::process::Notification]| {
-        notifications.iter().filter(|n| n.has("WATCHDOG")).count()
-    };
-    while fed(&agent.notifications()) < 3 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let told = |agent: &harvester_lab::process::Agent| {
+    eventually(SOON, "the watchdog is fed", || async { feeds(&agent) >= 3 }).await;
+    let told = |agent: &Agent| {
         let lines = agent.lines();
         lines
             .iter()
@@ -167,9 +159,8 @@ const STRANGER: u32 = 65534;
 /// As the unit starts it: files that it makes are for root alone unless it says otherwise.
 async fn an_ordinary_user_sees_whether_the_agent_runs(on: On) {
     if !nix::unistd::geteuid().is_root() {
-        println!(
-            "SKIP an_ordinary_user_sees_whether_the_agent_runs: only root can be another user"
-        );
+        let why = "only root can be another user";
+        harvester_lab::skip("an_ordinary_user_sees_whether_the_agent_runs", why);
         return;
     }
     let world = on.world(WorldOptions::default()).await;
@@ -268,21 +259,18 @@ async fn a_dry_run_leaves_the_machine_byte_for_byte_as_it_was(on: On) {
 async fn the_watchdog_is_fed_while_nothing_happens(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let env = [("WATCHDOG_USEC", "400000")];
-    let mut agent =
-        harvester_lab::process::Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    let mut agent = Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
     agent.wait_ready(SOON).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    let fed = |agent: &harvester_lab::process::Agent| {
-        agent
-            .notifications()
-            .iter()
-            .filter(|notification| notification.has("WATCHDOG"))
-            .count()
-    };
-    let before = fed(&agent);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let times = fed(&agent) - before;
-    assert!(times >= 3, "{times} times in 2 s at 0.2 s");
+    // More than the last rounds of the start.
+    let enough = feeds(&agent) + 10;
+    eventually(SOON, "it is fed", || async { feeds(&agent) >= enough }).await;
+}
+
+fn feeds(agent: &Agent) -> usize {
+    let notifications = agent.notifications();
+    let feeds = notifications.iter().filter(|one| one.has("WATCHDOG"));
+    feeds.count()
 }
 
 async fn nothing_happens_while_nothing_changes(on: On) {
@@ -290,14 +278,22 @@ async fn nothing_happens_while_nothing_changes(on: On) {
     let mut agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let requests = || async {
-        use harvester_lab::world::Side;
-        let mut all = world.agent_requests(Side::Harvester).await;
-        all.extend(world.agent_requests(Side::Guest).await);
-        all.len()
+    // What others change comes after all that was before, and is undone at once.
+    let undone = async |agent: &mut Agent, count: usize| {
+        let change = [(HOST, Some("elsewhere"))];
+        world.relabel_node("kubectl", &change).await;
+        let mut entries = 0;
+        let is_entry = |line: &Line| {
+            entries += usize::from(line.text.contains(" labeled in "));
+            entries == count
+        };
+        agent.wait_line(is_entry, SOON).await;
     };
-    let (before, lines) = (requests().await, agent.lines().len());
+    // The entry of the start is the first.
+    undone(&mut agent, 2).await;
+    let lines = agent.lines().len();
+    let harvester = requests(&world, Side::Harvester).await;
+    let guest = requests(&world, Side::Guest).await;
     // The kubelet's heartbeat is no reason to look.
     let heartbeat = serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}});
     let path = format!("/api/v1/nodes/{}", world.node_name());
@@ -306,9 +302,21 @@ async fn nothing_happens_while_nothing_changes(on: On) {
         .strategic_patch_status(&path, &heartbeat)
         .await
         .unwrap();
-    let quiet = || async { requests().await == before && agent.lines().len() == lines };
-    always(Duration::from_secs(2), "no request and no line", quiet).await;
+    undone(&mut agent, 3).await;
+    assert_eq!(agent.lines().len(), lines + 1, "{}", agent.transcript());
+    assert_eq!(requests(&world, Side::Harvester).await, harvester);
+    let since = &requests(&world, Side::Guest).await[guest.len()..];
+    assert_eq!(since, [format!("patch {path}")]);
     assert!(agent.exited().is_none());
+}
+
+/// Verb and path of each request of the agent.
+async fn requests(world: &World, side: Side) -> Vec<String> {
+    let requests = world.agent_requests(side).await;
+    let texts = requests
+        .iter()
+        .map(|one| format!("{} {}", one.verb, one.path));
+    texts.collect()
 }
 
 #[tokio::test]

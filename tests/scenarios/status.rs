@@ -2,15 +2,16 @@
 //! `status --wait`, the fields of the JSON documents, `config show --changed` and `config check`.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use harvester_lab::faults::{Fault, Matcher};
-use harvester_lab::process::{Agent, run_once};
+use harvester_lab::process::run_once;
 use harvester_lab::world::{World, WorldOptions, eventually};
 use harvester_node_agent::facts::trigger::Trigger;
 use serde_json::Value;
 
-use crate::{BINARY, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve};
+use crate::{
+    BINARY, HOST, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_wait_returns_when_the_labels_of_an_agent_that_starts_later_are_in_sync() {
@@ -41,9 +42,9 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
         Fault::forbidden("no role"),
     );
     let _agent = serve(&world).await;
-    let began = Instant::now();
     let output = agent(&world, &["status", "--wait", "50s"]).await;
     assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    assert!(!output.stderr.contains("timed out"), "{}", output.stderr);
     // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
     assert!(
         output.stdout.contains(": harvester-not-read, host unknown"),
@@ -56,26 +57,16 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
         status["labels"]["state"], "harvester-not-read",
         "{status:#}"
     );
-    assert!(
-        began.elapsed() < Duration::from_secs(40),
-        "{:?}",
-        began.elapsed()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_wait_without_an_agent_sleeps_until_the_time_is_over_and_exits_with_75() {
+async fn status_wait_without_an_agent_exits_with_75_when_the_time_is_over() {
     let world = World::lab(WorldOptions::default()).await;
-    let args = ["status", "--wait=3s"];
-    let mut waiting = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let usage = waiting.usage().unwrap();
-    assert!(usage.voluntary_switches < 20, "{usage:?}");
-    assert!(usage.cpu < Duration::from_millis(500), "{usage:?}");
-    assert_eq!(waiting.wait_exit(SOON).await.code(), Some(75));
-    let text = "error: timed out after 3s: agent has not published a status; check the service: systemctl status \
-                harvester-node-agent";
-    waiting.wait_line(|line| line.text == text, SOON).await;
+    let output = agent(&world, &["status", "--wait=1s"]).await;
+    assert_eq!(output.code, Some(75));
+    let text = "error: timed out after 1s: agent has not published a status; check the service: systemctl status \
+                harvester-node-agent\n";
+    assert!(output.stderr.ends_with(text), "{}", output.stderr);
 }
 
 /// The names of all fields of a document. Keys of labels are no names of fields.
@@ -108,7 +99,7 @@ async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
         .collect();
     let world = World::lab(WorldOptions::default()).await;
     let _agent = serve(&world).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     // The status is written after the Node.

@@ -21,7 +21,7 @@ impl Figures {
         self.table.push(figure);
     }
 
-    /// Adds what another track has measured.
+    /// Adds what another scenario has measured.
     pub fn append(&mut self, other: Self) {
         self.table.extend(other.table);
         self.timeline = other.timeline.or(self.timeline.take());
@@ -37,24 +37,16 @@ impl Figures {
         self.samples.entry(name).or_default().push(milliseconds);
     }
 
-    /// Forgets the samples of a scenario that is played again.
-    pub fn forget_samples(&mut self) {
-        self.samples.clear();
-    }
-
     /// Puts median and maximum of the samples of a figure into the table, the median with a target where there is one.
-    /// Answers whether the target was met.
-    pub fn summarise(&mut self, name: &'static str, target: Option<f64>, note: &str) -> bool {
+    pub fn summarise(&mut self, name: &'static str, target: Option<f64>, note: &str) {
         let samples = self.samples.remove(name).unwrap_or_default();
         let median = Figure::new(format!("{name}, median"), samples.median(), "ms").note(note);
         let median = match target {
             Some(target) => median.target(target),
             None => median,
         };
-        let is_met = median.is_met() == Some(true);
         self.add(median);
         self.add(Figure::new(format!("{name}, most"), samples.max(), "ms"));
-        is_met
     }
 
     /// Writes the table as JSON, and beside it the picture, where there is one.
@@ -63,12 +55,6 @@ impl Figures {
             std::fs::write(file.with_file_name("timeline.svg"), svg).unwrap();
         }
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
-    }
-
-    /// Figures that were measured and are worse than their targets.
-    pub fn missed(&self) -> Vec<&str> {
-        let missed = self.table.iter().filter(|one| one.is_met() == Some(false));
-        missed.map(Figure::name).collect()
     }
 
     /// The table for people; empty where nothing was measured.

@@ -97,9 +97,9 @@ pub struct Hardware {
 
 impl Hardware {
     /// Everything that the agent can use.
-    pub fn new(setup: &Setup, firmware: Firmware, mac: &str) -> Self {
+    pub fn new(setup: &Setup, image: &Path, firmware: Firmware, mac: &str) -> Self {
         Self {
-            image: setup.image.clone(),
+            image: image.to_owned(),
             accelerator: setup.accelerator.clone(),
             firmware,
             mac: mac.to_owned(),
@@ -129,12 +129,12 @@ impl Hardware {
         }
     }
 
+    /// One processor: several that are emulated would share those of the host, with more that can go wrong.
     fn processors(&self) -> String {
         if self.counts_instructions() {
-            // Processors that count take turns (`docs/devel/tcg-icount.rst` of QEMU): a second one would gain nothing.
-            format!("-smp 1 -icount shift={INSTRUCTION_SHIFT},sleep=on")
+            format!(" -icount shift={INSTRUCTION_SHIFT},sleep=on")
         } else {
-            "-smp 2".to_owned()
+            String::new()
         }
     }
 
@@ -169,7 +169,7 @@ impl Hardware {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
         let mut line = format!(
-            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu {} {} -m {} \
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu {} -smp 1{} -m {} \
              -device virtio-serial-pci,id=ports",
             self.accelerator,
             self.processor(),

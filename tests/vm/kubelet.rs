@@ -20,9 +20,6 @@ pub const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The only image, which `tests/vm/bake` makes.
 const IMAGE: &str = "registry.local/busybox:1";
 
-/// Where the disk of the seed, which carries the kubelet, is mounted.
-const PROGRAMS: &str = "/opt/node";
-
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 
 const SERVICE: &str = r#"[Unit]
@@ -51,7 +48,7 @@ pub fn newest() -> Option<Kubernetes> {
     Kubernetes::ALL.into_iter().rev().find(available)
 }
 
-/// Makes the machine a node of `version` from the first boot on.
+/// Makes the machine, which installs its agent, a node of `version` from the first boot on.
 pub fn add_to(seed: Seed, world: &World, version: Kubernetes) -> Seed {
     let program = program(version).expect("the scenario was chosen");
     let run = |script: &str| json!(["sh", "-c", script]);
@@ -88,14 +85,12 @@ pub fn add_to(seed: Seed, world: &World, version: Kubernetes) -> Seed {
             "/etc/harvester-node-agent/config.d/10-registration.toml",
             "[registration]\nnode_labels = true\n",
         )
-        .with_user_data(
-            "mounts",
-            json!([["/dev/disk/by-label/cidata", PROGRAMS, "iso9660", "ro,nofail", "0", "0"]]),
-        )
         .running(run("systemctl enable --now containerd"))
         .running(run("ctr --namespace k8s.io images import /opt/busybox.tar"))
+        // The package is installed in the background.
         .running(run(
-            "systemctl enable harvester-node-agent-gate kubelet && systemctl start --no-block kubelet",
+            "until systemctl enable harvester-node-agent-gate kubelet; do sleep 1; done; \
+             while systemctl is-active install-harvester-node-agent; do sleep 1; done; systemctl start --no-block kubelet",
         ))
 }
 

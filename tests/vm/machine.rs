@@ -20,11 +20,13 @@ use crate::qmp::{Event, Monitor, connect};
 use crate::seed::Seed;
 
 /// What a kernel says on its console before it stops to work. Of a program's own fault it tells in other words.
-const CRASHES: [&str; 4] = [
+const CRASHES: [&str; 6] = [
     "general protection fault, probably",
     "BUG: unable to handle",
+    "BUG: kernel NULL pointer",
     "kernel BUG at",
     "Kernel panic",
+    "Oops: ",
 ];
 
 /// A boot under emulation takes 40 s on an idle machine with two cores.
@@ -55,8 +57,8 @@ pub struct Machine {
     logs: PathBuf,
     /// How many hosts it had.
     hosts: usize,
-    /// To which of them it moved.
-    moved_to: Vec<usize>,
+    /// Whether it runs while its memory is copied. A guest that is emulated may then lose what it writes meanwhile.
+    pub runs_while_copied: bool,
     _switch: Guard,
 }
 
@@ -116,21 +118,9 @@ impl Machine {
             dir,
             logs: logs.to_owned(),
             hosts: 1,
-            moved_to: Vec::new(),
+            runs_while_copied: false,
             _switch: switch,
         }
-    }
-
-    /// What the guest's kernel said of its crash, if the machine has moved and then crashed.
-    pub fn crash_after_a_move(&self) -> Option<String> {
-        let numbers = self.moved_to.iter();
-        let consoles = numbers.map(|number| self.logs.join(format!("console-{number}")));
-        let mut texts = consoles.filter_map(|console| std::fs::read(console).ok());
-        texts.find_map(|text| {
-            let text = String::from_utf8_lossy(&text);
-            let crash = |line: &&str| CRASHES.iter().any(|crash| line.contains(crash));
-            text.lines().find(crash).map(str::to_owned)
-        })
     }
 
     /// By which clock times in the guest are measured, for people.
@@ -183,14 +173,19 @@ impl Machine {
     /// Moves the machine to a new QEMU process, and ends the old one.
     pub async fn migrate(&mut self) -> Move {
         let mut target = self.target().await;
-        let uri = incoming(&target.dir);
-        self.host
-            .monitor
-            .execute("migrate", json!({"uri": uri}))
-            .await;
-        self.host.monitor.migration_is("completed").await;
-        let stopped = self.host.monitor.event("STOP", LIMIT, |_| true).await;
-        let machine_time = machine_time(&mut self.host.monitor).await;
+        let source = &mut self.host.monitor;
+        if !self.runs_while_copied {
+            source.execute("stop", json!({})).await;
+            source.event("STOP", LIMIT, |_| true).await;
+        }
+        let uri = json!({"uri": incoming(&target.dir)});
+        source.execute("migrate", uri).await;
+        source.migration_is("completed").await;
+        let stopped = source.event("STOP", LIMIT, |_| true).await;
+        let machine_time = machine_time(source).await;
+        if !self.runs_while_copied {
+            go_on(&mut target.monitor).await;
+        }
         let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
         std::mem::swap(&mut self.host, &mut target);
         Move {
@@ -229,26 +224,17 @@ impl Machine {
             .await;
     }
 
-    /// Saves the machine's state to a file, ends QEMU, and goes on from the file in a new QEMU process. How long it did not run.
-    pub async fn save_and_restore(&mut self) -> Duration {
+    /// Saves the machine's state to a file, ends QEMU, and goes on from the file in a new QEMU process.
+    pub async fn save_and_restore(&mut self) {
         let file = self.dir.path().join("saved");
         let save = format!("exec:cat >{}", file.display());
         let monitor = &mut self.host.monitor;
         monitor.execute("stop", json!({})).await;
         monitor.execute("migrate", json!({"uri": save})).await;
         monitor.migration_is("completed").await;
-        let stopped = monitor.event("STOP", LIMIT, |_| true).await;
         let load = format!("exec:cat {}", file.display());
-        let host = self.next_host(Some(&load)).await;
-        self.host = host;
-        let monitor = &mut self.host.monitor;
-        // Before the state is loaded it could not be told to run.
-        while monitor.execute("query-status", json!({})).await["status"] == "inmigrate" {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        monitor.execute("cont", json!({})).await;
-        let resumed = monitor.event("RESUME", LIMIT, |_| true).await;
-        resumed.at.duration_since(stopped.at).unwrap_or_default()
+        self.host = self.next_host(Some(&load)).await;
+        go_on(&mut self.host.monitor).await;
     }
 
     /// Cuts the power: QEMU ends, the disk stays.
@@ -275,7 +261,6 @@ impl Machine {
     async fn target(&mut self) -> Host {
         let dir = self.dir.path().join(format!("host-{}", self.hosts));
         let uri = incoming(&dir);
-        self.moved_to.push(self.hosts);
         self.next_host(Some(&uri)).await
     }
 
@@ -284,6 +269,34 @@ impl Machine {
         self.hosts += 1;
         let dir = self.dir.path();
         start_host(&self.hardware, dir, &self.logs, number, incoming).await
+    }
+}
+
+/// Lets a machine run whose state was stopped when it was sent.
+async fn go_on(monitor: &mut Monitor) {
+    // Before the state is loaded it cannot be told to run.
+    while monitor.execute("query-status", json!({})).await["status"] == "inmigrate" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    monitor.execute("cont", json!({})).await;
+    monitor.event("RESUME", LIMIT, |_| true).await;
+}
+
+/// Ends when the kernel of a machine that has its logs in `logs` crashes, with what it said.
+pub async fn crash(logs: &Path) -> String {
+    loop {
+        for entry in std::fs::read_dir(logs).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().starts_with("console-") {
+                let text = std::fs::read(entry.path()).unwrap_or_default();
+                let text = String::from_utf8_lossy(&text);
+                let is_crash = |line: &&str| CRASHES.iter().any(|crash| line.contains(crash));
+                if let Some(line) = text.lines().find(is_crash) {
+                    return line.to_owned();
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -16,6 +16,12 @@ const OUTSIDE: &str = "https://10.0.2.2:";
 /// The user-data that a person pastes into Harvester.
 const EXAMPLE: &str = include_str!("../../cloud-init/rke2-custom.yaml");
 
+/// The user-data that installs the agent where the image has none.
+const INSTALL: &str = include_str!("../../cloud-init/install-package.yaml");
+
+/// Where a machine that installs from its seed has mounted it.
+pub const MOUNTED: &str = "/opt/node";
+
 /// The kubelet's credential on RKE2.
 const KUBELET: [&str; 4] = [
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
@@ -66,6 +72,40 @@ impl Seed {
     pub fn carrying(mut self, file: &Path) -> Self {
         self.more.push(file.to_owned());
         self
+    }
+
+    /// The same for an image without the agent, which comes as this package on the disk of the seed. The examples say how to combine them.
+    pub fn installing(mut self, package: &Path) -> Self {
+        let name = package.file_name().unwrap().to_string_lossy();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &std::fs::read(package).unwrap());
+        let sum: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let mut example: Value = yaml_serde::from_str(INSTALL).unwrap();
+        let mut script = example["write_files"][0].take();
+        let lines = script["content"].as_str().unwrap().lines();
+        let lines = lines.map(|line| match line.split_once('=') {
+            Some(("url", _)) => format!("url=file://{MOUNTED}/{name}\n"),
+            Some(("sha256", _)) => format!("sha256={sum}\n"),
+            _ => format!("{line}\n"),
+        });
+        script["content"] = lines.collect::<String>().into();
+        self.user_data["write_files"]
+            .as_array_mut()
+            .unwrap()
+            .push(script);
+        self.user_data["runcmd"] = example["runcmd"].take();
+        let disk = json!([[
+            "/dev/disk/by-label/cidata",
+            MOUNTED,
+            "iso9660",
+            "ro,nofail",
+            "0",
+            "0"
+        ]]);
+        self.carrying(package).with_user_data("mounts", disk)
     }
 
     /// The same with both credentials of a guest.

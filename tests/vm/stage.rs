@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use harvester_lab::admin::paths;
 use harvester_lab::downward_metrics;
 use harvester_lab::guest::Distribution;
-use harvester_lab::harvester::Order;
+use harvester_lab::harvester::{Migration as Announced, Order};
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::pod_info::POD_INFO;
 use harvester_lab::real::Signer;
@@ -15,6 +15,7 @@ use harvester_lab::world::{CloudState, Registration, World, WorldOptions, eventu
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
+use crate::figures::Figures;
 use crate::hardware::{Firmware, Hardware, Port};
 use crate::inside::{Inside, Record, micros};
 use crate::kubelet;
@@ -70,8 +71,10 @@ pub struct Stage {
     pub later_package: PathBuf,
     /// Whether no other scenario may follow on this machine.
     pub spent: bool,
-    /// Whether the host does without all that would tell the guest of a move.
-    broken: bool,
+    /// What was measured.
+    pub figures: Figures,
+    /// Where its logs are.
+    pub logs: PathBuf,
     setting: Setting,
     /// Who signs the certificates for which the kubelet asks.
     _signer: Option<Signer>,
@@ -86,15 +89,8 @@ pub struct Migration {
     pub shown: Instant,
     /// When it showed the new host's region and zone as well.
     pub annotated: Instant,
-    /// How the guest's wall clock stood to the machine's.
-    pub clocks: Clocks,
-}
-
-impl Migration {
-    /// When the target's processors ran, by the guest's wall clock, in microseconds since the epoch.
-    pub fn resumed_in_guest(&self) -> i128 {
-        self.clocks.in_guest(self.moved.machine_time)
-    }
+    /// How the guest's wall clock stood to the machine's, where times are measured.
+    pub clocks: Option<Clocks>,
 }
 
 /// How Harvester tells of a live migration.
@@ -102,13 +98,12 @@ impl Migration {
 pub struct Telling {
     /// The version of KubeVirt.
     pub order: Order,
-    /// From the announcement to QEMU's begin, while the target pod starts.
-    pub before: Duration,
-    /// From QEMU's end of it to the API's.
-    pub after: Duration,
     /// From there to the annotations.
     pub annotations: Duration,
 }
+
+/// From QEMU's end of a migration to the API's.
+const TOLD_AFTER: Duration = Duration::from_millis(500);
 
 /// From the end of a migration until the host's programs are connected to the machine's ports.
 const LOOK_AFTER: Duration = Duration::from_millis(1500);
@@ -117,8 +112,6 @@ impl Default for Telling {
     fn default() -> Self {
         Self {
             order: Order::From1_6,
-            before: Duration::ZERO,
-            after: Duration::from_millis(500),
             annotations: Duration::ZERO,
         }
     }
@@ -128,6 +121,14 @@ impl Setting {
     /// Whether the machine is a node with a kubelet.
     pub fn is_node(self) -> bool {
         matches!(self, Self::Node(_))
+    }
+
+    /// Its name, also in figures.
+    pub fn label(self) -> String {
+        match self {
+            Self::Node(version) => format!("node-{version}"),
+            other => format!("{other:?}").to_lowercase(),
+        }
     }
 
     /// Boots a machine in this setting.
@@ -147,7 +148,12 @@ impl Setting {
         let signer = self
             .is_node()
             .then(|| world.guest_api.real().sign_kubelet_certificates());
-        let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
+        let image = if self.is_node() {
+            &setup.base
+        } else {
+            &setup.image
+        };
+        let mut hardware = Hardware::new(setup, image, firmware, &world.vm.spec.macs[0]);
         let mut seed =
             Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
         match self {
@@ -168,20 +174,18 @@ impl Setting {
             }
             Self::Node(version) => {
                 hardware.memory = 1280;
-                seed = kubelet::add_to(seed, &world, version)
+                seed = kubelet::add_to(seed.installing(&setup.package), &world, version)
                     .with_user_data("hostname", WRONG_NAME.into());
             }
-            Self::Lab | Self::Plain | Self::Blind => {
-                seed = seed.with_credentials(&world.guest);
+            Self::Blind => {
+                hardware.announces = false;
+                hardware.ports = vec![Port::GuestAgent];
+                seed = seed.with_credentials(&world.guest).with_file(CONFIG, BLIND);
             }
+            Self::Lab | Self::Plain => seed = seed.with_credentials(&world.guest),
         }
-        let broken = setup.broken || self == Self::Blind;
-        if broken {
-            hardware.announces = false;
-            hardware.ports = vec![Port::GuestAgent];
-            seed = seed.with_file(CONFIG, BLIND);
-        }
-        let machine = Machine::boot(hardware, &seed, logs).await;
+        let mut machine = Machine::boot(hardware, &seed, logs).await;
+        machine.runs_while_copied = setup.live;
         machine.port_opens(Port::GuestAgent, true, BOOT_LIMIT).await;
         let inside = Inside::new(machine.attach(Port::GuestAgent).await).await;
         let stage = Stage {
@@ -192,7 +196,8 @@ impl Setting {
             host: "hv-a".to_owned(),
             later_package: setup.later_package.clone(),
             spent: false,
-            broken,
+            figures: Figures::default(),
+            logs: logs.to_owned(),
             setting: self,
             _signer: signer,
         };
@@ -233,14 +238,6 @@ impl Stage {
     /// Whether scenarios of this setting may be played here.
     pub fn fits(&self, setting: Setting) -> bool {
         self.setting == setting && !self.spent
-    }
-
-    /// Names the setting, for figures.
-    pub fn label(&self) -> String {
-        match self.setting {
-            Setting::Node(version) => format!("kubelet {version}"),
-            other => format!("{other:?}").to_lowercase(),
-        }
     }
 
     /// A scenario begins: what is written from now on belongs to it.
@@ -343,29 +340,42 @@ impl Stage {
 
     /// Live-migrates the machine, and lets Harvester tell of it.
     pub async fn migrate(&mut self, to: &str, telling: Telling) -> Migration {
+        let announced = self.announce(to).await;
+        self.migrate_as(&announced, to, telling).await
+    }
+
+    /// Harvester tells that the machine will move.
+    pub async fn announce(&mut self, to: &str) -> Announced {
+        let began = self.world.harvester.prepare_migration(&self.world.vm, to);
+        began.await.unwrap()
+    }
+
+    /// The move that was announced.
+    pub async fn migrate_as(&mut self, began: &Announced, to: &str, telling: Telling) -> Migration {
         let (harvester, vm) = (self.world.harvester.clone(), self.world.vm.clone());
-        let began = harvester.prepare_migration(&vm, to).await.unwrap();
-        tokio::time::sleep(telling.before).await;
-        harvester.copy_memory(&began).await.unwrap();
+        harvester.copy_memory(began).await.unwrap();
         let moved = self.machine.migrate().await;
         let resumed = tokio::time::Instant::now();
         to.clone_into(&mut self.host);
-        tokio::time::sleep_until(resumed + telling.after).await;
-        harvester.switch_host(&began, telling.order).await.unwrap();
+        tokio::time::sleep_until(resumed + TOLD_AFTER).await;
+        harvester.switch_host(began, telling.order).await.unwrap();
         let shown = Instant::now();
         harvester
-            .complete_migration(&began, telling.order)
+            .complete_migration(began, telling.order)
             .await
             .unwrap();
         tokio::time::sleep(telling.annotations).await;
         harvester.annotate(&vm).await.unwrap();
         let annotated = Instant::now();
-        harvester.clean_up_migration(&began).await.unwrap();
+        harvester.clean_up_migration(began).await.unwrap();
         // virt-launcher asks the guest agent at intervals, and nothing waits for it.
         tokio::time::sleep_until(resumed + LOOK_AFTER).await;
         self.reattach().await;
-        let clocks = Clocks::relate(self.machine.monitor(), &mut self.inside).await;
-        if !self.broken {
+        let mut clocks = None;
+        if self.machine.runs_while_copied {
+            clocks = Some(Clocks::relate(self.machine.monitor(), &mut self.inside).await);
+        }
+        if self.setting != Setting::Blind {
             self.set_clock().await;
         }
         Migration {
@@ -373,6 +383,14 @@ impl Stage {
             shown,
             annotated,
             clocks,
+        }
+    }
+
+    /// The machine is on the host on which each scenario finds it.
+    pub async fn comes_home(&mut self) {
+        if self.host != "hv-a" {
+            self.migrate("hv-a", Telling::default()).await;
+            self.labelled("hv-a").await;
         }
     }
 
@@ -436,10 +454,10 @@ impl Stage {
     }
 
     /// Leaves the guest's journal beside the other logs.
-    pub async fn keep_journal(&mut self, logs: &Path) {
+    pub async fn keep_journal(&mut self) {
         let script = "journalctl --boot --output=short-monotonic --no-hostname --lines=4000";
         let text = self.inside.run(script).await.text;
-        std::fs::write(logs.join("journal"), text).unwrap();
+        std::fs::write(self.logs.join("journal"), text).unwrap();
     }
 }
 

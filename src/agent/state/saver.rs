@@ -143,9 +143,8 @@ mod tests {
     use crate::agent::state::MachineId;
     use crate::agent::state::tests::machine;
     use std::sync::mpsc;
-    use std::time::Instant;
 
-    const SOON: Duration = Duration::from_secs(10);
+    use harvester_lab::world::SOON;
 
     fn state(vm: &str) -> State {
         State {
@@ -161,16 +160,15 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&written);
         let saver = Saver::with(state("old"), move |state| {
-            allowed.lock().unwrap().recv_timeout(SOON).unwrap();
+            // A caller that waited for this disk would never go on.
+            allowed.lock().unwrap().recv().unwrap();
             log.lock().unwrap().push(state.vm.clone().unwrap());
             Ok(())
         });
-        let began = Instant::now();
         for vm in ["old", "first", "second", "second", "third", "third"] {
             saver.save(&state(vm));
         }
         assert!(!saver.close(Duration::from_millis(20)));
-        assert!(began.elapsed() < SOON, "the caller waited for the disk");
         allow.send(()).unwrap();
         allow.send(()).unwrap();
         assert!(saver.close(SOON));

@@ -89,9 +89,8 @@ mod tests {
         let restricted = move || {
             let status = restrict(&root, &Settings::default()).unwrap();
             if status == RulesetStatus::NotEnforced {
-                println!(
-                    "SKIP a_restricted_thread_writes_below_its_root_reads_everywhere_and_executes_nothing: no Landlock"
-                );
+                let test = "a_restricted_thread_writes_below_its_root_reads_everywhere_and_executes_nothing";
+                harvester_lab::skip(test, "no Landlock");
                 return;
             }
             println!("{status:?}");

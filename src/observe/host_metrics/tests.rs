@@ -5,14 +5,30 @@ use harvester_lab::downward_metrics::{
     Behaviour, DownwardMetrics, disk_image, document, offer_disk,
 };
 use harvester_lab::guest::GuestTree;
+use harvester_lab::world::SOON;
 
 use super::*;
 use crate::facts::host_metrics::Via;
 
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Timeouts for a host that responds, however busy the machine is. What is always waited for is brief.
 const TIMEOUTS: ReadTimeouts = ReadTimeouts {
-    send: Duration::from_millis(300),
-    receive: Duration::from_millis(800),
-    again: Duration::from_millis(100),
+    send: SOON,
+    receive: SOON,
+    again: BRIEF,
+};
+
+/// Timeouts for a host that does not accept a request.
+const NOT_SERVED: ReadTimeouts = ReadTimeouts {
+    send: BRIEF,
+    ..TIMEOUTS
+};
+
+/// Timeouts for a host that does not respond.
+const NO_ANSWER: ReadTimeouts = ReadTimeouts {
+    receive: BRIEF,
+    ..TIMEOUTS
 };
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
@@ -22,14 +38,14 @@ fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     (dir, tree, root)
 }
 
-async fn seen(root: &Root) -> Fact<HostMetrics> {
-    read_within(root, UtcDateTime::now(), TIMEOUTS).await
+async fn seen(root: &Root, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
+    read_within(root, UtcDateTime::now(), timeouts).await
 }
 
 #[tokio::test]
 async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
     let (_dir, tree, root) = guest();
-    assert_eq!(seen(&root).await, Fact::Absent);
+    assert_eq!(seen(&root, TIMEOUTS).await, Fact::Absent);
     let (offered, text) = probe(&root);
     assert!(
         !offered && text.contains("no downwardMetrics device"),
@@ -45,7 +61,8 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
         probe(&root),
         (true, "offered as disk `/dev/vdb`".to_owned())
     );
-    assert_eq!(seen(&root).await.known().unwrap().via, Via::Disk);
+    let found = seen(&root, TIMEOUTS).await;
+    assert_eq!(found.known().unwrap().via, Via::Disk);
     let wall = UtcDateTime::now() + std::time::Duration::from_secs(90);
     let old = read_within(&root, wall, TIMEOUTS).await;
     assert!(old.why().unwrap().text.contains("s old"), "{old:?}");
@@ -53,22 +70,19 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
     let device = DownwardMetrics::offer_paced(&tree, Behaviour::serve("hv-port"), Duration::ZERO);
     let channel = "offered as channel `org.github.vhostmd.1`";
     assert_eq!(probe(&root), (true, channel.to_owned()));
-    assert_eq!(seen(&root).await.known().unwrap().host.as_str(), "hv-port");
+    let found = seen(&root, TIMEOUTS).await;
+    assert_eq!(found.known().unwrap().host.as_str(), "hv-port");
 
     device.behave(Behaviour::Unserved);
-    assert_eq!(seen(&root).await.known().unwrap().host.as_str(), "hv-disk");
+    let found = seen(&root, NOT_SERVED).await;
+    assert_eq!(found.known().unwrap().host.as_str(), "hv-disk");
     // Both fail: the error of the port is reported.
     offer_disk(&tree, "vdb", &disk_image(b"nonsense"));
-    assert!(
-        seen(&root)
-            .await
-            .why()
-            .unwrap()
-            .text
-            .contains("nothing on the host reads")
-    );
+    let found = seen(&root, NOT_SERVED).await;
+    let why = &found.why().unwrap().text;
+    assert!(why.contains("nothing on the host reads"), "{why}");
     drop(device);
-    let why = seen(&root).await;
+    let why = seen(&root, TIMEOUTS).await;
     assert_eq!(
         why.why().unwrap().kind,
         UnavailableKind::Malformed,
@@ -78,36 +92,26 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
 
 #[tokio::test]
 async fn each_failure_has_its_kind_and_one_line() {
-    let host = || "hv-a".to_owned();
-    for (behaviour, kind) in [
-        (Behaviour::Unserved, UnavailableKind::Unreachable),
-        (Behaviour::Never, UnavailableKind::Unreachable),
-        (
-            Behaviour::Serve {
-                host: host(),
-                clock: -60,
-            },
-            UnavailableKind::Unreachable,
-        ),
-        (Behaviour::Empty, UnavailableKind::Unreachable),
-        (Behaviour::Endless, UnavailableKind::Refused),
-        (Behaviour::Invalid, UnavailableKind::Refused),
-        (Behaviour::Dtd, UnavailableKind::Refused),
-        (
-            Behaviour::Say(b"<metrics>\n\n".to_vec()),
-            UnavailableKind::Malformed,
-        ),
-        (
-            Behaviour::Serve {
-                host: "HV A".to_owned(),
-                clock: 0,
-            },
-            UnavailableKind::Malformed,
-        ),
+    let serve = |host: &str, clock| Behaviour::Serve {
+        host: host.to_owned(),
+        clock,
+    };
+    let cut = Behaviour::Say(b"<metrics>\n\n".to_vec());
+    use UnavailableKind::{Malformed, Refused, Unreachable};
+    for (behaviour, timeouts, kind) in [
+        (Behaviour::Unserved, NOT_SERVED, Unreachable),
+        (Behaviour::Never, NO_ANSWER, Unreachable),
+        (serve("hv-a", -60), TIMEOUTS, Unreachable),
+        (Behaviour::Empty, TIMEOUTS, Unreachable),
+        (Behaviour::Endless, TIMEOUTS, Refused),
+        (Behaviour::Invalid, TIMEOUTS, Refused),
+        (Behaviour::Dtd, TIMEOUTS, Refused),
+        (cut, TIMEOUTS, Malformed),
+        (serve("HV A", 0), TIMEOUTS, Malformed),
     ] {
         let (_dir, tree, root) = guest();
         let _device = DownwardMetrics::offer_paced(&tree, behaviour.clone(), Duration::ZERO);
-        let seen = seen(&root).await;
+        let seen = seen(&root, timeouts).await;
         let why = seen.why().unwrap();
         assert_eq!(why.kind, kind, "{behaviour:?}: {}", why.text);
         assert!(!why.text.contains('\n') && why.text.contains("org.github.vhostmd.1"));

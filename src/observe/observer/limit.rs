@@ -35,14 +35,15 @@ pub(super) fn too_slow<T>(whom: &str) -> Fact<T> {
 mod tests {
     use super::*;
     use std::future::{pending, ready};
+    use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
     async fn what_never_comes_is_given_up_and_what_comes_is_not() {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         assert_eq!(limited(pending::<()>()).await, None);
-        assert_eq!(began.elapsed(), READ_LIMIT);
+        assert_eq!(Instant::now() - began, READ_LIMIT);
         assert_eq!(briefly(pending::<()>()).await, None);
-        assert!(began.elapsed() < READ_LIMIT * 2);
+        assert!(Instant::now() - began < READ_LIMIT * 2);
         assert_eq!(limited(ready(1)).await, Some(1));
     }
 }

@@ -15,10 +15,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-type Fields = BTreeMap<String, String>;
+use harvester_lab::world::SOON;
 
-/// The maximum wait in a test.
-const SOON: Duration = Duration::from_secs(5);
+type Fields = BTreeMap<String, String>;
 
 /// The fields of every entry that contain its source location.
 const ORIGIN: [&str; 3] = ["CODE_FILE", "CODE_LINE", "TARGET"];
@@ -43,16 +42,11 @@ fn open(socket: &UnixDatagram) -> Journal {
     journal
 }
 
-/// Returns the next entry.
+/// Returns the next entry: lines `NAME=value`, or `NAME`, the length in eight bytes, and the value (systemd.io, "Native Journal
+/// Protocol").
 fn receive(socket: &UnixDatagram) -> Fields {
-    try_receive(socket).unwrap()
-}
-
-/// Returns the next entry, if it arrives before the socket times out: lines `NAME=value`, or `NAME`, the length in eight bytes,
-/// and the value (systemd.io, "Native Journal Protocol").
-fn try_receive(socket: &UnixDatagram) -> Option<Fields> {
     let mut buffer = vec![0; 65536];
-    let length = socket.recv(&mut buffer).ok()?;
+    let length = socket.recv(&mut buffer).unwrap();
     let mut rest = &buffer[..length];
     let mut fields = Fields::new();
     while !rest.is_empty() {
@@ -73,7 +67,7 @@ fn try_receive(socket: &UnixDatagram) -> Option<Fields> {
         let earlier = fields.insert(name.to_owned(), value);
         assert_eq!(earlier, None, "{name} twice");
     }
-    Some(fields)
+    fields
 }
 
 /// Returns the text of an entry on stderr.
@@ -218,14 +212,11 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported(
     }
     let socket = listen();
     let journal = open(&socket);
-    // More than our queue and any socket's queue (`max_dgram_qlen`) hold.
+    // More than our queue and any socket's queue (`max_dgram_qlen`) hold. A sender that blocked would never return: nothing reads.
     let sent = 5000;
-    let started = Instant::now();
     for _ in 0..sent {
         journal.send(Record::new(Priority::Info, "one of many"));
     }
-    let took = started.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
 
     // The journal is read again. The lost entries are reported without another entry, and the counts are complete.
     let (mut received, mut lost) = (0, 0);
@@ -251,17 +242,14 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported(
     journal.send(Record::new(Priority::Info, "once more"));
     assert_eq!(receive(&socket)["MESSAGE"], "once more");
 
-    // Blocked again at the end: closing waits for the time limit and no longer.
+    // Blocked again at the end: closing waits for the time limit, and not for a reader.
     for _ in 0..sent {
         journal.send(Record::new(Priority::Info, "one of many"));
     }
-    let started = Instant::now();
-    assert!(!journal.close(Duration::from_millis(100)));
-    let waited = started.elapsed();
-    assert!(
-        waited >= Duration::from_millis(100) && waited < Duration::from_millis(500),
-        "{waited:?}"
-    );
+    let limit = Duration::from_millis(100);
+    let earliest = Instant::now() + limit;
+    assert!(!journal.close(limit));
+    assert!(Instant::now() >= earliest);
 }
 
 #[test]

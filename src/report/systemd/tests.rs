@@ -3,7 +3,6 @@
 
 use super::*;
 use std::io::ErrorKind;
-use std::time::Instant;
 
 fn listen() -> (tempfile::TempDir, UnixDatagram, Notifier) {
     let dir = tempfile::tempdir().unwrap();
@@ -71,7 +70,7 @@ fn foreign_text_in_a_status_cannot_become_another_assignment() {
 #[test]
 fn a_manager_that_does_not_read_never_blocks_and_gets_the_important_part_later() {
     let (_dir, socket, mut notifier) = listen();
-    let started = Instant::now();
+    // A call that blocked would never return: nothing reads.
     for number in 0..5000 {
         notifier.status(&number.to_string());
     }
@@ -79,11 +78,6 @@ fn a_manager_that_does_not_read_never_blocks_and_gets_the_important_part_later()
     notifier.reloading();
     notifier.ready("ready again");
     notifier.watchdog();
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
-    );
     while let Some(message) = receive(&socket) {
         assert!(message.starts_with("STATUS="), "{message}");
     }

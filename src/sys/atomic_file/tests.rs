@@ -139,7 +139,10 @@ fn a_linked_shared_or_foreign_directory_of_ours_is_refused() {
     );
 
     if !Uid::effective().is_root() {
-        eprintln!("SKIP a_linked_shared_or_foreign_directory_of_ours_is_refused: chown needs root");
+        harvester_lab::skip(
+            "a_linked_shared_or_foreign_directory_of_ours_is_refused",
+            "chown needs root",
+        );
         return;
     }
     let private = std::fs::Permissions::from_mode(0o755);
@@ -204,8 +207,9 @@ fn no_link_that_another_user_can_change_leads_to_a_directory_of_others() {
         let closed = std::fs::Permissions::from_mode(0o755);
         shared.push(("of another user", closed));
     } else {
-        println!(
-            "SKIP no_link_that_another_user_can_change_leads_to_a_directory_of_others: chown needs root"
+        harvester_lab::skip(
+            "no_link_that_another_user_can_change_leads_to_a_directory_of_others",
+            "chown needs root",
         );
     }
     for (what, permissions) in shared {

@@ -87,7 +87,7 @@ fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
         assert_eq!(mode(&root, STATE_DIRECTORY), 0o700);
         assert_eq!(mode(&root, LOCK_FILE), 0o600);
         if !nix::unistd::Uid::effective().is_root() {
-            println!("SKIP {test}: only root can be another user");
+            harvester_lab::skip(test, "only root can be another user");
             return;
         }
         let stranger = Command::new("sh")

@@ -3,14 +3,13 @@
 
 use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd, Unit};
 use harvester_lab::guest::GuestTree;
-use harvester_lab::world::eventually;
+use harvester_lab::world::{SOON, eventually};
 use tokio::task::JoinHandle;
 
 use super::super::Inbox;
 use super::super::testing::sender;
 use super::*;
-
-const SOON: Duration = Duration::from_secs(20);
+use crate::wire::dbus::DEADLINE;
 
 struct Followed {
     tree: GuestTree,
@@ -103,16 +102,9 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     systemd.unit_new("session-1.scope").await;
     systemd.reloading(true).await;
     let hostnamed = Hostnamed::start(&daemon).await;
-    let sent = Instant::now();
     hostnamed.announce(None, "new-name").await;
-    let (reason, at) = timeout(SOON, followed.reasons.recv())
-        .await
-        .unwrap()
-        .unwrap();
+    let reason = followed.next().await;
     assert_eq!(reason, Trigger::Hostname, "all before it was not for us");
-    let latency = at.saturating_duration_since(sent);
-    println!("hostname1 signal to trigger: {latency:?}");
-    assert!(latency < Duration::from_millis(50), "{latency:?}");
 
     systemd.set(UNITS[0], Unit::stopped()).await;
     assert_eq!(followed.next().await, Trigger::Units);
@@ -124,7 +116,9 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     assert_eq!(followed.next().await, Trigger::Units);
     systemd.reloading(false).await;
     assert_eq!(followed.next().await, Trigger::Units);
-    followed.reasons.try_recv().unwrap_err();
+    hostnamed.announce(None, "newer-name").await;
+    let reason = followed.next().await;
+    assert_eq!(reason, Trigger::Hostname, "each signal is one reason");
 }
 
 #[tokio::test]
@@ -168,10 +162,8 @@ async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_aga
     assert_eq!(followed.next().await, Trigger::Units, "the report says so");
     drop(before);
     daemon.restart().await;
-    let restarted = Instant::now();
     let systemd = systemd(&daemon).await;
     assert!(followed.heard().await, "for what changed meanwhile");
-    println!("restart of the bus to trigger: {:?}", restarted.elapsed());
     assert!(systemd.is_subscribed());
     assert_eq!(followed.health.issues(), []);
     systemd.set(UNITS[0], Unit::stopped()).await;
@@ -202,9 +194,11 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
     let _systemd = systemd(&daemon).await;
     daemon.hang();
     let root = Root::new(dir.path());
+    tokio::time::pause();
     let began = Instant::now();
     let signals = probe(&root, None).await;
-    assert!(began.elapsed() < crate::wire::dbus::DEADLINE * 2);
+    assert!((DEADLINE..DEADLINE * 2).contains(&(Instant::now() - began)));
+    tokio::time::resume();
     assert!(
         signals.iter().all(|(_, signal)| !signal.live),
         "{signals:?}"
@@ -224,7 +218,7 @@ async fn a_machine_without_a_bus_is_not_looked_at_again_by_the_clock_and_a_silen
     assert!(asleep.is_err(), "woken");
     let began = Instant::now();
     wait(&root, false, Duration::from_secs(32)).await;
-    assert_eq!(began.elapsed().as_secs(), 32);
+    assert_eq!((Instant::now() - began).as_secs(), 32);
 }
 
 #[tokio::test]
@@ -233,14 +227,10 @@ async fn a_bus_that_closes_each_connection_is_left_alone_for_longer_each_time() 
     followed.tree.write("/run/dbus/.keep", "");
     let listener = tokio::net::UnixListener::bind(followed.tree.path(SOCKET)).unwrap();
     let (first, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
+    let earliest = Instant::now() + Duration::from_secs(1);
     drop(first);
     followed.is(HOSTNAME1, false, "failed to connect").await;
     assert_eq!(followed.health.issues().len(), 1);
-    let again = Instant::now();
     drop(timeout(SOON, listener.accept()).await.unwrap().unwrap());
-    assert!(
-        again.elapsed() > Duration::from_millis(500),
-        "{:?}",
-        again.elapsed()
-    );
+    assert!(Instant::now() >= earliest, "connected again at once");
 }

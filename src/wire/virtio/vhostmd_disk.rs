@@ -113,17 +113,13 @@ impl DiskError {
 ///
 /// When there is one and it returned no complete document.
 pub async fn read(root: &Root) -> Result<Option<HostMetrics>, DiskError> {
-    read_with_pause(root, PAUSE).await
-}
-
-async fn read_with_pause(root: &Root, pause: Duration) -> Result<Option<HostMetrics>, DiskError> {
     let disks = small_disks(root);
     if disks.is_empty() {
         return Ok(None);
     }
     for _ in 1..TRIES {
         match read_aside(root, &disks).await {
-            Err(error) if error.is_half_written() => sleep(pause).await,
+            Err(error) if error.is_half_written() => sleep(PAUSE).await,
             done => return done,
         }
     }

@@ -7,6 +7,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use crate::coverage::{self, Seen};
@@ -15,9 +16,6 @@ use crate::targets::Target;
 /// Bytes of an input.
 const LENGTH_MAX: usize = 4096;
 
-/// What takes longer is a finding. The machine may be busy with other things.
-const SLOW: Duration = Duration::from_secs(5);
-
 /// Findings of one target; the same fault has many inputs.
 const FINDINGS_MAX: usize = 5;
 
@@ -25,16 +23,25 @@ const FINDINGS_MAX: usize = 5;
 const SHRINK_MAX: usize = 4000;
 
 thread_local! {
-    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+    /// What the panic of a run said; `None` outside of a run.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has panics remembered and not printed.
-pub(crate) fn keep_panics_quiet() {
-    std::panic::set_hook(Box::new(|info| {
-        let place = info.location().map(ToString::to_string).unwrap_or_default();
-        let text = text(info.payload()).unwrap_or_default();
-        PANIC.with_borrow_mut(|said| *said = format!("{place}: {text}"));
-    }));
+/// Has panics of runs remembered and not printed.
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANIC.with_borrow_mut(|said| match said {
+                None => print(info),
+                Some(said) => {
+                    let place = info.location().map(ToString::to_string).unwrap_or_default();
+                    *said = format!("{place}: {}", text(info.payload()).unwrap_or("a panic"));
+                }
+            });
+        }));
+    });
 }
 
 /// What a panic says.
@@ -78,11 +85,14 @@ pub(crate) struct Engine<'a> {
     seen: Seen,
     runs: u64,
     took: Duration,
+    /// A run that takes longer is a finding.
+    pub(crate) slow: Duration,
     pub(crate) findings: Vec<Finding>,
 }
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(target: &'a Target, seed: u64) -> Self {
+        keep_panics_quiet();
         Self {
             target,
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
@@ -91,6 +101,7 @@ impl<'a> Engine<'a> {
             seen: Seen::default(),
             runs: 0,
             took: Duration::ZERO,
+            slow: Duration::MAX,
             findings: Vec::new(),
         }
     }
@@ -107,10 +118,13 @@ impl<'a> Engine<'a> {
     /// Runs mutated inputs for so long, and no more than `runs`.
     pub(crate) fn run(&mut self, limit: Duration, runs: u64) {
         let began = Instant::now();
-        while began.elapsed() < limit && self.runs < runs && self.findings.len() < FINDINGS_MAX {
+        while Instant::now() < began + limit
+            && self.runs < runs
+            && self.findings.len() < FINDINGS_MAX
+        {
             self.step();
         }
-        self.took = began.elapsed();
+        self.took = Instant::now() - began;
     }
 
     /// Runs one mutated input.
@@ -150,22 +164,15 @@ impl<'a> Engine<'a> {
 
     fn fault(&self, input: &[u8]) -> Option<String> {
         coverage::reset();
+        PANIC.set(Some(String::new()));
         let began = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| (self.target.run)(input)));
-        let took = began.elapsed();
+        let took = Instant::now() - began;
+        let said = PANIC.take();
         match done {
-            Ok(()) if took > SLOW => Some(format!("slow: took {took:?}")),
+            Ok(()) if took > self.slow => Some(format!("slow: took {took:?}")),
             Ok(()) => None,
-            Err(payload) => {
-                let said = PANIC.with_borrow_mut(std::mem::take);
-                // In a test the hook is another.
-                let text = text(payload.as_ref()).unwrap_or("a panic");
-                Some(if said.is_empty() {
-                    text.to_owned()
-                } else {
-                    said
-                })
-            }
+            Err(_) => said,
         }
     }
 

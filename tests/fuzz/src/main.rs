@@ -14,6 +14,9 @@ use std::time::Duration;
 use engine::Engine;
 use targets::{TARGETS, Target};
 
+/// What takes longer is a finding. The machine may be busy with other things.
+const SLOW: Duration = Duration::from_secs(5);
+
 /// Seconds for each target.
 const SECONDS: u64 = 20;
 
@@ -60,7 +63,6 @@ fn main() -> ExitCode {
             .for_each(|target| println!("  {}", target.name));
         return ExitCode::from(2);
     };
-    engine::keep_panics_quiet();
     let mut findings = 0;
     println!(
         "{:<16} {:>6} {:>6} {:>9} {:>9}",
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
     );
     for target in chosen {
         let mut engine = Engine::new(target, seed);
+        engine.slow = SLOW;
         engine.start(corpus(target).into_iter().map(|(_, bytes)| bytes));
         engine.run(Duration::from_secs(seconds), runs);
         println!("{}", engine.summary());
@@ -154,6 +157,76 @@ mod tests {
         };
         assert!(finding.message.contains("planted"));
         assert_eq!(finding.input, b"badbad");
+    }
+
+    /// A text as large as an object may be, in which the list or map at a place of a corpus' object is full of a piece.
+    fn filled(name: &str, place: &str, piece: &str) -> Vec<u8> {
+        const OBJECT: usize = 2 << 20;
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/api_objects");
+        let text = std::fs::read(path.join(name)).unwrap();
+        let mut object: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[key] = "HERE".into();
+        let pieces: Vec<String> = (0..OBJECT / (piece.len() + 1))
+            .map(|number| piece.replace('N', &number.to_string()))
+            .collect();
+        let pieces = pieces.join(",");
+        let whole = match piece.starts_with("\"N") {
+            true => format!("{{{pieces}}}"),
+            false => format!("[{pieces}]"),
+        };
+        object.to_string().replace("\"HERE\"", &whole).into_bytes()
+    }
+
+    /// What the corpora have is short.
+    #[test]
+    fn the_largest_objects_and_entries_hold_no_more_for_their_size() {
+        let targets = |name| TARGETS.iter().find(|target| target.name == name).unwrap();
+        let objects = targets("api_objects").run;
+        for (name, place, piece) in [
+            ("node.json", "/x", "[]"),
+            ("node.json", "/x", "{}"),
+            ("node.json", "/metadata/managedFields", "{}"),
+            (
+                "node.json",
+                "/metadata/managedFields",
+                r#"{"manager":"m","fieldsV1":{"f:metadata":{"f:labels":{"f:a":{}}}}}"#,
+            ),
+            ("node.json", "/metadata/annotations", r#""N":"""#),
+            ("node.json", "/metadata/labels", r#""N":"""#),
+            ("node.json", "/spec/taints", "{}"),
+            ("node.json", "/status/addresses", "{}"),
+            ("node.json", "/status/conditions", r#"{"type":""}"#),
+            ("vmi.json", "/x", "[]"),
+            (
+                "vmi.json",
+                "/status/interfaces",
+                r#"{"ipAddresses":["::"]}"#,
+            ),
+            (
+                "vmi.json",
+                "/status/conditions",
+                r#"{"type":"LiveMigratable"}"#,
+            ),
+            ("pod.json", "/spec/containers", r#"{"image":"a"}"#),
+        ] {
+            println!("{place} of {name} with {piece}");
+            objects(&filled(name, place, piece));
+        }
+        for long in ["labels", "annotations", "uid"] {
+            let text = "x".repeat(2_000_000);
+            let value = match long {
+                "uid" => format!("{text:?}"),
+                _ => format!("{{\"a\":{text:?}}}"),
+            };
+            objects(format!("{{\"metadata\":{{\"name\":\"n\",\"{long}\":{value}}}}}").as_bytes());
+        }
+        // Aliases of one scalar: 200 MB when they are expanded.
+        let scalar = "x".repeat(12_000);
+        let aliases = format!("a: &a \"{scalar}\"\nb: [{}]\n", "*a,".repeat(17_000));
+        for entry in [aliases, "[".repeat(60_000), "[".repeat(900_000)] {
+            (targets("configmap_entry").run)(entry.as_bytes());
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod systemd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
-use std::time::Duration;
 
 pub use hostnamed::Hostnamed;
 use nix::sys::signal::{Signal, kill};
@@ -19,16 +18,13 @@ use zbus::export::futures_core::Stream;
 use zbus::{Connection, Message, MessageStream};
 
 use crate::guest::GuestTree;
-use crate::world::eventually;
+use crate::world::{SOON, eventually};
 
 /// Where the agent looks for it.
 const SOCKET: &str = "/run/dbus/system_bus_socket";
 
 /// The daemon's configuration, outside the tree's usual files.
 const CONFIGURATION: &str = "/run/dbus/system.conf";
-
-/// A daemon listens within milliseconds.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A running dbus-daemon. Dropping it kills it.
 #[derive(Debug)]

@@ -207,9 +207,10 @@ impl GuestTree {
 
     // ---- kernel and firmware ----
 
-    /// The kernel's host name.
+    /// The kernel's host name. As in the kernel, no reader sees half of it.
     pub fn kernel_hostname(&self, name: &str) {
-        self.write("/proc/sys/kernel/hostname", format!("{name}\n"));
+        let path = "/proc/sys/kernel/hostname";
+        self.write_as(path, format!("{name}\n"), 0o644, Writing::Rename);
     }
 
     /// The static host name, written by rename as systemd-hostnamed does.

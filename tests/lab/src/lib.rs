@@ -30,6 +30,16 @@ pub(crate) const SERVER_NAMES: [&str; 5] = [
     "10.0.2.2",
 ];
 
+/// Says that a test, or the rest of it, is left out because this machine lacks something.
+///
+/// # Panics
+/// When the environment variable `HNA_REQUIRE` is `1`: then every test must run.
+pub fn skip(test: &str, why: impl std::fmt::Display) {
+    let is_required = std::env::var_os("HNA_REQUIRE").is_some_and(|value| value == "1");
+    assert!(!is_required, "{test} must run, and cannot: {why}");
+    println!("SKIP {test}: {why}");
+}
+
 /// How to reach one API server as its administrator, whichever kind it is.
 #[derive(Debug, Clone)]
 pub struct Endpoint {

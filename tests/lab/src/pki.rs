@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer,
-    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -20,7 +20,7 @@ const BACKDATE: Duration = Duration::hours(1);
 const ORGANISATION_OID: [u64; 4] = [2, 5, 4, 10];
 
 /// A certificate and its key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// PEM, leaf first.
     pub certificate_pem: String,
@@ -84,7 +84,8 @@ impl Default for Validity {
 /// A certificate authority, for example `rke2-server-ca`. Cheap to clone; clones sign with the same key.
 #[derive(Debug, Clone)]
 pub struct Authority {
-    issuer: Arc<CertifiedIssuer<'static, KeyPair>>,
+    issuer: Arc<Issuer<'static, KeyPair>>,
+    pem: String,
 }
 
 impl Authority {
@@ -104,17 +105,40 @@ impl Authority {
             KeyUsagePurpose::DigitalSignature,
             KeyUsagePurpose::CrlSign,
         ];
-        let issuer = CertifiedIssuer::self_signed(params, generate_key())
+        let key = generate_key();
+        let certificate = params
+            .self_signed(&key)
             .expect("the parameters of an authority are complete");
         Self {
-            issuer: Arc::new(issuer),
+            pem: certificate.pem(),
+            issuer: Arc::new(Issuer::new(params, key)),
+        }
+    }
+
+    /// The authority whose certificate and key were kept.
+    ///
+    /// # Panics
+    /// When they are not PEM.
+    #[must_use]
+    pub fn from_pem(certificate: &str, key: &str) -> Self {
+        let key = KeyPair::from_pem(key).expect("the key is PEM");
+        let issuer = Issuer::from_ca_cert_pem(certificate, key);
+        Self {
+            pem: certificate.to_owned(),
+            issuer: Arc::new(issuer.expect("the certificate is PEM")),
         }
     }
 
     /// The authority's certificate, as it stands in a kubeconfig.
     #[must_use]
     pub fn pem(&self) -> String {
-        self.issuer.pem()
+        self.pem.clone()
+    }
+
+    /// Its private key.
+    #[must_use]
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
     }
 
     /// A server certificate for DNS names and IP addresses, good now.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::net::UnixDatagram;
@@ -80,6 +81,16 @@ pub struct Agent {
     lines: watch::Receiver<Vec<Line>>,
     notifications: watch::Receiver<Vec<Notification>>,
     _socket_dir: tempfile::TempDir,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Until it is gone, it may write into the tree that is removed next.
+        if self.child.start_kill().is_ok() && self.child.id().is_some() {
+            let pid = Id::Pid(Pid::from_raw(self.pid.cast_signed()));
+            let _ = waitid(pid, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+        }
+    }
 }
 
 impl Agent {
@@ -347,10 +358,9 @@ async fn collect_notifications(socket: UnixDatagram, sender: watch::Sender<Vec<N
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::{SOON, eventually};
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
-
-    const SOON: Duration = Duration::from_secs(10);
 
     /// A stand-in for the agent that speaks to its notification socket.
     fn script(dir: &Path, body: &str) -> PathBuf {
@@ -399,7 +409,7 @@ while True: time.sleep(1)
             let usage = agent.usage().unwrap();
             usage.cpu > Duration::ZERO && usage.voluntary_switches > 0
         };
-        crate::world::eventually(SOON, "it has worked and slept", worked).await;
+        eventually(SOON, "it has worked and slept", worked).await;
         agent.signal(Signal::SIGTERM);
         assert_eq!(agent.wait_exit(SOON).await.code(), Some(7));
         agent
@@ -415,13 +425,9 @@ while True: time.sleep(1)
         agent.wait_line(|line| line.text == "up", SOON).await;
         let pid = agent.pid();
         drop(agent);
-        let gone = async {
-            // A zombie has no resident memory.
-            while Usage::of(pid).is_some() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(SOON, gone).await.unwrap();
+        // A zombie has no resident memory.
+        let is_gone = async || Usage::of(pid).is_none();
+        eventually(SOON, "it is gone", is_gone).await;
     }
 
     #[tokio::test]

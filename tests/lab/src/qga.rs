@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Generous: a limit for a broken agent.
-const LIMIT: Duration = Duration::from_secs(10);
+use crate::world::SOON;
 
 /// Makes the parser of either side forget what it has.
 const RESET: u8 = 0xFF;
@@ -38,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             received: Vec::new(),
             syncs: 1000,
-            limit: LIMIT,
+            limit: SOON,
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The program of a version is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane; here it
 //! may name several directories, with `:` between them. Else it is in `target`, where `tests/lab/kubernetes` puts it. Both children
-//! hang on a shell that ends them when this process is gone, however it went, and removes their directory.
+//! hang on a shell that ends them when their owner is gone, however it went, and removes their directory.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, ApiError, paths};
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
+use crate::world::SOON;
 use crate::{Endpoint, SERVER_NAMES};
 
 mod assets;
@@ -87,10 +88,33 @@ impl RealOptions {
     }
 }
 
-/// A real API server with its own etcd. Dropping it ends both.
+/// A child process.
+#[derive(Debug)]
+enum Process {
+    /// It ends when this is dropped.
+    Own(Guard),
+    /// It ends with its pool; this is its process group.
+    Pooled(i32),
+}
+
+impl Process {
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Own(guard) => guard.has_ended(),
+            Self::Pooled(group) => guard::has_ended(*group),
+        }
+    }
+
+    fn end(self) {
+        if let Self::Pooled(group) = self {
+            guard::end(group);
+        }
+    }
+}
+
+/// A real API server with its own etcd. Dropping it ends both, unless they belong to a pool.
 #[derive(Debug)]
 pub struct RealApi {
-    name: String,
     options: RealOptions,
     /// Length of the audit log when the present user began.
     audit_start: usize,
@@ -99,10 +123,10 @@ pub struct RealApi {
     port: u16,
     arguments: Vec<String>,
     binary: PathBuf,
-    // Both guards before the directory: they are dropped first.
-    server: Option<Guard>,
-    _etcd: Guard,
-    dir: tempfile::TempDir,
+    // Both before the directory: they are dropped first.
+    server: Option<Process>,
+    etcd: Process,
+    dir: Directory,
 }
 
 impl RealApi {
@@ -111,13 +135,13 @@ impl RealApi {
         assets::find("kube-apiserver", version)
     }
 
-    /// Whether real servers of a version can run here. Says so on standard error when they cannot, for a test that returns then.
+    /// Whether real servers of a version can run here. Says so when they cannot, for a test that returns then.
     #[must_use]
     pub fn available(version: Kubernetes, test: &str) -> bool {
         match Self::binary(version) {
             Ok(_) => true,
             Err(why) => {
-                eprintln!("SKIP {test}: {why}");
+                crate::skip(test, why);
                 false
             }
         }
@@ -131,7 +155,8 @@ impl RealApi {
         let mut failures = String::new();
         // A free port may be taken by somebody else before its server listens.
         for _ in 0..3 {
-            match Self::try_start(name, &options).await {
+            let dir = Directory::Own(directory(name));
+            match Self::try_start(name, &options, dir, None).await {
                 Ok(api) => return api,
                 Err(failure) => failures.push_str(&failure),
             }
@@ -139,9 +164,14 @@ impl RealApi {
         panic!("the API server `{name}` did not become ready:\n{failures}");
     }
 
-    async fn try_start(name: &str, options: &RealOptions) -> Result<Self, String> {
+    /// `owner` is the FIFO of a pool, if it owns the children.
+    async fn try_start(
+        name: &str,
+        options: &RealOptions,
+        dir: Directory,
+        owner: Option<&Path>,
+    ) -> Result<Self, String> {
         let binary = Self::binary(options.version)?;
-        let dir = directory(name);
         let path = |file: &str| dir.path().join(file).display().to_string();
         let write = |file: &str, text: &str| {
             std::fs::write(dir.path().join(file), text).expect("the directory is writable");
@@ -171,7 +201,11 @@ impl RealApi {
             .args(["--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("lab={peer_url}")])
             .args(["--unsafe-no-fsync", "--log-level", "error"]);
-        let etcd = Guard::start(&etcd, &dir.path().join("etcd.log"), Some(dir.path()));
+        let log = dir.path().join("etcd.log");
+        let etcd = match owner {
+            None => Process::Own(Guard::start(&etcd, &log, Some(dir.path()))),
+            Some(owner) => Process::Pooled(guard::start_owned(&etcd, &log, owner)),
+        };
 
         let mut arguments: Vec<String> = [
             ("etcd-servers", etcd_url.as_str()),
@@ -205,7 +239,6 @@ impl RealApi {
         arguments.extend(options.flags.iter().cloned());
 
         let mut api = Self {
-            name: name.to_owned(),
             options: options.clone(),
             audit_start: 0,
             authority,
@@ -214,11 +247,16 @@ impl RealApi {
             arguments,
             binary,
             server: None,
-            _etcd: etcd,
+            etcd,
             dir,
         };
-        api.start_server().await?;
-        Ok(api)
+        match api.start_server_of(owner).await {
+            Ok(()) => Ok(api),
+            Err(failure) => {
+                api.etcd.end();
+                Err(failure)
+            }
+        }
     }
 
     /// Its version.
@@ -229,15 +267,24 @@ impl RealApi {
 
     /// Ends the server and leaves etcd running: an API that is away.
     pub fn stop_server(&mut self) {
-        self.server = None;
+        if let Some(server) = self.server.take() {
+            server.end();
+        }
     }
 
-    /// Starts the server again on the same port with the same data.
+    /// Starts the server again on the same port with the same data, as a child of this process.
     pub async fn start_server(&mut self) -> Result<(), String> {
+        self.start_server_of(None).await
+    }
+
+    async fn start_server_of(&mut self, owner: Option<&Path>) -> Result<(), String> {
         let mut command = Command::new(&self.binary);
         command.args(&self.arguments);
         let log = self.dir.path().join("kube-apiserver.log");
-        let mut guard = Guard::start(&command, &log, None);
+        let mut server = match owner {
+            None => Process::Own(Guard::start(&command, &log, None)),
+            Some(owner) => Process::Pooled(guard::start_owned(&command, &log, owner)),
+        };
         let admin = self.admin();
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
@@ -246,14 +293,15 @@ impl RealApi {
                 Err(ApiError::Transport(text)) if text.contains("not JSON") => break,
                 _ => {}
             }
-            if guard.has_ended() || Instant::now() > deadline {
+            if server.has_ended() || Instant::now() > deadline {
                 let text = std::fs::read_to_string(&log).unwrap_or_default();
                 let lines: Vec<&str> = text.lines().collect();
+                server.end();
                 return Err(lines[lines.len().saturating_sub(30)..].join("\n"));
             }
             tokio::time::sleep(POLL).await;
         }
-        self.server = Some(guard);
+        self.server = Some(server);
         Ok(())
     }
 
@@ -298,16 +346,32 @@ impl RealApi {
             .await
             .expect("the server of which the log is asked runs");
         let path = self.dir.path().join("audit.log");
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + SOON;
         loop {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let marked = text
-                .rfind(&marker)
-                .is_some_and(|at| text[at..].contains('\n'));
-            if marked || Instant::now() > deadline {
+            let marked = text.rfind(&marker);
+            if marked.is_some_and(|at| text[at..].contains('\n')) {
                 return text;
             }
+            // Less than all would be a count that is too small.
+            assert!(Instant::now() < deadline, "the audit log lacks {marker}");
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Where a server has its files.
+#[derive(Debug)]
+enum Directory {
+    Own(tempfile::TempDir),
+    Pooled(PathBuf),
+}
+
+impl Directory {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(dir) => dir.path(),
+            Self::Pooled(path) => path,
         }
     }
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the firmware to the labels.
 
-use crate::figures::Figures;
 use crate::inside::UNIT;
 use crate::stage::Stage;
-use crate::table::Figure;
 use crate::{GUEST_AGENT, HOST, REGION, ZONE};
 
 /// On an image's first boot cloud-init writes the credentials and enables the agent; the second time systemd starts it.
-pub async fn a_first_boot_leads_to_labels(stage: &mut Stage, figures: &mut Figures) {
+pub async fn a_first_boot_leads_to_labels(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     stage
@@ -36,18 +34,4 @@ pub async fn a_first_boot_leads_to_labels(stage: &mut Stage, figures: &mut Figur
     println!("{}", stage.inside.sh("harvester-node-agent whoami").await);
     // Where a person begins: nothing is an error, whatever else a laboratory lacks.
     println!("{}", stage.inside.sh("harvester-node-agent doctor").await);
-    exec_to_ready(stage, figures).await;
-}
-
-async fn exec_to_ready(stage: &mut Stage, figures: &mut Figures) {
-    let mut times = Vec::new();
-    for name in [
-        "ExecMainStartTimestampMonotonic",
-        "ActiveEnterTimestampMonotonic",
-    ] {
-        let text = stage.inside.property(UNIT, name).await;
-        times.push(text.parse::<f64>().unwrap());
-    }
-    let took = (times[1] - times[0]) / 1000.0;
-    figures.add(Figure::new("exec to READY, first boot", took, "ms"));
 }

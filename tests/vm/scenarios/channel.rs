@@ -6,17 +6,13 @@ use harvester_lab::world::eventually;
 use serde_json::json;
 
 use crate::LIMIT;
-use crate::figures::Figures;
 use crate::hardware::Port;
 use crate::inside::{UNIT, codes_of};
 use crate::stage::Stage;
 
 /// The client that asks QEMU's guest agent in all other scenarios asks the agent. An agent that starts without a network says
 /// what it can see from inside, and goes on when the cable is in again.
-pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let name = stage.world.node_name().to_owned();

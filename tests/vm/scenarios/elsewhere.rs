@@ -7,7 +7,6 @@ use harvester_lab::harvester::VmSpec;
 use harvester_lab::world::{Side, eventually};
 use serde_json::Value;
 
-use crate::figures::Figures;
 use crate::hardware::{Firmware, Port};
 use crate::inside::UNIT;
 use crate::machine::BOOT_LIMIT;
@@ -16,7 +15,7 @@ use crate::stage::{Stage, Telling, WRONG_NAME};
 use crate::{HOST, IDENTITY, LIMIT, ZONE};
 
 /// The host's name comes from KubeVirt's downward metrics, region and zone from a table. A move is followed all the same.
-pub async fn downward_metrics_alone_lead_to_labels(stage: &mut Stage, _: &mut Figures) {
+pub async fn downward_metrics_alone_lead_to_labels(stage: &mut Stage) {
     stage.settled().await;
     stage.labelled("hv-a").await;
     for to in ["hv-b", "hv-a"] {
@@ -32,10 +31,7 @@ pub async fn downward_metrics_alone_lead_to_labels(stage: &mut Stage, _: &mut Fi
 }
 
 /// User-data gave the machine another name than the platform. It is told, with the proof, and the labels are written.
-pub async fn a_name_from_user_data_is_reported_and_labels_are_written(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn a_name_from_user_data_is_reported_and_labels_are_written(stage: &mut Stage) {
     stage.settled().await;
     stage.labelled("hv-a").await;
     assert_eq!(stage.inside.sh("hostname").await, WRONG_NAME);
@@ -60,7 +56,7 @@ pub async fn a_name_from_user_data_is_reported_and_labels_are_written(
 
 /// The disk of a machine that was a node for long, under another one: other firmware, other NIC, other seed. Nothing of what
 /// the first one knew may be believed, and the first one's Node may not be written.
-pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage) {
     stage.synced().await;
     stage.spent = true;
     let clone = stage
@@ -113,7 +109,7 @@ pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage, _: &
 }
 
 /// On a machine of another kind the service ends at once, asks nobody, writes nothing, and the boot is none the worse.
-pub async fn outside_of_kubevirt_it_is_inactive_and_harmless(stage: &mut Stage, _: &mut Figures) {
+pub async fn outside_of_kubevirt_it_is_inactive_and_harmless(stage: &mut Stage) {
     stage.cloud_init_ended().await;
     // It is started once more by user-data.
     let show = format!("systemctl show --property=ActiveState,ExecMainStatus {UNIT}");

@@ -2,16 +2,12 @@
 //! QEMU's guest agent is stopped, masked, removed. The host then has no way into the guest but a serial line; the Node tells.
 
 use crate::GUEST_AGENT;
-use crate::figures::Figures;
 use crate::stage::Stage;
 
 const UNIT: &str = "qemu-guest-agent.service";
 
 /// Each time the Node tells what is wrong, and that it is right again.
-pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_reported(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_reported(stage: &mut Stage) {
     stage.settled().await;
     stage
         .condition_becomes(GUEST_AGENT, "True", "Healthy")

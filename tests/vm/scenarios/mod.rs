@@ -7,22 +7,22 @@ use harvester_lab::kubernetes::Kubernetes;
 use crate::stage::Setting;
 use crate::{Scenario, scenarios};
 
+mod bench;
 mod boot;
 mod channel;
 mod elsewhere;
 mod guest_agent;
-mod latency;
 mod migration;
 mod names;
 mod node;
 mod pod;
 mod service;
 
+use bench::*;
 use boot::*;
 use channel::*;
 use elsewhere::*;
 use guest_agent::*;
-use latency::*;
 use migration::*;
 use names::*;
 use node::*;
@@ -31,31 +31,33 @@ use service::*;
 
 pub use pod::first_pod;
 
-/// Those that an agent without any sign of a move must fail.
-pub const OF_MOVES: &[&str] = &[
-    "annotations_that_lag_are_waited_for_and_labels_move_in_one_patch",
-    "of_twenty_migrations_none_is_missed",
-    "a_move_is_reported_within_fifty_milliseconds",
-    "a_move_while_harvester_is_away_is_followed_when_it_is_back",
-    "a_watch_that_is_half_open_after_the_move_is_replaced",
-    "a_restored_machine_is_reported_as_unconfirmed",
-];
-
-/// Those whose times are measured: nothing else may run beside them.
-pub const TIMED: &[&str] = &[
-    "of_twenty_migrations_none_is_missed",
-    "a_move_is_reported_within_fifty_milliseconds",
-];
-
 /// Those of a node that are played on every version of Kubernetes, and not only on the newest one: what differs is how a kubelet
 /// registers, takes the labels of its flags at a start, and is refused another Node.
 pub const ON_EACH_VERSION: &[&str] = &[
-    "a_kubelet_waits_for_its_name_and_registers_with_its_placement",
-    "a_kubelet_restarted_after_a_migration_registers_with_the_new_host",
+    "a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_right_labels",
     "a_registered_node_whose_machine_is_renamed_is_reported_and_labelled",
 ];
 
-/// All of them.
+/// Those of a node of the newest Kubernetes that is there. The first is its whole path, which is enough for a gate.
+pub fn newest() -> Vec<Scenario> {
+    let newest = crate::kubelet::newest();
+    newest.map_or_else(Vec::new, node)
+}
+
+/// Those that measure. Nothing else may run beside them.
+pub fn bench() -> Vec<Scenario> {
+    let lab = scenarios![Setting::Lab =>
+        a_quiet_minute_costs_nothing,
+        of_twenty_migrations_none_is_missed,
+        a_move_is_reported_within_fifty_milliseconds,
+    ];
+    let newest = crate::kubelet::newest().into_iter();
+    let node =
+        newest.flat_map(|version| scenarios![Setting::Node(version) => a_migration_is_drawn]);
+    lab.into_iter().chain(node).collect()
+}
+
+/// All others.
 pub fn all() -> Vec<Scenario> {
     let lab = scenarios![Setting::Lab =>
         a_first_boot_leads_to_labels,
@@ -70,14 +72,11 @@ pub fn all() -> Vec<Scenario> {
         a_killed_agent_is_back_and_writes_nothing,
         a_rotated_kubelet_certificate_is_used,
         a_clock_that_is_set_is_reported_and_harmless,
-        a_quiet_minute_costs_nothing,
         the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_reported,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
         a_boot_before_the_apis_is_outlived,
-        of_twenty_migrations_none_is_missed,
-        a_move_is_reported_within_fifty_milliseconds,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
     let alone = scenarios![Setting::Alone =>
@@ -90,7 +89,6 @@ pub fn all() -> Vec<Scenario> {
     let node = Kubernetes::ALL.into_iter().flat_map(node);
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
     let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
-    // The timed ones of the lab wait for the tests beside them to end, and so come late.
     [node.collect(), alone, shared, plain, blind, lab].concat()
 }
 
@@ -100,14 +98,13 @@ fn node(version: Kubernetes) -> Vec<Scenario> {
         return Vec::new();
     }
     scenarios![Setting::Node(version) =>
-        a_kubelet_waits_for_its_name_and_registers_with_its_placement,
-        ten_migrations_leave_the_node_ready_and_its_pod_running,
+        a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_right_labels,
+        migrations_leave_the_node_ready_and_its_pod_running,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_cancelled_migration_and_a_pause_write_nothing,
         a_host_that_is_relabelled_is_followed,
         a_wrong_hostname_is_reported_and_so_is_the_right_one,
         a_killed_agent_is_back_and_writes_nothing,
-        a_kubelet_restarted_after_a_migration_registers_with_the_new_host,
         a_certificate_that_the_kubelet_renews_is_used,
         a_registered_node_whose_machine_is_renamed_is_reported_and_labelled,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,

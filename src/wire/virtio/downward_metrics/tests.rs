@@ -3,15 +3,30 @@ use std::time::Instant;
 
 use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics, PACE, document};
 use harvester_lab::guest::GuestTree;
+use harvester_lab::world::SOON;
 
 use super::*;
 use crate::sys::escape::chain;
 
-/// Timeouts that are short enough for a test, and long enough for a busy system.
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Timeouts for a host that responds, however busy the machine is. What is always waited for is brief.
 const TIMEOUTS: ReadTimeouts = ReadTimeouts {
-    send: Duration::from_millis(400),
-    receive: Duration::from_millis(1500),
-    again: Duration::from_millis(300),
+    send: SOON,
+    receive: SOON,
+    again: BRIEF,
+};
+
+/// Timeouts for a host that does not accept a request.
+const NOT_SERVED: ReadTimeouts = ReadTimeouts {
+    send: BRIEF,
+    ..TIMEOUTS
+};
+
+/// Timeouts for a host that does not respond.
+const NO_ANSWER: ReadTimeouts = ReadTimeouts {
+    receive: BRIEF,
+    ..TIMEOUTS
 };
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
@@ -38,15 +53,15 @@ async fn asked(root: &Root) -> Result<HostMetrics, AskError> {
 async fn the_host_names_itself_and_the_port_is_free_again_for_others() {
     let (_dir, tree, root) = guest();
     let device = DownwardMetrics::offer(&tree, Behaviour::serve("hv-a"));
-    let begun = Instant::now();
+    let (begun, before) = (Instant::now(), wall());
     let found = asked(&root).await.unwrap();
     assert_eq!((found.host.as_str(), found.via), ("hv-a", Via::Channel));
-    assert!((wall() - found.time.unwrap()).abs() < 10);
+    assert!((before..=wall()).contains(&found.time.unwrap()));
     device.set_host("hv-b");
     // The host accepts the second request one second later, and the agent waits for it.
-    let found = ask(&root, wall(), ReadTimeouts::default()).await.unwrap();
+    let found = asked(&root).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-b");
-    assert!(begun.elapsed() >= PACE);
+    assert!(Instant::now() >= begun + PACE);
     assert_eq!(
         device.requests(),
         2,
@@ -92,7 +107,11 @@ async fn an_answer_that_an_earlier_asker_left_is_not_believed() {
             age: 3600,
         },
     );
-    let found = asked(&root).await.unwrap();
+    let patient = ReadTimeouts {
+        again: SOON,
+        ..TIMEOUTS
+    };
+    let found = ask(&root, wall(), patient).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-new");
     assert_eq!(device.requests(), 1, "our own answer stood behind it");
 }
@@ -135,7 +154,7 @@ async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
     });
     assert_eq!(found.unwrap().host.as_str(), "hv-a");
     assert_eq!(device.requests(), 2);
-    assert!(begun.elapsed() >= TIMEOUTS.again);
+    assert!(Instant::now() >= begun + TIMEOUTS.again);
 }
 
 #[tokio::test]
@@ -148,7 +167,7 @@ async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let AskError::Stale { time, asked } = error else {
         panic!("{error:?}")
     };
-    assert!(asked == now && (now - 3600..now - 3590).contains(&time));
+    assert!(asked == now && (now - 3600..=wall() - 3600).contains(&time));
     let line = chain(&error);
     assert!(line.contains(&format!("{} s older", now - time)), "{line}");
     assert_eq!(device.requests(), 2);
@@ -169,38 +188,37 @@ async fn a_document_may_be_two_seconds_old_and_no_more() {
 async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port() {
     let say = |bytes: &[u8]| Behaviour::Say(bytes.to_vec());
     let host = || "hv-a\u{1b}[31m".to_owned();
-    for (behaviour, part, requests) in [
-        (Behaviour::Unserved, "nothing on the host reads", 0),
-        (Behaviour::Never, "no response from the host", 1),
-        (Behaviour::Invalid, "INVALID REQUEST", 2),
-        (Behaviour::Empty, "no metrics at the moment", 2),
-        (Behaviour::Endless, "65536 bytes", 1),
-        (Behaviour::EntityBomb, "document type", 2),
-        (Behaviour::Dtd, "document type", 2),
+    let serve = Behaviour::Serve {
+        host: host(),
+        clock: 0,
+    };
+    let slow = Behaviour::Slow {
+        host: "a".to_owned(),
+        delay: SOON,
+    };
+    let silent = "no response from the host";
+    for (behaviour, timeouts, part, requests) in [
         (
-            Behaviour::Serve {
-                host: host(),
-                clock: 0,
-            },
-            "u{1b}",
-            2,
+            Behaviour::Unserved,
+            NOT_SERVED,
+            "nothing on the host reads",
+            0,
         ),
-        (
-            Behaviour::Slow {
-                host: "a".to_owned(),
-                delay: TIMEOUTS.receive * 2,
-            },
-            "no response from the host",
-            1,
-        ),
-        (say(b"\xff\xfe\n\n"), "UTF-8", 2),
-        (say(b"<metrics>\x1b[2J\n\n"), "not XML", 2),
-        (say(b"no end"), "no response from the host", 1),
+        (Behaviour::Never, NO_ANSWER, silent, 1),
+        (Behaviour::Invalid, TIMEOUTS, "INVALID REQUEST", 2),
+        (Behaviour::Empty, TIMEOUTS, "no metrics at the moment", 2),
+        (Behaviour::Endless, TIMEOUTS, "65536 bytes", 1),
+        (Behaviour::EntityBomb, TIMEOUTS, "document type", 2),
+        (Behaviour::Dtd, TIMEOUTS, "document type", 2),
+        (serve, TIMEOUTS, "u{1b}", 2),
+        (slow, NO_ANSWER, silent, 1),
+        (say(b"\xff\xfe\n\n"), TIMEOUTS, "UTF-8", 2),
+        (say(b"<metrics>\x1b[2J\n\n"), TIMEOUTS, "not XML", 2),
+        (say(b"no end"), NO_ANSWER, silent, 1),
     ] {
         let (_dir, tree, root) = guest();
         let device = offer(&tree, behaviour.clone());
-        let begun = Instant::now();
-        let error = asked(&root).await.unwrap_err();
+        let error = ask(&root, wall(), timeouts).await.unwrap_err();
         let line = chain(&error);
         assert!(
             line.contains(part) && line.contains(PORT),
@@ -210,11 +228,8 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
             line.len() < 400 && !line.chars().any(char::is_control),
             "{line:?}"
         );
+        device.asked(requests).await;
         assert_eq!(device.requests(), requests, "{behaviour:?}");
-        assert!(
-            begun.elapsed() < (TIMEOUTS.send + TIMEOUTS.receive) * 2,
-            "{behaviour:?}"
-        );
     }
 }
 
@@ -232,7 +247,7 @@ async fn a_host_that_comes_while_we_wait_is_asked() {
 async fn a_host_that_goes_away_is_not_waited_for() {
     let (_dir, tree, root) = guest();
     let device = offer(&tree, Behaviour::Never);
-    let (found, ()) = tokio::join!(ask(&root, wall(), ReadTimeouts::default()), async {
+    let (found, ()) = tokio::join!(asked(&root), async {
         device.asked(1).await;
         drop(device);
     });

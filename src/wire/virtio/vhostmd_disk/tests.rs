@@ -7,8 +7,6 @@ use harvester_lab::guest::GuestTree;
 use super::*;
 use crate::sys::escape::chain;
 
-const SHORT: Duration = Duration::from_millis(20);
-
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     let dir = tempfile::tempdir().unwrap();
     let tree = GuestTree::new(dir.path());
@@ -26,7 +24,7 @@ fn good(host: &str) -> Vec<u8> {
     disk_image(document(host, 7).as_bytes())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guest_without_the_disk_has_none() {
     let (_dir, tree, root) = guest();
     assert!(read(&root).await.unwrap().is_none());
@@ -38,7 +36,7 @@ async fn a_guest_without_the_disk_has_none() {
     assert!(read(&root).await.unwrap().is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_guest_could_write_is_not_the_hosts_word() {
     let (_dir, tree, root) = guest();
     offer_disk(&tree, "loop0", &good("liar"));
@@ -53,7 +51,7 @@ async fn what_the_guest_could_write_is_not_the_hosts_word() {
     assert!(matches!(refused, DiskError::Several(_)), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_disk_is_found_by_its_signature_among_others_of_its_size() {
     let (_dir, tree, root) = guest();
     offer_disk(&tree, "vdb", b"too short to have a head");
@@ -65,7 +63,7 @@ async fn the_disk_is_found_by_its_signature_among_others_of_its_size() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_may_fill_the_disk() {
     let (_dir, tree, root) = guest();
     let mut body = document("hv-a", 7).into_bytes();
@@ -74,7 +72,7 @@ async fn a_body_may_fill_the_disk() {
     assert_eq!(read(&root).await.unwrap().unwrap().host.as_str(), "hv-a");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_disk_that_is_not_whole_is_refused_in_one_line_that_names_it() {
     let (_dir, tree, root) = guest();
     let mut cut = good("hv-a");
@@ -101,7 +99,7 @@ async fn a_disk_that_is_not_whole_is_refused_in_one_line_that_names_it() {
         (disk_image("<\u{1b}".as_bytes()), "not XML"),
     ] {
         offer_disk(&tree, "vdb", &image);
-        let line = chain(&read_with_pause(&root, SHORT).await.unwrap_err());
+        let line = chain(&read(&root).await.unwrap_err());
         assert!(
             line.contains(part) && line.contains("/dev/vdb"),
             "{part}: {line}"
@@ -113,19 +111,18 @@ async fn a_disk_that_is_not_whole_is_refused_in_one_line_that_names_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_host_that_is_writing_is_given_time() {
     let (_dir, tree, root) = guest();
     offer_disk(&tree, "vdb", &with(good("hv-a"), 1, 1));
-    let pause = Duration::from_millis(300);
-    let (found, ()) = tokio::join!(read_with_pause(&root, pause), async {
-        sleep(pause / 3).await;
+    let (found, ()) = tokio::join!(read(&root), async {
+        sleep(PAUSE / 3).await;
         offer_disk(&tree, "vdb", &good("hv-b"));
     });
     assert_eq!(found.unwrap().unwrap().host.as_str(), "hv-b");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn only_a_disk_is_opened_as_one() {
     let (_dir, tree, root) = guest();
     offer_disk(&tree, "vdb", b"");
@@ -165,7 +162,7 @@ impl Drop for Loop {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_real_disk_is_read_past_the_page_cache() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk");
@@ -173,7 +170,7 @@ async fn a_real_disk_is_read_past_the_page_cache() {
     let disk = match Loop::on(&file) {
         Ok(disk) => disk,
         Err(why) => {
-            println!("SKIP a_real_disk_is_read_past_the_page_cache: {why}");
+            harvester_lab::skip("a_real_disk_is_read_past_the_page_cache", why);
             return;
         }
     };

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The resources of KubeVirt and Harvester on a bare API server.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
-use super::{POLL, RealApi};
+use super::RealApi;
 use crate::admin::ApiError;
-
-/// A custom resource is served within a second after its definition; the rest is patience for a busy machine.
-const CRD_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::world::{SOON, eventually};
 
 impl RealApi {
     /// The resources of KubeVirt and Harvester. None has a status subresource: KubeVirt changes labels and status of a
     /// VirtualMachineInstance in one update, and the order of its updates is what the scenarios are about.
+    ///
+    /// # Panics
+    /// When they are not served soon.
     pub async fn install_kubevirt_crds(&self) -> Result<(), ApiError> {
         let admin = self.admin();
         let kinds = [
@@ -29,15 +28,10 @@ impl RealApi {
                 )
                 .await?;
         }
-        let deadline = Instant::now() + CRD_TIMEOUT;
         for (group, version, kind, _) in kinds {
             let path = format!("/apis/{group}/{version}/{}s", kind.to_lowercase());
-            while let Err(error) = admin.get(&path).await {
-                if Instant::now() > deadline {
-                    return Err(error);
-                }
-                tokio::time::sleep(POLL).await;
-            }
+            let is_served = async || admin.get(&path).await.is_ok();
+            eventually(SOON, &path, is_served).await;
         }
         Ok(())
     }

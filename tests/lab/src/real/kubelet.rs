@@ -7,14 +7,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{POLL, assets};
+use super::assets;
 use crate::guard::Guard;
 use crate::guest::GuestTree;
 use crate::kubernetes::Kubernetes;
+use crate::world::{SOON, eventually};
 
 /// Where kubeadm keeps kubelet's flags. The file is sourced by a shell here, and read by systemd elsewhere.
 pub const FLAGS_FILE: &str = "/var/lib/kubelet/kubeadm-flags.env";
@@ -30,9 +30,6 @@ const PROGRAM: &str = "/opt/bin/kubelet";
 
 /// How often kubelet writes its status: a scenario waits for that. The default is ten seconds.
 const STATUS_FREQUENCY: &str = "1s";
-
-/// Containerd is ready in a second.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a command with the tree as its root. The tree becomes a mount of its own, for kubelet asks which disk its root is on.
 const IN_TREE: &str = r#"
@@ -65,13 +62,13 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Whether a kubelet of a version can run here. Says so on standard error when it cannot, for a test that returns then.
+    /// Whether a kubelet of a version can run here. Says so when it cannot, for a test that returns then.
     #[must_use]
     pub fn available(version: Kubernetes, test: &str) -> bool {
         match why_not(version) {
             None => true,
             Some(why) => {
-                eprintln!("SKIP {test}: {why}");
+                crate::skip(test, why);
                 false
             }
         }
@@ -105,12 +102,8 @@ impl Kubelet {
             kubelet: None,
             _containerd: containerd,
         };
-        let deadline = Instant::now() + START_TIMEOUT;
-        while !tree.path(CONTAINERD).exists() {
-            let log = tail(&tree.path("/var/log/containerd.log"));
-            assert!(Instant::now() < deadline, "no containerd:\n{log}");
-            tokio::time::sleep(POLL).await;
-        }
+        let listens = async || tree.path(CONTAINERD).exists();
+        eventually(SOON, "containerd listens", listens).await;
         kubelet.set_node_labels(labels);
         kubelet.restart();
         kubelet
@@ -159,8 +152,10 @@ impl Drop for Kubelet {
     fn drop(&mut self) {
         // Whoever reads of the failure has nothing else: the tree goes with the test.
         if std::thread::panicking() {
-            let log = format!("/var/log/kubelet-{}.log", self.starts);
-            eprintln!("the end of {log}:\n{}", tail(&self.tree.path(&log)));
+            for program in ["containerd".to_owned(), format!("kubelet-{}", self.starts)] {
+                let log = format!("/var/log/{program}.log");
+                eprintln!("the end of {log}:\n{}", tail(&self.tree.path(&log)));
+            }
         }
     }
 }

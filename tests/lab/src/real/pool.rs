@@ -1,80 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Servers that are used again: a start costs several seconds of a processor, emptying one a few requests.
+//!
+//! A pool is a directory with a FIFO, and a directory for each server. Servers live as long as somebody holds the FIFO open for
+//! writing: `tests/run` for the tests of all processes, whose pool is named by `HNA_SERVERS`, or else this process. Who locks the
+//! file `lock` of a server has the server, until it drops the lease or dies.
 
+use std::fs::{self, File, OpenOptions};
 use std::ops::{Deref, DerefMut};
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{RealApi, RealOptions};
+use super::{Directory, Process, RealApi, RealOptions};
 use crate::admin::ApiError;
+use crate::guard::{self, Guard};
 use crate::harvester::HOST_NODES;
+use crate::pki::{Authority, Identity};
 use crate::world::AGENT;
 
-/// Servers that were given back.
-static POOL: Mutex<Vec<RealApi>> = Mutex::new(Vec::new());
+/// The FIFO of a pool.
+const OWNER: &str = "owner";
+
+/// What is known about a server that runs.
+const RECORD: &str = "server.json";
+
+/// There while a server is in use, and afterwards if its user failed: it may hold objects that nobody knows.
+const IN_USE: &str = "in-use";
 
 /// A server of the pool in the hands of one user. Dropping it gives the server back.
 #[derive(Debug)]
 pub struct Lease {
-    api: Option<Box<RealApi>>,
+    api: Box<RealApi>,
+    _lock: File,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_file(self.api.dir.path().join(IN_USE));
+        }
+    }
 }
 
 impl Deref for Lease {
     type Target = RealApi;
 
     fn deref(&self) -> &RealApi {
-        self.api
-            .as_ref()
-            .expect("a lease has its server until it is dropped")
+        &self.api
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut RealApi {
-        self.api
-            .as_mut()
-            .expect("a lease has its server until it is dropped")
+        &mut self.api
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // One that somebody stopped, or that crashed, is of no use.
-        if let Some(mut api) = self.api.take()
-            && api
-                .server
-                .as_mut()
-                .is_some_and(|server| !server.has_ended())
-            && let Ok(mut pool) = POOL.lock()
-        {
-            pool.push(*api);
-        }
-    }
+/// What another process needs to use a server.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    port: u16,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    authority: Identity,
+    admin: Identity,
+    server: i32,
+    etcd: i32,
 }
 
 impl RealApi {
     /// A server of this name and options that holds no object of a scenario: one that was given back, else a new one.
+    ///
+    /// # Panics
+    /// With the end of its log, when a new one does not become ready.
     pub async fn borrow(name: &str, options: RealOptions) -> Lease {
-        let pooled = {
-            let mut pool = POOL.lock().unwrap();
-            let index = pool
-                .iter()
-                .position(|api| api.name == name && api.options == options);
-            index.map(|index| pool.swap_remove(index))
-        };
-        let api = match pooled {
-            Some(mut api) => {
-                api.empty()
-                    .await
-                    .expect("a server that was given back runs");
-                api
+        let pool = pool();
+        let kind = format!("{name} {options:?}");
+        let kind = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, kind.as_bytes());
+        let mut number = 0;
+        let (dir, lock) = loop {
+            let dir = pool.join(format!("{name}-{kind}-{number}"));
+            fs::create_dir_all(&dir).expect("the pool is writable");
+            let lock = File::create(dir.join("lock")).expect("the pool is writable");
+            if lock.try_lock().is_ok() {
+                break (dir, lock);
             }
-            None => Self::start(name, options).await,
+            number += 1;
         };
+        let files = dir.join("files");
+        let api = match Self::attached(&files, &options).await {
+            Some(api) => api,
+            None => Self::pooled(name, &options, &files, &pool.join(OWNER)).await,
+        };
+        File::create(files.join(IN_USE)).expect("the pool is writable");
         Lease {
-            api: Some(Box::new(api)),
+            api: Box::new(api),
+            _lock: lock,
         }
+    }
+
+    /// The server that runs in a directory, emptied. One that was stopped, crashed, or whose user failed is ended.
+    async fn attached(files: &Path, options: &RealOptions) -> Option<Self> {
+        let record = fs::read(files.join(RECORD)).ok()?;
+        let record: Record = serde_json::from_slice(&record).ok()?;
+        let authority = &record.authority;
+        let mut api = Self {
+            options: options.clone(),
+            audit_start: 0,
+            authority: Authority::from_pem(&authority.certificate_pem, &authority.key_pem),
+            admin: record.admin,
+            port: record.port,
+            arguments: record.arguments,
+            binary: record.binary,
+            server: Some(Process::Pooled(record.server)),
+            etcd: Process::Pooled(record.etcd),
+            dir: Directory::Pooled(files.to_owned()),
+        };
+        if !files.join(IN_USE).exists() && api.empty().await.is_ok() {
+            return Some(api);
+        }
+        guard::end(record.server);
+        guard::end(record.etcd);
+        None
+    }
+
+    async fn pooled(name: &str, options: &RealOptions, files: &Path, owner: &Path) -> Self {
+        let mut failures = String::new();
+        // A free port may be taken by somebody else before its server listens.
+        for _ in 0..3 {
+            let _ = fs::remove_dir_all(files);
+            fs::create_dir(files).expect("the pool is writable");
+            let dir = Directory::Pooled(files.to_owned());
+            match Self::try_start(name, options, dir, Some(owner)).await {
+                Ok(api) => {
+                    api.record().expect("the pool is writable");
+                    return api;
+                }
+                Err(failure) => failures.push_str(&failure),
+            }
+        }
+        panic!("the API server `{name}` did not become ready:\n{failures}");
+    }
+
+    fn record(&self) -> std::io::Result<()> {
+        let (Some(Process::Pooled(server)), Process::Pooled(etcd)) = (&self.server, &self.etcd)
+        else {
+            return Ok(());
+        };
+        let record = Record {
+            port: self.port,
+            binary: self.binary.clone(),
+            arguments: self.arguments.clone(),
+            authority: Identity {
+                certificate_pem: self.authority.pem(),
+                key_pem: self.authority.key_pem(),
+            },
+            admin: self.admin.clone(),
+            server: *server,
+            etcd: *etcd,
+        };
+        fs::write(self.dir.path().join(RECORD), serde_json::to_vec(&record)?)
     }
 
     /// Deletes what scenarios make, and begins a new log.
@@ -126,4 +216,22 @@ impl RealApi {
         self.audit_start = self.audit_log("lab-end").await.len();
         Ok(())
     }
+}
+
+/// The directory of `HNA_SERVERS`, else one that ends with this process.
+fn pool() -> PathBuf {
+    static OWN: OnceLock<(PathBuf, File, Guard)> = OnceLock::new();
+    if let Some(dir) = std::env::var_os("HNA_SERVERS") {
+        return PathBuf::from(dir);
+    }
+    let own = OWN.get_or_init(|| {
+        let dir = super::directory("pool").keep();
+        let owner = dir.join(OWNER);
+        mkfifo(&owner, Mode::S_IRWXU).expect("the directory is writable");
+        let mut options = OpenOptions::new();
+        let owner = options.read(true).write(true).open(owner);
+        let remover = Guard::start(&Command::new("true"), &dir.join("log"), Some(&dir));
+        (dir, owner.expect("a FIFO opens for both"), remover)
+    });
+    own.0.clone()
 }

@@ -2,11 +2,11 @@
 //! What scenarios wait for and count.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{POLL, World, eventually};
+use super::{World, eventually, nothing_is_missing};
 
 /// Generous: this is the limit for a broken agent, not a measurement of a working one.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -57,18 +57,12 @@ impl World {
     /// # Panics
     /// With those that it holds, when it does not soon.
     pub async fn findings_become(&self, expected: &[&str]) {
-        let deadline = Instant::now() + SOON;
-        loop {
+        let missing = async || {
             let findings = self.findings();
-            if findings == expected {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "findings are {findings:?}, expected {expected:?}"
-            );
-            tokio::time::sleep(POLL).await;
-        }
+            (findings != expected)
+                .then(|| format!("findings are {findings:?}, expected {expected:?}"))
+        };
+        nothing_is_missing(SOON, missing).await;
     }
 
     /// Waits until this finding is not reported any more.
@@ -77,11 +71,9 @@ impl World {
     ///
     /// If it still is after a while.
     pub async fn finding_ends(&self, code: &str) {
-        let deadline = Instant::now() + SOON;
-        while self.findings().iter().any(|finding| finding == code) {
-            assert!(Instant::now() < deadline, "{code} is still reported");
-            tokio::time::sleep(POLL).await;
-        }
+        let what = format!("{code} is not reported any more");
+        let has_ended = async || !self.findings().iter().any(|finding| finding == code);
+        eventually(SOON, &what, has_ended).await;
     }
 
     /// The agent's PATCHes of Node metadata (not of its status).

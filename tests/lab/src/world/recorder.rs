@@ -30,36 +30,49 @@ impl NodeVersion {
     }
 }
 
+/// What the watch has brought.
+#[derive(Debug, Default)]
+struct Seen {
+    versions: Vec<NodeVersion>,
+    /// Nothing up to this resource version is taken any more.
+    last: u64,
+}
+
 /// Watches the guest's Node and keeps every version, since a mixture of two hosts' labels must not be visible even once.
 #[derive(Debug)]
 pub struct Recorder {
-    versions: Arc<Mutex<Vec<NodeVersion>>>,
+    seen: Arc<Mutex<Seen>>,
+    admin: Admin,
+    path: String,
     task: JoinHandle<()>,
 }
 
 impl Recorder {
     pub(super) async fn start(endpoint: &Endpoint, node: &str) -> Self {
-        let versions: Arc<Mutex<Vec<NodeVersion>>> = Arc::default();
-        let seen = versions.clone();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
         let admin = Admin::named(endpoint, "lab-recorder");
         let path = format!("{}?fieldSelector=metadata.name%3D{node}", paths::NODES);
         // From here on nothing is missed, whenever the watch stands.
         let mut list = admin.get(&path).await.expect("the guest side is there");
-        let mut last = String::new();
         if let Value::Array(present) = list["items"].take() {
             for object in present {
                 let kind = "ADDED".to_owned();
-                keep(&seen, WatchEvent { kind, object }, &mut last);
+                keep(&seen, WatchEvent { kind, object });
             }
         }
-        last = text(&list["metadata"]["resourceVersion"]).unwrap_or_default();
+        let mut last = text(&list["metadata"]["resourceVersion"]).unwrap_or_default();
+        let (watcher, watched, into) = (admin.clone(), path.clone(), seen.clone());
         let task = tokio::spawn(async move {
             loop {
                 // From where it ended; from now on when that is too long ago.
-                match admin.watch(&path, &last).await {
+                match watcher.watch(&watched, &last).await {
                     Ok(mut watch) => loop {
                         match watch.next().await {
-                            Some(Ok(event)) => keep(&seen, event, &mut last),
+                            Some(Ok(event)) => {
+                                last = text(&event.object["metadata"]["resourceVersion"])
+                                    .unwrap_or_default();
+                                keep(&into, event);
+                            }
                             Some(Err(error)) => {
                                 if error.code().is_some() {
                                     last.clear();
@@ -75,18 +88,31 @@ impl Recorder {
                 tokio::time::sleep(POLL).await;
             }
         });
-        Self { versions, task }
+        Self {
+            seen,
+            admin,
+            path,
+            task,
+        }
     }
 
     /// All versions so far, oldest first.
     #[must_use]
     pub fn versions(&self) -> Vec<NodeVersion> {
-        self.versions.lock().unwrap().clone()
+        self.seen.lock().unwrap().versions.clone()
     }
 
-    /// Forgets what it saw.
-    pub fn clear(&self) {
-        self.versions.lock().unwrap().clear();
+    /// Forgets all versions up to the present one, also those that the watch has yet to bring.
+    ///
+    /// # Panics
+    /// When the guest side is away.
+    pub async fn clear(&self) {
+        let list = self.admin.get(&self.path).await;
+        let present = number(&list.expect("the guest side is there"));
+        let mut seen = self.seen.lock().unwrap();
+        seen.last = seen.last.max(present);
+        seen.versions
+            .retain(|version| number(&version.node) > present);
     }
 
     /// The values of these labels that were ever visible together, oldest first, without repetition in a row.
@@ -109,12 +135,22 @@ impl Drop for Recorder {
     }
 }
 
-fn keep(versions: &Mutex<Vec<NodeVersion>>, event: WatchEvent, last: &mut String) {
-    let version = text(&event.object["metadata"]["resourceVersion"]).unwrap_or_default();
-    let repeated = *last == version;
-    *last = version;
-    if event.kind != "BOOKMARK" && !repeated {
-        versions.lock().unwrap().push(NodeVersion {
+/// The resource version of an object or a list, which a server counts up.
+fn number(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+fn keep(seen: &Mutex<Seen>, event: WatchEvent) {
+    let version = number(&event.object);
+    let mut seen = seen.lock().unwrap();
+    // A watch from now on repeats the present one.
+    let is_new = version > seen.last;
+    seen.last = seen.last.max(version);
+    if event.kind != "BOOKMARK" && is_new {
+        seen.versions.push(NodeVersion {
             at: Instant::now(),
             kind: event.kind,
             node: Arc::new(event.object),

@@ -21,6 +21,25 @@ where
     }
 }
 
+/// Waits until `missing` answers `None`.
+///
+/// # Panics
+/// With what is missing, when that is still something after `timeout`.
+pub async fn nothing_is_missing<F, R>(timeout: Duration, mut missing: F)
+where
+    F: FnMut() -> R,
+    R: Future<Output = Option<String>>,
+{
+    let deadline = Instant::now() + timeout;
+    while let Some(missing) = missing().await {
+        assert!(
+            Instant::now() < deadline,
+            "not within {timeout:?}: {missing}"
+        );
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 /// Checks that `condition` holds all the time for `duration`.
 ///
 /// # Panics
@@ -30,13 +49,9 @@ where
     F: FnMut() -> R,
     R: Future<Output = bool>,
 {
-    let began = Instant::now();
-    while began.elapsed() < duration {
-        assert!(
-            condition().await,
-            "broken after {:?}: {what}",
-            began.elapsed()
-        );
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        assert!(condition().await, "broken: {what}");
         tokio::time::sleep(POLL).await;
     }
 }

@@ -22,9 +22,7 @@ use tokio_rustls::TlsConnector;
 use crate::Endpoint;
 use crate::pki::Identity;
 use crate::server::Server;
-
-/// Far longer than anything here takes; a test that waits so long has found a fault.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+use crate::world::SOON;
 
 pub const MERGE: &str = "application/merge-patch+json";
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -178,7 +176,7 @@ impl Client {
             let response = sender.send_request(request).await;
             read(response.map_err(|error| error.to_string())?).await
         };
-        tokio::time::timeout(PATIENCE, work)
+        tokio::time::timeout(SOON, work)
             .await
             .map_err(|_| "timeout".to_owned())?
     }
@@ -242,7 +240,7 @@ pub enum Line {
 
 impl Lines {
     pub async fn next(&mut self) -> Line {
-        tokio::time::timeout(PATIENCE, self.next_patiently())
+        tokio::time::timeout(SOON, self.next_patiently())
             .await
             .expect("the watch says something")
     }
@@ -286,11 +284,9 @@ impl Lines {
         )
     }
 
-    /// Whether nothing comes for a while.
+    /// Whether nothing has come, for one that will never say anything more. What it would have said must have come elsewhere before.
     pub async fn is_quiet(&mut self) -> bool {
-        let wait = Duration::from_millis(200);
-        tokio::time::timeout(wait, self.next_patiently())
-            .await
-            .is_err()
+        let now = tokio::time::timeout(Duration::ZERO, self.next_patiently());
+        now.await.is_err()
     }
 }

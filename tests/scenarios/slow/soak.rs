@@ -213,10 +213,10 @@ async fn labels_stay_right_and_memory_stays_the_same() {
     let warm = seconds as f64 * WARM_UP;
     let mut open = 0;
     let mut steps = std::collections::BTreeMap::<&str, usize>::new();
-    while began.elapsed() < length {
+    let passed = || Instant::now() - began;
+    while passed() < length {
         let what = step(&mut world, &agent, &mut random, &mut at).await;
         *steps.entry(what).or_default() += 1;
-        let since = Instant::now();
         eventually(
             PATIENCE,
             &format!("the labels of the host after: {what}"),
@@ -224,7 +224,7 @@ async fn labels_stay_right_and_memory_stays_the_same() {
         )
         .await;
         assert!(agent.exited().is_none(), "{what}: {}", agent.transcript());
-        let is_warm = began.elapsed().as_secs_f64() > warm;
+        let is_warm = passed().as_secs_f64() > warm;
         if is_warm {
             let rests = || async { descriptors(&agent) <= open + SPARE_DESCRIPTORS };
             eventually(
@@ -237,10 +237,7 @@ async fn labels_stay_right_and_memory_stays_the_same() {
             open = open.max(descriptors(&agent));
         }
         let usage = agent.usage().unwrap();
-        samples.push((began.elapsed().as_secs_f64(), usage.rss_kib));
-        if since.elapsed() > Duration::from_secs(10) {
-            println!("{what}: right after {:?}", since.elapsed());
-        }
+        samples.push((passed().as_secs_f64(), usage.rss_kib));
         tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
     }
     let last = samples.last().unwrap().0;

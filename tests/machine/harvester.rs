@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both API servers for the machine that `tests/nspawn/checks` runs, with the VM that the machine is. Takes the root of its file
+//! Both API servers for the machine that `tests/machine/checks` runs, with the VM that the machine is. Takes the root of its file
 //! system, into which it writes the credentials, and its firmware UUID. Then carries out the steps of a migration that it reads
 //! from standard input, and says `ok` after each. Runs in the network of the machine, and ends with standard input.
 

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One agent, and what it asks for in minutes of trouble, which take milliseconds.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harvester_lab::names::ZONE;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::agents::{self, Handle, Trees, attach, settings};
+use super::network::{Answer, Network, Request, SERVERS};
+use super::scenarios::{simulate, tick};
+use super::store::{Side, vm_name};
+use crate::agent::{Publish, RoundReport, Trigger};
+use crate::config::{Settings, WatchMode};
+use crate::decide::ANNOTATION_PREFIX;
+use crate::facts::names::firmware_uuid;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The only machine.
+const OURS: usize = 0;
+
+const VMIS: &str = "virtualmachineinstances";
+
+/// What the last round reported.
+#[derive(Debug, Default)]
+struct Reported {
+    /// What was seen, by code.
+    findings: BTreeMap<&'static str, String>,
+    /// From the reason to the labels of the last migration.
+    latency: Option<(Trigger, Duration)>,
+}
+
+struct Reporter(Rc<RefCell<Reported>>);
+
+impl Publish for Reporter {
+    fn publish(&mut self, report: &RoundReport<'_>) {
+        let mut reported = self.0.borrow_mut();
+        let findings = report.plan.findings.iter();
+        reported.findings = findings
+            .map(|finding| (finding.code.as_str(), finding.seen.clone()))
+            .collect();
+        if report.migrated.is_some() {
+            reported.latency = Some((report.trigger, report.latency));
+        }
+    }
+    fn hint(&mut self, _: Trigger) {}
+    fn alive(&mut self) {}
+    fn reloaded(&mut self, _: Result<(), &str>) {}
+    fn stopping(&mut self) {}
+}
+
+/// An agent and its two APIs.
+struct Stage {
+    network: Arc<Network>,
+    handle: Handle,
+    reported: Rc<RefCell<Reported>>,
+    _trees: Trees,
+}
+
+/// Starts an agent, waits until it has nothing left to do, and plays a story with it.
+fn play(tune: impl FnOnce(&mut Settings) + Send, story: impl AsyncFnOnce(&Stage) + Send) {
+    play_from(
+        |_, _| {},
+        tune,
+        async |stage| {
+            // Until the first poll is over, and bookmarks have come.
+            sleep(5 * MINUTE + MINUTE / 2).await;
+            assert!(stage.is_labeled());
+            stage.network.noted();
+            story(stage).await;
+        },
+    );
+}
+
+/// The same from the start, after `prepare`.
+fn play_from(
+    prepare: impl FnOnce(&Trees, &Network) + Send,
+    tune: impl FnOnce(&mut Settings) + Send,
+    story: impl AsyncFnOnce(&Stage) + Send,
+) {
+    // The simulated network is one of the thread.
+    let work = || {
+        simulate(async {
+            let trees = Trees::write(1);
+            let network = Arc::new(Network::new(2));
+            attach(&network, 7);
+            prepare(&trees, &network);
+            network.noted();
+            tick(&network);
+            let mut settings = settings(OURS);
+            tune(&mut settings);
+            let reported = Rc::default();
+            let reporter = Reporter(Rc::clone(&reported));
+            let handle = agents::start_with(settings, reporter, &trees, &network, OURS);
+            let stage = Stage {
+                network,
+                handle,
+                reported,
+                _trees: trees,
+            };
+            story(&stage).await;
+        });
+    };
+    let outcome = std::thread::scope(|scope| scope.spawn(work).join());
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+impl Stage {
+    fn is_labeled(&self) -> bool {
+        self.network.read(|store| store.is_labeled(OURS))
+    }
+
+    /// The Node, as its API has it.
+    fn node(&self) -> Value {
+        let text = self.network.read(|store| store.node(OURS, false));
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn has(&self, finding: &str) -> bool {
+        self.reported.borrow().findings.contains_key(finding)
+    }
+
+    /// Waits until something holds. Answers how long that took.
+    async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+        let began = Instant::now();
+        while !holds(self) {
+            let took = began.elapsed();
+            assert!(
+                took < 30 * MINUTE,
+                "never: {what}; {:?}; {:?}",
+                self.reported,
+                self.asked()
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+        began.elapsed()
+    }
+
+    async fn labeled(&self) -> Duration {
+        self.until("the labels", Self::is_labeled).await
+    }
+
+    /// All watches end in order.
+    fn end_watches(&self) {
+        for side in Side::BOTH {
+            (0..SERVERS).for_each(|server| self.network.restart(side, server, false));
+        }
+    }
+
+    /// Whether both watches are open.
+    fn is_watching(&self) -> bool {
+        // The other machine has no agent.
+        self.network.missing() == Side::BOTH.len()
+    }
+
+    /// The requests since the last call.
+    fn asked(&self) -> Vec<Request> {
+        self.network.noted()
+    }
+}
+
+fn count(requests: &[Request], verb: &str) -> usize {
+    requests.iter().filter(|one| one.verb == verb).count()
+}
+
+fn json_answer(status: u16, body: &str) -> Answer {
+    Answer {
+        status,
+        header: ("content-type", "application/json"),
+        body: Some(body.to_owned()),
+    }
+}
+
+/// A metav1.Status.
+fn refusal(status: u16, reason: &str, message: &str) -> Answer {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": status});
+    json_answer(status, &body.to_string())
+}
+
+fn page(status: u16, header: (&'static str, &'static str), text: &str) -> Answer {
+    Answer {
+        status,
+        header,
+        body: Some(text.to_owned()),
+    }
+}
+
+#[test]
+fn an_overload_is_asked_less_and_less_by_reads_and_watch_together() {
+    play(
+        |_| {},
+        async |stage| {
+            for side in Side::BOTH {
+                stage.network.set_shedding(side, true);
+            }
+            stage.end_watches();
+            stage.handle.hang_up();
+            let mut minutes = Vec::new();
+            for _ in 0..10 {
+                sleep(MINUTE).await;
+                let asked = stage.asked();
+                let of = |side| asked.iter().filter(|one| one.side == side).count();
+                minutes.push(Side::BOTH.map(of));
+            }
+            println!("requests each minute: {minutes:?}");
+            for side in Side::BOTH {
+                let of = |minutes: &[[usize; 2]]| -> usize {
+                    minutes.iter().map(|minute| minute[side.index()]).sum()
+                };
+                assert!((2..=25).contains(&of(&minutes[..1])), "{minutes:?}");
+                // The wait before a retry is at most 60 s, and 30 s in the mean.
+                assert!(of(&minutes[5..]) <= 2 * 5 + 5, "{minutes:?}");
+                assert!(of(&minutes[5..]) <= of(&minutes[..5]), "{minutes:?}");
+                assert!(of(&minutes[5..]) >= 5, "the agent gives up: {minutes:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn watches_that_end_come_back_where_they_stood_with_nothing_read_beside_them() {
+    play(
+        |_| {},
+        async |stage| {
+            stage.end_watches();
+            sleep(2 * MINUTE).await;
+            let asked = stage.asked();
+            let of = |side| {
+                let of_side = asked.iter().filter(|one| one.side == side);
+                let watches = of_side.map(|one| (one.verb, one.version.as_deref()));
+                watches.collect::<Vec<_>>()
+            };
+            for side in Side::BOTH {
+                assert!(
+                    matches!(of(side)[..], [("watch", Some(version))] if version != "0"),
+                    "{asked:#?}"
+                );
+            }
+            stage.network.migrate(OURS).await;
+            assert!(stage.labeled().await < SECOND);
+        },
+    );
+}
+
+#[test]
+fn a_migration_while_watches_wait_is_labeled_after_the_hint_of_the_guest() {
+    play(
+        |settings| settings.timing.watch_delay = 30 * MINUTE,
+        async |stage| {
+            stage.end_watches();
+            sleep(SECOND).await;
+            stage.handle.hint();
+            stage.network.migrate(OURS).await;
+            assert!(stage.labeled().await < 3 * SECOND);
+            assert_eq!(count(&stage.asked(), "watch"), 0);
+        },
+    );
+}
+
+#[test]
+fn a_migration_costs_three_calls_and_four_events_and_no_read_of_what_the_watch_delivers() {
+    play(
+        |_| {},
+        async |stage| {
+            for _ in 0..3 {
+                stage.network.migrate(OURS).await;
+                assert!(stage.labeled().await < SECOND);
+                sleep(20 * SECOND).await;
+                let asked = stage.asked();
+                // The three states of the scheduled event, and the new host.
+                let events = asked.iter().filter(|one| one.path.ends_with("/events"));
+                assert!(events.count() <= 4, "{asked:#?}");
+                assert!(asked.len() <= 7, "{asked:#?}");
+                let mut reads = asked.iter().filter(|one| one.verb == "get");
+                assert!(reads.all(|one| one.path.starts_with("/api/v1/nodes/hv-")));
+            }
+        },
+    );
+}
+
+#[test]
+fn a_short_watch_delay_brings_watches_back_before_the_least_of_the_default() {
+    play(
+        |settings| settings.timing.watch_delay = SECOND,
+        async |stage| {
+            stage.end_watches();
+            let took = stage.until("both watches", Stage::is_watching).await;
+            assert!(took < 2 * SECOND, "{took:?}");
+        },
+    );
+    play(
+        |_| {},
+        async |stage| {
+            stage.end_watches();
+            let took = stage.until("both watches", Stage::is_watching).await;
+            assert!((5 * SECOND..=61 * SECOND).contains(&took), "{took:?}");
+        },
+    );
+}
+
+#[test]
+fn without_a_grace_period_stale_annotations_are_not_waited_for() {
+    for (grace, expected) in [(0, 0..2), (10, 10..13), (40, 40..43)] {
+        play(
+            |settings| settings.timing.settle = SECOND * grace,
+            async |stage| {
+                stage.network.migrate_unannotated(OURS).await;
+                let took = stage.labeled().await.as_secs();
+                assert!(expected.contains(&took), "{took} s, not {expected:?}");
+            },
+        );
+    }
+}
+
+#[test]
+fn a_daemon_lists_late_where_no_name_leads_to_its_vm_and_then_labels() {
+    const RENAMED: usize = 1;
+    play_from(
+        |trees, network| {
+            let uuid = firmware_uuid(&vm_name(RENAMED)).to_string();
+            let file = trees.root(OURS).join("sys/class/dmi/id/product_uuid");
+            std::fs::write(file, uuid).unwrap();
+            let of_vm = json!({"spec": {"providerID": "harvester://uid-vm-1"}});
+            network.patch(OURS, &of_vm);
+            let vm = network.read(|store| store.vmi(RENAMED));
+            let list = format!(
+                r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstanceList","metadata":{{"resourceVersion":"1"}},"items":[{vm}]}}"#
+            );
+            let lists = |verb: &str, _: &str| verb == "list";
+            network.answer(Side::Harvester, lists, json_answer(200, &list));
+            let missing = format!("{VMIS}.kubevirt.io \"{}\" not found", vm_name(OURS));
+            let reads = |verb: &str, path: &str| verb == "get" && path.ends_with(&vm_name(OURS));
+            let answer = refusal(404, "NotFound", &missing);
+            network.answer(Side::Harvester, reads, answer);
+        },
+        |_| {},
+        async |stage| {
+            let zone = |stage: &Stage| stage.node()["metadata"]["labels"][ZONE] == "rack-1";
+            stage.until("the zone of the renamed VM", zone).await;
+            sleep(10 * MINUTE).await;
+            let asked = stage.asked();
+            let lists = asked.iter().filter(|one| one.verb == "list");
+            let lists: Vec<Duration> = lists.map(|one| one.at).collect();
+            assert!((1..=2).contains(&lists.len()), "{lists:?}");
+            // Spread over a minute. This machine is not among the first.
+            assert!((SECOND..=61 * SECOND).contains(&lists[0]), "{lists:?}");
+        },
+    );
+}
+
+#[test]
+fn each_fault_has_its_finding_costs_few_requests_and_no_label_and_recovers_by_itself() {
+    let html = ("content-type", "text/html");
+    let not_found = "the server could not find the requested resource";
+    let deep = format!(r#"{{"deep":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
+    let endless = Answer {
+        body: None,
+        ..json_answer(200, "")
+    };
+    for (answer, finding) in [
+        (
+            refusal(401, "Unauthorized", "Unauthorized"),
+            "harvester-unauthorized",
+        ),
+        (
+            refusal(403, "Forbidden", "virtualmachineinstances is forbidden"),
+            "harvester-forbidden",
+        ),
+        (
+            page(503, html, "<html>503 Error</html>"),
+            "harvester-unreachable",
+        ),
+        (
+            page(429, ("retry-after", "1"), "Too many requests"),
+            "harvester-unreachable",
+        ),
+        (
+            page(302, ("location", "https://127.0.0.1:1/"), ""),
+            "harvester-bad-response",
+        ),
+        (
+            page(200, ("content-encoding", "gzip"), "\u{1f}"),
+            "harvester-bad-response",
+        ),
+        (
+            page(200, html, "<html>please log in</html>"),
+            "harvester-bad-response",
+        ),
+        (json_answer(200, "nonsense"), "harvester-bad-response"),
+        (json_answer(200, &deep), "harvester-bad-response"),
+        (endless, "harvester-bad-response"),
+        (
+            refusal(404, "NotFound", not_found),
+            "harvester-bad-response",
+        ),
+    ] {
+        play(
+            |_| {},
+            async |stage| {
+                let labels = stage.node()["metadata"]["labels"].take();
+                let of_vms = |_: &str, path: &str| path.contains(VMIS);
+                stage.network.answer(Side::Harvester, of_vms, answer);
+                stage.end_watches();
+                stage.handle.hang_up();
+                stage.until(finding, |stage| stage.has(finding)).await;
+                sleep(10 * MINUTE).await;
+                let asked = stage.asked().len();
+                println!("{finding}: {asked} requests in ten minutes");
+                assert!(asked <= 60, "{finding}: {asked} requests");
+                assert_eq!(stage.node()["metadata"]["labels"], labels, "{finding}");
+                stage.network.answer_right();
+                stage.network.migrate(OURS).await;
+                stage.labeled().await;
+                // Watches that the fault cut are reported for another ten minutes.
+                stage.until("it ends", |stage| !stage.has(finding)).await;
+            },
+        );
+    }
+}
+
+#[test]
+fn a_refused_patch_is_named_and_not_hammered() {
+    play(
+        |_| {},
+        async |stage| {
+            let message =
+                "nodes is forbidden: is not allowed to modify labels: topology.kubernetes.io/zone";
+            let patches = |verb: &str, _: &str| verb == "patch";
+            let answer = refusal(403, "Forbidden", message);
+            stage.network.answer(Side::Guest, patches, answer);
+            stage.network.migrate(OURS).await;
+            let named = |stage: &Stage| stage.has("node-write-failed");
+            stage.until("the finding", named).await;
+            sleep(10 * MINUTE).await;
+            let patches = count(&stage.asked(), "patch");
+            println!("{patches} patches in ten minutes");
+            assert!((2..=30).contains(&patches), "{patches} patches");
+            stage.network.answer_right();
+            stage.labeled().await;
+            stage.until("it ends", |stage| !named(stage)).await;
+        },
+    );
+}
+
+#[test]
+fn a_thousand_changes_of_a_rival_cost_few_patches() {
+    play(
+        |_| {},
+        async |stage| {
+            for number in 0..1000 {
+                let zone = format!("rival-{number}");
+                let patch = json!({"metadata": {"labels": {ZONE: zone}}});
+                stage.network.patch(OURS, &patch);
+                sleep(Duration::from_millis(20)).await;
+            }
+            sleep(MINUTE).await;
+            let patches = count(&stage.asked(), "patch");
+            assert!((1..=4).contains(&patches), "{patches} patches");
+            assert!(stage.has("label-conflict"));
+        },
+    );
+}
+
+#[test]
+fn a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts() {
+    play(
+        |_| {},
+        async |stage| {
+            let strip = || {
+                let node = stage.node();
+                let all = node["metadata"]["annotations"].as_object().unwrap();
+                let ours = all.keys().filter(|key| key.starts_with(ANNOTATION_PREFIX));
+                let ours: serde_json::Map<_, _> =
+                    ours.map(|key| (key.clone(), Value::Null)).collect();
+                if !ours.is_empty() {
+                    stage
+                        .network
+                        .patch(OURS, &json!({"metadata": {"annotations": ours}}));
+                }
+            };
+            for _ in 0..600 {
+                strip();
+                sleep(SECOND / 10).await;
+            }
+            let patches = count(&stage.asked(), "patch");
+            assert!((1..=3).contains(&patches), "{patches} patches");
+            assert!(stage.has("label-conflict"));
+            // A migration is followed all the same.
+            stage.network.migrate(OURS).await;
+            stage.labeled().await;
+        },
+    );
+}
+
+#[test]
+fn a_hint_of_nothing_costs_few_reads_and_one_new_watch() {
+    play(
+        |_| {},
+        async |stage| {
+            let version = |stage: &Stage| stage.node()["metadata"]["resourceVersion"].take();
+            let before = version(stage);
+            stage.handle.hint();
+            sleep(5 * SECOND).await;
+            let asked = stage.asked();
+            let of_vms = |requests: &[Request], verb: &str| {
+                let of_verb = requests.iter().filter(|one| one.verb == verb);
+                of_verb.filter(|one| one.path.contains(VMIS)).count()
+            };
+            let reads = of_vms(&asked, "get");
+            assert!((3..=8).contains(&reads), "{asked:#?}");
+            // It had said nothing since the hint.
+            assert_eq!(of_vms(&asked, "watch"), 1, "{asked:#?}");
+            sleep(85 * SECOND).await;
+            let late = stage.asked();
+            assert!(reads + of_vms(&late, "get") <= 11, "{late:#?}");
+            assert_eq!(of_vms(&late, "watch"), 0, "{late:#?}");
+            assert_eq!(version(stage), before);
+        },
+    );
+}
+
+#[test]
+fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint_and_counted_from_it() {
+    play(
+        |_| {},
+        async |stage| {
+            stage.network.hush(Side::Harvester);
+            stage.handle.hint();
+            sleep(Duration::from_millis(700)).await;
+            stage.network.migrate(OURS).await;
+            let took = stage.labeled().await;
+            assert!(took < 4 * SECOND, "{took:?}");
+            sleep(10 * SECOND).await;
+            let (trigger, latency) = stage.reported.borrow().latency.unwrap();
+            assert_eq!(trigger, Trigger::Link);
+            assert!(
+                latency >= Duration::from_millis(700) && latency < 5 * SECOND,
+                "{latency:?}"
+            );
+            // The silent watch is not trusted any more, and the new one works.
+            stage.network.migrate(OURS).await;
+            assert!(stage.labeled().await < SECOND);
+        },
+    );
+}
+
+#[test]
+fn without_watches_only_a_hint_makes_the_agent_read() {
+    play(
+        |settings| settings.mode = WatchMode::Signals,
+        async |stage| {
+            stage.network.migrate(OURS).await;
+            sleep(5 * MINUTE).await;
+            assert!(!stage.is_labeled());
+            assert_eq!(stage.asked().len(), 0);
+            stage.handle.hint();
+            assert!(stage.labeled().await < 3 * SECOND);
+            assert_eq!(count(&stage.asked(), "watch"), 0);
+        },
+    );
+}
