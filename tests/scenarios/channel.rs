@@ -127,8 +127,17 @@ async fn the_real_qemu_ga_speaks_the_dialect() {
             return;
         }
     };
-    eventually(SOON, "qemu-ga listens", || async { socket.exists() }).await;
-    let stream = UnixStream::connect(&socket).await.unwrap();
+    // Its socket exists before it listens.
+    let connected = async {
+        loop {
+            match UnixStream::connect(&socket).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    let stream = tokio::time::timeout(SOON, connected).await;
+    let stream = stream.expect("qemu-ga listens");
     let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     speaks_the_dialect(stream, host_name.trim_end()).await;
 }

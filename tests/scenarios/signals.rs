@@ -265,7 +265,7 @@ async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bus_that_hangs_holds_up_no_migration() {
+async fn a_migration_is_labeled_while_the_bus_hangs() {
     let (world, bus, systemd) = world_with_bus().await;
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
