@@ -91,8 +91,8 @@ async fn story() -> Result<(), String> {
 }
 
 struct Demo {
-    world: World,
     agent: Agent,
+    world: World,
     /// Our own virtio-serial port. Its host side is another program after each migration.
     port: VirtioPort,
     /// The cloud controller of the guest cluster, which would revert a half-written label pair.

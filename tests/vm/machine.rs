@@ -30,7 +30,7 @@ const CRASHES: [&str; 6] = [
 ];
 
 /// A boot under emulation takes 40 s on an idle machine with two cores.
-pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
+pub const BOOT_LIMIT: Duration = Duration::from_secs(900);
 
 /// A QEMU process, which ends with this value.
 #[derive(Debug)]

@@ -29,9 +29,10 @@ const RANCHER_TOKEN: &str = "kubeconfig-u-abcde:CANARYCANARY";
 
 /// A world in which something is wrong.
 pub(super) struct Scene {
-    pub(super) world: World,
-    /// The agent that has met it, where a single look cannot.
+    /// The agent that has met it, where a single look cannot. Ends first: it must not write below the tree of the world while that is
+    /// removed.
     agent: Option<Agent>,
+    pub(super) world: World,
 }
 
 impl Scene {
