@@ -58,7 +58,12 @@ async fn reconciles_in_a_minute(trigger: Trigger) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn what_others_can_send_at_will_causes_few_reconciles() {
-    for trigger in [Trigger::Operator, Trigger::Port, Trigger::Link] {
+    for trigger in [
+        Trigger::Operator,
+        Trigger::Port,
+        Trigger::Link,
+        Trigger::Clock,
+    ] {
         let count = reconciles_in_a_minute(trigger).await;
         assert!((20..=27).contains(&count), "{trigger:?}: {count}");
     }
