@@ -547,6 +547,7 @@ catalog! {
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
+            "If the Node was deleted, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
             "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
             "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
         ],
