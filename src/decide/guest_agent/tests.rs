@@ -382,7 +382,7 @@ fn each_family_gets_the_commands_of_its_own() {
         (Family::Debian, "apt-get install"),
         (Family::RedHat, "dnf install"),
         (Family::Suse, "zypper install"),
-        (Family::Other, "Install qemu-guest-agent in the image"),
+        (Family::Other, "Install the package qemu-guest-agent"),
     ] {
         assert!(remedy::install(family).starts_with(command));
     }
