@@ -6,6 +6,9 @@
 
 use std::path::PathBuf;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
+use zeroize::Zeroizing;
+
 use super::trust::Changeable;
 use crate::sys::document::DocumentError;
 use crate::sys::escape::one_line;
@@ -13,6 +16,9 @@ use crate::sys::root::ReadError;
 
 /// The maximum number of characters of a quoted value; a name or a URL scheme fits, a token does not.
 const QUOTED_MAX: usize = 40;
+
+/// The start of a reference to a Secret in Rancher.
+pub(super) const REFERENCE: &str = "secret://";
 
 /// The reason why a kubeconfig cannot be used as a credential.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +56,14 @@ pub enum CredentialError {
         path: PathBuf,
         /// The problem; its text is included in this message.
         problem: DocumentError,
+    },
+    /// The text is an encoding of a kubeconfig, or a reference to one.
+    #[error("`{path}` {form}")]
+    Encoded {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The encoding; its text is included in this message.
+        form: Encoding,
     },
     /// A required key is missing or empty.
     #[error("`{key}` is missing in `{path}`: {needed}")]
@@ -121,7 +135,8 @@ pub enum CredentialError {
     },
     /// `https` without a CA certificate to verify the server with.
     #[error(
-        "`{key}` is missing in `{path}`: without it the server cannot be verified; the CA certificates of the OS are not used"
+        "`{key}` is missing in `{path}`: without it the server cannot be verified, and the CA certificates of the OS are not used; \
+         add the CA certificate that signed that of the server, or replace the file by that of a service account"
     )]
     NoAuthority {
         /// The kubeconfig.
@@ -191,6 +206,56 @@ impl CredentialError {
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
     }
+}
+
+/// An encoding of a kubeconfig, as APIs and tools return one. A client would have to guess which of them is meant, so none is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Encoding {
+    /// A JSON string, as the API of Rancher and Harvester returns it.
+    #[error("is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE`")]
+    JsonString,
+    /// `\n` in place of line breaks.
+    #[error(
+        "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE`"
+    )]
+    Escaped,
+    /// Base64, as in a Secret.
+    #[error("is the base64 of a kubeconfig: decode it with `base64 -d FILE`")]
+    Base64,
+    /// A reference in the configuration of a cluster in Rancher.
+    #[error(
+        "is a reference (`secret://`) that only Rancher resolves: write the kubeconfig of that Secret to this file"
+    )]
+    Reference,
+}
+
+impl Encoding {
+    /// Returns the encoding of a text that is no mapping.
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.trim();
+        if text.starts_with(REFERENCE) {
+            return Some(Self::Reference);
+        }
+        if let Ok(inner) = serde_json::from_str(text).map(Zeroizing::<String>::new) {
+            return is_kubeconfig(&inner).then_some(Self::JsonString);
+        }
+        let unquoted = text.trim_matches(['"', '\'']);
+        if unquoted.contains("\\n") && is_kubeconfig(unquoted) {
+            return Some(Self::Escaped);
+        }
+        let joined: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
+        let decoded = BASE64_STANDARD
+            .decode(joined.as_bytes())
+            .map(Zeroizing::new)
+            .ok()?;
+        let inner = std::str::from_utf8(&decoded).ok()?;
+        is_kubeconfig(inner).then_some(Self::Base64)
+    }
+}
+
+/// Reports whether a text has the keys of a kubeconfig, in YAML or JSON.
+fn is_kubeconfig(text: &str) -> bool {
+    ["clusters", "users"].iter().all(|key| text.contains(key))
 }
 
 /// The problem of certificates or a key. Never quotes them.

@@ -15,11 +15,11 @@ use ring::digest::{Context, Digest, SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};
 use zeroize::Zeroizing;
 
-use super::error::{CredentialError, PemProblem, quoted};
+use super::error::{CredentialError, Encoding, PemProblem, quoted};
 use super::trust::changeable;
 use super::{Credential, OptIns, ServerVerification, pem};
 use crate::facts::names::Namespace;
-use crate::sys::document::yaml::parse;
+use crate::sys::document::yaml::{YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 use key::KubeconfigKey;
 
@@ -68,7 +68,14 @@ fn read_text(
     allowed: &OptIns,
     touched: &mut Vec<PathBuf>,
 ) -> Result<LoadedKubeconfig, CredentialError> {
-    let document = parse(text).map_err(|problem| CredentialError::Document {
+    let document = parse(text);
+    if !matches!(document, Ok(YamlValue::Map(_)))
+        && let Some(form) = Encoding::of(text)
+    {
+        let path = path.to_owned();
+        return Err(CredentialError::Encoded { path, form });
+    }
+    let document = document.map_err(|problem| CredentialError::Document {
         path: path.to_owned(),
         problem,
     })?;

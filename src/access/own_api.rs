@@ -11,62 +11,32 @@ use reqwest::Url;
 
 use super::Credential;
 
-/// The path prefix of Rancher's proxy, whose certificate authority is not that of the cluster.
-const RANCHER_PROXY: &str = "/k8s/clusters/";
-
-/// The evidence that both credentials point to the same API server.
+/// The evidence that both credentials have the same host, port and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OwnApiEvidence {
-    /// Both have the same host, port and path.
-    SameEndpoint {
-        /// The server of the kubelet credential, as in its kubeconfig.
-        guest: String,
-        /// Whether both URLs have the same text.
-        is_same_text: bool,
-    },
-    /// Both trust the same certificate authorities, and each cluster has its own.
-    SameAuthority,
+pub struct SameEndpoint {
+    /// The server of the kubelet credential, as in its kubeconfig.
+    guest: String,
+    /// Whether both URLs have the same text.
+    is_same_text: bool,
 }
 
-impl fmt::Display for OwnApiEvidence {
+impl fmt::Display for SameEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SameEndpoint {
-                is_same_text: true, ..
-            } => formatter.write_str("the kubelet kubeconfig has the same server"),
-            Self::SameEndpoint { guest, .. } => write!(
-                formatter,
-                "the kubelet kubeconfig has the same server, written as {guest}"
-            ),
-            Self::SameAuthority => {
-                formatter.write_str("both kubeconfigs have the same CA certificate")
-            }
+        formatter.write_str("the kubelet kubeconfig has the same server")?;
+        if self.is_same_text {
+            return Ok(());
         }
+        write!(formatter, ", written as {}", self.guest)
     }
 }
 
-/// Returns the evidence in the files that both credentials point to the same API server.
-pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEvidence> {
-    if endpoint(&harvester.server) == endpoint(&guest.server) {
-        return Some(OwnApiEvidence::SameEndpoint {
-            guest: guest.server.as_str().trim_end_matches('/').to_owned(),
-            is_same_text: harvester.server == guest.server,
-        });
-    }
-    let through_rancher = [harvester, guest]
-        .iter()
-        .any(|credential| credential.server.path().starts_with(RANCHER_PROXY));
-    // Whole sets are compared: clusters that share a corporate root also have authorities of their own.
-    let authorities = |credential: &Credential| {
-        let all = credential.certificate_authorities.iter();
-        let mut all: Vec<Vec<u8>> = all.map(|certificate| certificate.to_vec()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    let own = authorities(guest);
-    (!through_rancher && !own.is_empty() && authorities(harvester) == own)
-        .then_some(OwnApiEvidence::SameAuthority)
+/// Returns the evidence in the files that both credentials point to the same API server. Equal certificate authorities are none: a
+/// company may give one to all of its clusters.
+pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<SameEndpoint> {
+    (endpoint(&harvester.server) == endpoint(&guest.server)).then(|| SameEndpoint {
+        guest: guest.server.as_str().trim_end_matches('/').to_owned(),
+        is_same_text: harvester.server == guest.server,
+    })
 }
 
 /// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
@@ -152,10 +122,7 @@ mod tests {
                 &credential(harvester, &[&theirs]),
                 &credential(guest, &[&ours]),
             );
-            assert!(
-                matches!(found, Some(OwnApiEvidence::SameEndpoint { .. })),
-                "{harvester} {guest}"
-            );
+            assert!(found.is_some(), "{harvester} {guest}");
         }
     }
 
@@ -198,28 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn one_authority_is_the_own_api_unless_it_is_ranchers_or_a_shared_root() {
-        let (ours, theirs, root) = (
-            Authority::new("a"),
-            Authority::new("b"),
-            Authority::new("root"),
-        );
-        let guest = credential("https://127.0.0.1:6444", &[&ours, &root]);
-        let copied = credential("https://192.0.2.1:6443", &[&root, &ours]);
-        assert_eq!(
-            is_own_api(&copied, &guest),
-            Some(OwnApiEvidence::SameAuthority)
-        );
-        let harvester = credential("https://192.0.2.1:6443", &[&theirs, &root]);
-        assert_eq!(is_own_api(&harvester, &guest), None);
-        let local = credential("https://r.test/k8s/clusters/local", &[&root]);
-        let other = credential("https://r.test/k8s/clusters/c-m-x", &[&root]);
-        assert_eq!(is_own_api(&local, &other), None);
-        let no_tls = credential("http://192.0.2.1", &[]);
-        assert_eq!(
-            is_own_api(&no_tls, &credential("http://192.0.2.2", &[])),
-            None
-        );
+    fn one_authority_of_a_company_for_all_its_clusters_is_no_evidence() {
+        let (ours, root) = (Authority::new("a"), Authority::new("root"));
+        for authorities in [vec![&root], vec![&root, &ours], vec![]] {
+            for harvester in [
+                "https://192.0.2.1:6443",
+                "https://harvester.example.test",
+                "https://r.test/k8s/clusters/local",
+            ] {
+                let guest = credential("https://127.0.0.1:6443", &authorities);
+                let harvester = credential(harvester, &authorities);
+                assert_eq!(is_own_api(&harvester, &guest), None, "{}", harvester.server);
+            }
+        }
     }
 
     #[test]

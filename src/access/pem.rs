@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads certificates and private keys from PEM text.
 
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{Error, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
@@ -42,21 +43,18 @@ pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
     Ok(contents)
 }
 
-/// Reads the certificates of an authority. Unreadable ones are skipped; at least one must be readable.
+/// Reads the certificates of an authority. At least one must be usable. The TLS library skips the others, as Kubernetes' own clients
+/// do; only that library decides, because it may accept one that we cannot parse.
 pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
     let found = read(text)?.certificates;
     if found.is_empty() {
         return Err(PemProblem::NoCertificate);
     }
-    // A bundle may have an unusual one that cannot be parsed, and the others are still used, as in Kubernetes' own clients.
-    let usable: Vec<_> = found
-        .into_iter()
-        .filter(|certificate| Certificate::parse(certificate).is_ok())
-        .collect();
-    if usable.is_empty() {
+    let (usable, _) = RootCertStore::empty().add_parsable_certificates(found.iter().cloned());
+    if usable == 0 {
         return Err(PemProblem::BrokenCertificate);
     }
-    Ok(usable)
+    Ok(found)
 }
 
 /// Reads the chain of a client, leaf first, and the private key if one is in the same text.
@@ -97,4 +95,36 @@ fn problem(text: &[u8], error: &Error) -> PemProblem {
 
 fn is_encrypted(text: &[u8]) -> bool {
     text.windows(9).any(|window| window == b"ENCRYPTED")
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+
+    use super::*;
+    use crate::access::testing::Authority;
+
+    /// RFC 5280 requires the seconds of a time; the TLS library does not read the validity of an authority.
+    #[test]
+    fn an_authority_that_only_we_cannot_parse_is_trusted() {
+        let (odd, good) = (Authority::new("odd"), Authority::new("good"));
+        let mut der = odd.der().to_vec();
+        let time = b"240101000000Z";
+        let at = der
+            .windows(time.len())
+            .position(|part| part == time)
+            .unwrap();
+        der[at..at + time.len()].copy_from_slice(b"2401010000  Z");
+        Certificate::parse(&der).unwrap_err();
+        let encoded = BASE64_STANDARD.encode(&der);
+        let text = format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n");
+        assert_eq!(authorities(text.as_bytes()).unwrap().len(), 1);
+        let both = format!("{text}{}", good.pem());
+        assert_eq!(authorities(both.as_bytes()).unwrap().len(), 2);
+        let none = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+        assert!(matches!(
+            authorities(none.as_bytes()),
+            Err(PemProblem::BrokenCertificate)
+        ));
+    }
 }

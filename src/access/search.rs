@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::error::REFERENCE;
 use super::kubeconfig::KUBECONFIG_MAX;
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::sys::root::{ReadError, Root};
@@ -121,6 +122,17 @@ pub fn harvester_candidates(
     list.0
 }
 
+/// Returns why `cloud-provider-config` names no file, if it has a reference that only Rancher resolves.
+pub fn unresolved(distributions: &[Distribution]) -> Option<String> {
+    let configs = distributions.iter();
+    let mut configs = configs.filter_map(|one| one.cloud_provider_config.as_ref());
+    let config = configs.find(|config| config.value.to_string_lossy().starts_with(REFERENCE))?;
+    Some(format!(
+        "`cloud-provider-config` in {} is a reference (`{REFERENCE}`) that only Rancher resolves, in the configuration of its cluster; it is no path",
+        config.origin.display()
+    ))
+}
+
 /// Returns the possible paths of the kubelet's kubeconfig; distributions that are installed come first.
 pub fn kubelet_candidates(
     configured: Option<&Path>,
@@ -225,6 +237,25 @@ mod tests {
         assert_eq!(
             found[0].to_string(),
             "/data/cloud (`cloud-provider-config` in /etc/rancher/rke2/config.yaml.d/50-rancher.yaml)"
+        );
+    }
+
+    #[test]
+    fn a_reference_that_only_rancher_resolves_is_named_and_is_no_path() {
+        let mut reference = moved();
+        assert_eq!(unresolved(std::slice::from_ref(&reference)), None);
+        if let Some(config) = &mut reference.cloud_provider_config {
+            config.value = "secret://fleet-default:harvesterconfigx".into();
+        }
+        let said = unresolved(std::slice::from_ref(&reference)).unwrap();
+        assert!(
+            said.contains("50-rancher.yaml is a reference (`secret://`)"),
+            "{said}"
+        );
+        let found = harvester_candidates(None, &[reference]);
+        assert_eq!(
+            found[0].path,
+            Path::new("/data/rke2/etc/config-files/cloud-provider-config")
         );
     }
 

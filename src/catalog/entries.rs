@@ -354,8 +354,12 @@ catalog! {
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
     KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
-        fix: ["Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml."],
-        run: [vm SERVICES],
+        fix: [
+            "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
+            "If the service has been starting for minutes, read its journal. `Node password rejected` means that another VM has registered a node of this name.",
+            "If that VM still exists, give this node another name. If it was an earlier VM of this name that no longer exists, delete its Secret `<NODE>.node-password.rke2` or `.k3s` in the namespace kube-system of the guest cluster: the node then joins by itself.",
+        ],
+        run: [vm SERVICES, vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
@@ -547,6 +551,7 @@ catalog! {
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
+            "If the Node was deleted, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
             "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
             "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
         ],
@@ -559,7 +564,7 @@ catalog! {
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
-        fix: ["Install qemu-guest-agent in the image, or with the VM's cloud-init user data: `packages: [qemu-guest-agent]`."],
+        fix: ["Install the package on this VM, and in the image for new VMs. User data (`packages: [qemu-guest-agent]`) has an effect only at the first boot of a VM, and needs a package repository."],
         run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",

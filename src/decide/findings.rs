@@ -34,7 +34,7 @@ pub fn raise(
     let mut findings = Vec::new();
     reads::credentials(seen, &mut findings);
     expiry::findings(seen.observation, now, &mut findings);
-    reads::answers(seen.observation, &mut findings);
+    reads::answers(seen.observation, memory.node.as_ref(), &mut findings);
     let mut about_names = Vec::new();
     let agent = &seen.observation.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);

@@ -314,6 +314,7 @@ fn observation() -> Observation {
             }),
             filter: RpcFilter::default(),
             family: Family::Debian,
+            is_requested: false,
         }),
         label_files: Vec::new(),
         drop_in: None,

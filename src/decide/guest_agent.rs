@@ -330,7 +330,12 @@ pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Findin
         GuestAgentHealth::NotInstalled => Some(
             Finding::new(
                 Code::GuestAgentNotInstalled,
-                "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga",
+                if agent.is_requested {
+                    "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga, although the user data names it: cloud-init installs \
+                     packages only at the first boot, and /var/log/cloud-init-output.log shows whether that failed"
+                } else {
+                    "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga"
+                },
             )
             .with_remedy(remedy::install(agent.family))
             .with_commands(remedy::install_commands(agent.family)),

@@ -18,7 +18,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};
 use crate::facts::clock::ClockSteps;
-use crate::facts::names::{HostName, VmName};
+use crate::facts::names::{HostName, NodeName, VmName};
 use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
@@ -36,6 +36,8 @@ pub struct Memory {
     pub last_vmi: Option<Vmi>,
     /// The names of the other instances at that time. They must not be used by this machine, even while the API is unavailable.
     pub last_others: Vec<VmName>,
+    /// The name of our Node when it was last read.
+    pub node: Option<NodeName>,
     /// The last known host of the VM, and the time since which it is known.
     pub host: Option<(HostName, Duration)>,
     /// The virt-launcher pod of the VM, if the host is known only from its files.
@@ -160,6 +162,9 @@ impl Memory {
             self.unread_since = None;
         } else {
             self.unread_since.get_or_insert(now.uptime);
+        }
+        if let Some(node) = seen.observation.node.known() {
+            self.node = Some(node.name.clone());
         }
         if let Some(vmi) = seen.identity.vmi() {
             self.last_vmi = Some(vmi.clone());

@@ -1305,3 +1305,32 @@ fn a_vm_that_was_never_found_has_not_moved_away() {
     });
     assert_eq!(codes(&world.plan()), [Code::VmNotFound]);
 }
+
+#[test]
+fn a_node_that_was_deleted_is_told_from_one_that_has_not_registered() {
+    let missing = |world: &World| {
+        let plan = world.plan();
+        let mut findings = plan.findings.into_iter();
+        findings
+            .find(|finding| finding.code == Code::NodeMissing)
+            .unwrap()
+    };
+    let mut world = World::new();
+    world.observation.node = Fact::Absent;
+    let finding = missing(&world);
+    assert!(!finding.seen.contains("deleted"), "{}", finding.seen);
+    let mut world = World::new();
+    world.settle();
+    world.observation.node = Fact::Absent;
+    let finding = missing(&world);
+    assert!(
+        finding.seen.contains("it existed and was deleted"),
+        "{}",
+        finding.seen
+    );
+    let steps = finding.remedy();
+    assert!(
+        steps.contains("a running kubelet does not register its Node again"),
+        "{steps}"
+    );
+}

@@ -36,6 +36,8 @@ pub struct GuestAgent {
     pub filter: RpcFilter,
     /// The family of the OS, which determines the commands of a remedy.
     pub family: Family,
+    /// Whether cloud-init's user data of this VM asks for the package.
+    pub is_requested: bool,
 }
 
 /// The systemd unit of the agent.

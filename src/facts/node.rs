@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::names::{NodeName, NotAName};
 use crate::sys::document::json::{
-    Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
+    KEY_BYTES, Keys, Leading, StringMap, annotations, condition_message, condition_reason,
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
     resource_version, system_uuid, uid,
 };
@@ -18,8 +18,8 @@ use crate::sys::document::json::{
 /// The prefix of a providerID of Harvester's cloud provider. The UID of the VirtualMachine follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
 
-/// The maximum number of conditions of a Node; usually there are about ten.
-const CONDITIONS_MAX: usize = 256;
+/// The maximum number of conditions of a Node that are kept; usually there are about ten.
+const CONDITIONS_MAX: usize = 1000;
 
 /// The maximum number of labels, and of annotations, of a Node whose field managers are kept.
 const MANAGED_LABELS_MAX: usize = 1000;
@@ -248,7 +248,7 @@ struct WireNodeSpec {
 #[derive(Deserialize, Default)]
 struct WireNodeStatus {
     #[serde(default, deserialize_with = "conditions")]
-    conditions: Capped<NodeCondition, CONDITIONS_MAX>,
+    conditions: Leading<NodeCondition, CONDITIONS_MAX>,
     #[serde(rename = "nodeInfo", default)]
     node_info: Option<WireNodeInfo>,
 }
@@ -383,6 +383,34 @@ mod tests {
             let error = serde_json::from_str::<Node>(&text).unwrap_err().to_string();
             let named = format!("`metadata.{field}`: duplicate key `a`");
             assert!(error.contains(&named), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_other_components_write_into_conditions_makes_no_node_unreadable() {
+        let long = |count: usize| "x".repeat(count);
+        for others in [
+            vec![json!({"type": "A", "status": "True", "message": long(40_000)})],
+            vec![json!({"type": "A", "status": "True", "reason": long(2000)})],
+            vec![json!({"type": long(400), "status": long(400)})],
+            vec![json!({"type": "A", "status": "True"}); 300],
+            vec![json!({"type": "A", "status": "True"}); 3000],
+        ] {
+            let mut conditions = vec![json!({"type": "Ready", "status": "True", "message": "ok"})];
+            conditions.extend(others);
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {"name": "n", "uid": "u", "labels": {"zone": "a"}},
+                "spec": {"providerID": "harvester://vm-uid"},
+                "status": {"conditions": conditions},
+            }))
+            .unwrap();
+            assert_eq!(
+                (node.labels["zone"].as_str(), node.vm_uid()),
+                ("a", Some("vm-uid"))
+            );
+            let ready = node.condition("Ready").unwrap();
+            assert_eq!(ready.message.as_deref(), Some("ok"));
+            assert!(node.conditions.len() <= CONDITIONS_MAX);
         }
     }
 

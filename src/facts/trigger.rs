@@ -68,9 +68,9 @@ impl Trigger {
         matches!(self, Self::Link | Self::Port)
     }
 
-    /// Reports whether the host can send it at any rate, and each one causes an API request.
+    /// Reports whether others, such as the host or a time daemon, can cause it at any rate, and each one causes an API request.
     pub fn is_from_outside(self) -> bool {
-        matches!(self, Self::Link | Self::Port | Self::Operator)
+        matches!(self, Self::Link | Self::Port | Self::Operator | Self::Clock)
     }
 
     /// Returns what must be read again.

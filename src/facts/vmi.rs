@@ -15,7 +15,7 @@ use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
-    Capped, StringMap, active_pods, annotations, condition_status, condition_type, conditions,
+    Leading, StringMap, active_pods, annotations, condition_status, condition_type, conditions,
     deletion_timestamp, evacuation_node_name, firmware_serial, firmware_uuid, hostname, labels,
     name, namespace, node_name, owner_kind, owner_references, owner_uid, spec_interface_mac,
     spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,
@@ -31,16 +31,16 @@ pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 /// The condition of an instance that is to leave its host.
 const EVICTION_REQUESTED: &str = "EvictionRequested";
 
-/// The maximum number of interfaces of a VM. The guest agent also reports those of each container.
+/// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
 /// The maximum number of pods of a VM that are kept. There are two during a migration.
 const PODS_MAX: usize = 64;
 
-/// The maximum number of conditions of a VM; usually there are about five.
-const CONDITIONS_MAX: usize = 256;
+/// The maximum number of conditions of a VM that are kept; usually there are about five.
+const CONDITIONS_MAX: usize = 1000;
 
-/// The maximum number of owners of an object.
+/// The maximum number of owners of an object that are kept.
 pub const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
@@ -134,7 +134,7 @@ struct WireVmiMetadata {
     #[serde(default, deserialize_with = "annotations")]
     annotations: StringMap,
     #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Capped<WireVmiOwner, OWNERS_MAX>,
+    owner_references: Leading<WireVmiOwner, OWNERS_MAX>,
     #[serde(default, deserialize_with = "deletion_timestamp")]
     deletion_timestamp: Option<String>,
 }
@@ -175,7 +175,7 @@ struct WireVmiFirmware {
 #[derive(Deserialize)]
 struct WireVmiDevices {
     #[serde(default, deserialize_with = "spec_interfaces")]
-    interfaces: Capped<WireVmiSpecInterface, INTERFACES_MAX>,
+    interfaces: Leading<WireVmiSpecInterface, INTERFACES_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -191,11 +191,11 @@ struct WireVmiStatus {
     #[serde(default, deserialize_with = "node_name")]
     node_name: Option<String>,
     #[serde(default, deserialize_with = "status_interfaces")]
-    interfaces: Capped<WireVmiStatusInterface, INTERFACES_MAX>,
+    interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
     #[serde(default, deserialize_with = "active_pods")]
     active_pods: StringMap,
     #[serde(default, deserialize_with = "conditions")]
-    conditions: Capped<WireVmiCondition, CONDITIONS_MAX>,
+    conditions: Leading<WireVmiCondition, CONDITIONS_MAX>,
     #[serde(default, deserialize_with = "evacuation_node_name")]
     evacuation_node_name: Option<String>,
     #[serde(default)]
@@ -331,6 +331,40 @@ mod tests {
 
     fn parse(value: serde_json::Value) -> Result<Vmi, String> {
         serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_long_text_or_list_that_is_only_shown_makes_no_instance_unreadable() {
+        let long = |count: usize| "x".repeat(count);
+        for (spec, status) in [
+            (
+                json!({}),
+                json!({"conditions": [{"type": "A", "status": "True", "message": long(40_000)}]}),
+            ),
+            (
+                json!({}),
+                json!({"conditions": vec![json!({"type": long(400), "status": "True"}); 3000]}),
+            ),
+            (
+                json!({}),
+                json!({"migrationState": {"migrationUid": "m", "failureReason": long(40_000)}}),
+            ),
+            (json!({}), json!({"interfaces": vec![json!({}); 5000]})),
+            (
+                json!({"hostname": long(300), "domain": {"firmware": {"serial": long(2000)}}}),
+                json!({"evacuationNodeName": long(300)}),
+            ),
+        ] {
+            let mut status = status;
+            status["nodeName"] = json!("hv-a");
+            let vmi: Vmi = serde_json::from_value(json!({
+                "metadata": {"name": "vm", "namespace": "ns", "uid": "u"},
+                "spec": spec, "status": status,
+            }))
+            .unwrap();
+            assert_eq!(vmi.host, HostName::parse("hv-a").ok());
+            assert_eq!(vmi.announcements.evacuated_host, None);
+        }
     }
 
     #[test]

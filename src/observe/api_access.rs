@@ -80,6 +80,13 @@ impl Connections {
             timeouts,
             Api::Harvester,
         );
+        if settings.harvester.kubeconfig.is_none()
+            && let Some(why) = &mut self.harvester.problem
+            && why.kind == UnavailableKind::Missing
+            && let Some(reference) = search::unresolved(distributions)
+        {
+            why.text = format!("{}; {reference}", why.text);
+        }
         self.guest.judge_files(root, Api::Guest);
         self.harvester.judge_files(root, Api::Harvester);
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)

@@ -47,6 +47,12 @@ const WORD_MAX: usize = 64;
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 
+/// The user data of this VM, as cloud-init received it.
+const USER_DATA: &str = "/var/lib/cloud/instance/user-data.txt";
+
+/// The maximum size of the user data; KubeVirt's limit for a Secret is 1 MiB.
+const USER_DATA_MAX: u64 = 1 << 20;
+
 /// The errors for a unit that does not exist: not in memory, or without a file.
 const NO_SUCH_UNIT: [&str; 2] = [
     "org.freedesktop.systemd1.NoSuchUnit",
@@ -69,6 +75,7 @@ pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
         program: program(root),
         filter: filter(root, &arguments),
         family: family(root),
+        is_requested: is_requested(root),
         unit: match asked {
             Ok(Some((unit, _))) => Fact::Known(unit),
             Ok(None) => Fact::Absent,
@@ -322,6 +329,12 @@ fn filter(root: &Root, arguments: &[&str]) -> RpcFilter {
     }
     filter.add_arguments(arguments, &variables);
     filter
+}
+
+/// Reports whether cloud-init's user data of this VM names the package.
+fn is_requested(root: &Root) -> bool {
+    let text = root.read_text(USER_DATA, USER_DATA_MAX);
+    text.is_ok_and(|text| text.contains("qemu-guest-agent"))
 }
 
 fn family(root: &Root) -> Family {

@@ -5,6 +5,7 @@
 //! send a signal directly to us, regardless of the rules; so a signal counts only if its sender owns the bus name at that moment.
 //! Only the bus itself is trusted to report the owner.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const CHECK_AGAIN: Duration = Duration::from_secs(60);
 const HOSTNAME1: &str = "hostname1";
 /// The event source for systemd.
 const SYSTEMD1: &str = "units";
+
+/// The maximum number of signals that are kept during calls. Any process may send some, and the first round reads everything.
+const KEPT_MAX: usize = 64;
 
 const HOSTNAME: &str = "org.freedesktop.hostname1";
 const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
@@ -148,10 +152,51 @@ enum Passed {
     Ended,
 }
 
+/// The messages of a connection. A connection with too many unread ones reads no more, so that no call on it gets its response:
+/// they are read while a call is in progress, and signals are kept.
+#[derive(Debug)]
+struct Messages {
+    stream: MessageStream,
+    /// At most [`KEPT_MAX`], and those of the bus itself.
+    kept: VecDeque<Message>,
+}
+
+impl Messages {
+    /// Waits for a call.
+    async fn during<T>(&mut self, call: impl Future<Output = T>) -> T {
+        let mut call = std::pin::pin!(call);
+        loop {
+            let message = tokio::select! {
+                biased;
+                done = &mut call => return done,
+                message = next(&mut self.stream) => message,
+            };
+            let Some(message) = message else {
+                return call.await;
+            };
+            let is_of_bus = message
+                .header()
+                .sender()
+                .is_some_and(|sender| *sender == DRIVER.name);
+            if message.message_type() == Type::Signal && (is_of_bus || self.kept.len() < KEPT_MAX) {
+                self.kept.push_back(message);
+            }
+        }
+    }
+
+    /// Returns the next message; `None` when the connection ended. Cancel-safe.
+    async fn next(&mut self) -> Option<Message> {
+        match self.kept.pop_front() {
+            Some(message) => Some(message),
+            None => next(&mut self.stream).await,
+        }
+    }
+}
+
 /// A connection with our match rules.
 #[derive(Debug)]
 struct Subscription {
-    messages: MessageStream,
+    messages: Messages,
     /// The unique name of systemd-hostnamed.
     hostname: Option<String>,
     /// The unique name of systemd.
@@ -161,14 +206,21 @@ struct Subscription {
 impl Subscription {
     async fn begin(bus: &Bus) -> Result<Self, BusError> {
         // Created before the first rule, so that no signal between it and the first round is lost.
-        let messages = MessageStream::from(&bus.connection().await?);
+        let mut messages = Messages {
+            stream: MessageStream::from(&bus.connection().await?),
+            kept: VecDeque::new(),
+        };
         for rule in rules() {
-            bus.call(DRIVER, "AddMatch", &[&rule]).await?;
+            let arguments = [rule.as_str()];
+            let call = bus.call(DRIVER, "AddMatch", &arguments);
+            messages.during(call).await?;
         }
+        let hostname = messages.during(owner(bus, HOSTNAME)).await?;
+        let systemd = messages.during(owner(bus, MANAGER.name)).await?;
         Ok(Self {
             messages,
-            hostname: owner(bus, HOSTNAME).await?,
-            systemd: owner(bus, MANAGER.name).await?,
+            hostname,
+            systemd,
         })
     }
 
@@ -177,7 +229,8 @@ impl Subscription {
         if self.systemd.is_none() {
             return Err(format!("{} is not on the system bus", MANAGER.name));
         }
-        match bus.call(MANAGER, "Subscribe", &[]).await {
+        let call = bus.call(MANAGER, "Subscribe", &[]);
+        match self.messages.during(call).await {
             Ok(_) => Ok(()),
             Err(error) => match error.name().as_deref() {
                 Some("org.freedesktop.systemd1.AlreadySubscribed") => Ok(()),
@@ -219,7 +272,7 @@ impl Subscription {
     /// Passes reasons on until another event, for at most `limit`.
     async fn pass_on(&mut self, sender: &Sender, limit: Option<Duration>) -> Option<Passed> {
         let passing = async {
-            while let Some(message) = next(&mut self.messages).await {
+            while let Some(message) = self.messages.next().await {
                 match self.handle(&message) {
                     Heard::Reason(trigger) => sender.send(trigger),
                     Heard::SystemdReplaced => return Passed::SystemdReplaced,

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -16,9 +17,23 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
+use nix::errno::Errno;
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
 
+use tokio::time::{Instant, timeout_at};
+
+use super::Sender;
+use super::restart_delay::Waits;
+use crate::agent::Trigger;
+use crate::agent::signal_board::SignalBoard;
+use crate::facts::observation::ObservationIssue;
 use crate::sys::root::Root;
+
+/// The name of the event source.
+const SIGNAL: &str = "files";
+
+/// The delay before a directory that the kernel refused to watch is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// The delay after an event. One change by a writer causes several events; they are one reason.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -43,15 +58,57 @@ enum What {
     Whole,
 }
 
+/// Reports changes of `files` until dropped. A watch that the kernel refuses is an issue, and is tried again.
+pub async fn listen(root: Root, files: BTreeSet<PathBuf>, sender: Sender, health: SignalBoard) {
+    let polling = poll(root.clone(), files.clone(), || sender.send(Trigger::Files));
+    let count = files.len();
+    let all: Vec<PathBuf> = files.into_iter().collect();
+    let report = |refused: Option<&std::io::Error>| {
+        let detail = refused.map_or_else(|| format!("inotify for {count} paths"), describe);
+        let what = format!("{detail}; changes of files are detected late");
+        let issue = refused.map(|_| ObservationIssue::SignalUnavailable { what });
+        health.set(SIGNAL, refused.is_none(), detail);
+        health.issue(SIGNAL, issue);
+    };
+    let watching = async {
+        let mut waits = Waits::default();
+        loop {
+            let began = Instant::now();
+            let changed = || sender.send(Trigger::Files);
+            let ended = follow(root.clone(), all.clone(), What::Content, changed, report).await;
+            report(Some(
+                &ended
+                    .err()
+                    .unwrap_or_else(|| std::io::Error::other("stopped")),
+            ));
+            tokio::time::sleep(waits.after(began.elapsed())).await;
+        }
+    };
+    tokio::join!(polling, watching);
+}
+
+/// Returns why the kernel watches nothing, with the limit to raise.
+fn describe(error: &std::io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => {
+            "no inotify instance is left (`fs.inotify.max_user_instances`)".to_owned()
+        }
+        Some(Errno::ENOSPC) => {
+            "no inotify watch is left (`fs.inotify.max_user_watches`)".to_owned()
+        }
+        _ => format!("inotify: {error}"),
+    }
+}
+
 /// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
-/// dropped. Returns if the kernel refuses; the next subscription restarts it.
+/// dropped. Returns if the kernel refuses.
 pub async fn watch(
     root: Root,
     files: BTreeSet<PathBuf>,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
     let files = files.into_iter().collect();
-    follow(root, files, What::Content, changed).await
+    follow(root, files, What::Content, changed, |_| {}).await
 }
 
 /// As [`watch`], for a new file with the name `path`, such as a device.
@@ -60,7 +117,7 @@ pub async fn watch_name(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, vec![path], What::Name, changed).await
+    follow(root, vec![path], What::Name, changed, |_| {}).await
 }
 
 /// As [`watch`], without delay, for a file that is always replaced as a whole.
@@ -69,7 +126,7 @@ pub async fn watch_whole(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, vec![path], What::Whole, changed).await
+    follow(root, vec![path], What::Whole, changed, |_| {}).await
 }
 
 /// Calls `changed` for each change of those of `files` that another machine serves, such as the host through virtiofs: inotify(7)
@@ -117,11 +174,13 @@ fn is_served(kind: FsType) -> bool {
     [FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC].contains(&kind)
 }
 
+/// Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again after a delay.
 async fn follow(
     root: Root,
     files: Vec<PathBuf>,
     what: What,
     mut changed: impl FnMut(),
+    established: impl Fn(Option<&std::io::Error>),
 ) -> Result<(), std::io::Error> {
     let mut mask = WatchMask::CREATE
         | WatchMask::MOVED_TO
@@ -135,11 +194,20 @@ async fn follow(
         let interest = interest(&root, &files, what);
         let inotify = Inotify::init()?;
         let mut names = BTreeMap::new();
+        let mut refused = None;
         for (directory, wanted) in &interest {
-            // A directory that was removed in the meantime is found again through its parent in the next iteration.
-            if let Ok(descriptor) = inotify.watches().add(root.join(directory), mask) {
-                names.insert(descriptor, wanted);
+            match inotify.watches().add(root.join(directory), mask) {
+                Ok(descriptor) => {
+                    names.insert(descriptor, wanted);
+                }
+                // A directory that was removed in the meantime is found again through its parent in the next iteration.
+                Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {}
+                Err(error) => refused = Some(error),
             }
+        }
+        match refused {
+            Some(error) if names.is_empty() => return Err(error),
+            _ => established(refused.as_ref()),
         }
         // Changes before the watch was established must not be lost: reading unchanged files costs nothing.
         changed();
@@ -147,8 +215,16 @@ async fn follow(
             continue;
         }
         let mut events = inotify.into_event_stream(vec![0; BUFFER_BYTES])?;
+        let again = refused.map(|_| Instant::now() + AGAIN);
         loop {
-            let Some(event) = next(&mut events).await else {
+            let event = match again {
+                None => next(&mut events).await,
+                Some(again) => match timeout_at(again, next(&mut events)).await {
+                    Ok(event) => event,
+                    Err(_) => break,
+                },
+            };
+            let Some(event) = event else {
                 return Ok(());
             };
             let event = event?;
@@ -227,9 +303,10 @@ mod tests {
             prepare(&root);
             let (sender, changes) = mpsc::unbounded_channel();
             let files = vec![PathBuf::from(file)];
-            let task = tokio::spawn(follow(root.clone(), files, what, move || {
+            let changed = move || {
                 let _ = sender.send(());
-            }));
+            };
+            let task = tokio::spawn(follow(root.clone(), files, what, changed, |_| {}));
             let mut watched = Self {
                 _dir: dir,
                 root,

@@ -35,7 +35,6 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::vmi::Vmi;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
@@ -225,30 +224,9 @@ impl Listener {
         if let Some((_, task)) = self.files.take() {
             task.abort();
         }
-        let (sender, health, root, wanted) = (
-            self.sender.clone(),
-            self.health.clone(),
-            self.root.clone(),
-            files.clone(),
-        );
-        let count = files.len();
-        let task = tokio::spawn(async move {
-            health.set("files", true, format!("inotify for {count} paths"));
-            health.issue("files", None);
-            let polling = files::poll(root.clone(), wanted.clone(), || sender.send(Trigger::Files));
-            let watching = files::watch(root, wanted, || sender.send(Trigger::Files));
-            let ended = tokio::select! {
-                ended = watching => ended,
-                () = polling => Ok(()),
-            };
-            let detail = ended.err().map_or_else(
-                || "inotify stopped".to_owned(),
-                |error| format!("inotify: {error}"),
-            );
-            health.set("files", false, detail.clone());
-            let what = format!("{detail}; files are only polled");
-            health.issue("files", Some(ObservationIssue::SignalUnavailable { what }));
-        });
+        let (sender, health) = (self.sender.clone(), self.health.clone());
+        let listening = files::listen(self.root.clone(), files.clone(), sender, health);
+        let task = tokio::spawn(listening);
         self.files = Some((files, task));
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::facts::observation::ObservationIssue;
 use crate::sys::timer::testing::turn_on;
+use crate::testing::own_namespaces;
 
 const DELAY: Duration = Duration::from_secs(7);
 
@@ -58,7 +60,12 @@ async fn reconciles_in_a_minute(trigger: Trigger) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn what_others_can_send_at_will_causes_few_reconciles() {
-    for trigger in [Trigger::Operator, Trigger::Port, Trigger::Link] {
+    for trigger in [
+        Trigger::Operator,
+        Trigger::Port,
+        Trigger::Link,
+        Trigger::Clock,
+    ] {
         let count = reconciles_in_a_minute(trigger).await;
         assert!((20..=27).contains(&count), "{trigger:?}: {count}");
     }
@@ -143,4 +150,92 @@ async fn a_storm_beside_planned_rounds_causes_few_more_than_these() {
     }
     // In ten seconds: the burst, two a second, and one a second that is planned.
     assert!((30..=52).contains(&rounds), "{rounds}");
+}
+
+/// Runs a listener on the kernel of this machine, whose inotify limit `limit` is zero. Returns how many of twenty rounds an event
+/// source caused.
+async fn rounds_by_event_sources(limit: &str) -> usize {
+    std::fs::write(format!("/proc/sys/user/{limit}"), "0").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let chance = Chance {
+        random: || Random::from_bits(0),
+        machine: 1,
+    };
+    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let started = Instant::now();
+    let sink = Box::new(|_| {});
+    let mut listener =
+        Listener::new(root, &bus, started, None, health.clone(), chance, sink).unwrap();
+    let mut count = 0;
+    for _ in 0..20 {
+        listener.subscribe(Targets {
+            files: ["/etc/hostname".into()].into(),
+            ..Targets::default()
+        });
+        let next = Next {
+            after: Duration::from_millis(100),
+            trigger: Trigger::Timer,
+            scope: Scope::NONE,
+        };
+        let wake = listener.wait(next, &mut || {}).await;
+        let is_signal = |reasons: &Reasons| reasons.trigger == Trigger::Signals;
+        count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_signal(&reasons)));
+    }
+    let is_reported = |issue: &ObservationIssue| matches!(issue, ObservationIssue::SignalUnavailable { what } if what.contains("inotify"));
+    assert!(
+        health.issues().iter().any(is_reported),
+        "{:?}",
+        health.issues()
+    );
+    assert!(!health.signals()["files"].live);
+    count
+}
+
+#[tokio::test]
+async fn a_kernel_without_an_inotify_instance_is_reported_and_causes_no_rounds() {
+    let test =
+        "triggers::tests::a_kernel_without_an_inotify_instance_is_reported_and_causes_no_rounds";
+    if own_namespaces(test, &["--map-root-user"]).is_child() {
+        let count = rounds_by_event_sources("max_inotify_instances").await;
+        assert!(count <= 4, "{count} of 20 rounds");
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_that_refuses_a_watch_is_reported_and_causes_no_rounds() {
+    let test = "triggers::tests::a_kernel_that_refuses_a_watch_is_reported_and_causes_no_rounds";
+    if own_namespaces(test, &["--map-root-user"]).is_child() {
+        let count = rounds_by_event_sources("max_inotify_watches").await;
+        assert!(count <= 4, "{count} of 20 rounds");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_watched_again_once_the_kernel_allows_it() {
+    let test = "triggers::tests::files_are_watched_again_once_the_kernel_allows_it";
+    if own_namespaces(test, &["--map-root-user"]).is_child() {
+        for limit in ["max_inotify_instances", "max_inotify_watches"] {
+            let allow = |number: &str| std::fs::write(format!("/proc/sys/user/{limit}"), number);
+            allow("0").unwrap();
+            let (sender, mut inbox) = testing::sender();
+            let health = SignalBoard::default();
+            let files = BTreeSet::from([PathBuf::from("/etc/hostname")]);
+            let dir = tempfile::tempdir().unwrap();
+            let root = Root::new(dir.path());
+            let task = tokio::spawn(files::listen(root, files, sender, health.clone()));
+            health.changed().await;
+            let more = tokio::time::timeout(Duration::from_secs(600), health.changed()).await;
+            assert!(more.is_err(), "{limit}: reported again");
+            assert!(!health.signals()["files"].live, "{limit}");
+            assert!(inbox.try_recv().is_err(), "{limit}: nothing changed");
+            allow("1000").unwrap();
+            health.changed().await;
+            assert_eq!(health.issues(), [], "{limit}");
+            assert!(health.signals()["files"].live, "{limit}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(inbox.try_recv().unwrap().0, Trigger::Files, "{limit}");
+            task.abort();
+        }
+    }
 }

@@ -131,6 +131,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     /// Watches until dropped.
     pub async fn keep(mut self) {
         let mut replacement = None;
+        // The time since which one stream has followed another without a gap.
+        let mut since = None;
         loop {
             let goes_on = self.version.is_some();
             let stream = match replacement.take() {
@@ -157,10 +159,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     }
                 },
             };
-            let opened = Instant::now();
+            let opened = since.take().unwrap_or_else(Instant::now);
             self.opened(opened);
             match self.follow(stream, opened).await {
-                WatchEnd::Replaced(stream) => replacement = Some(stream),
+                WatchEnd::Replaced(stream) => {
+                    replacement = Some(stream);
+                    since = Some(opened);
+                }
                 WatchEnd::Left => {}
                 WatchEnd::InOrder => {
                     self.ended(opened, None);
@@ -316,6 +321,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let time = WatchRequest::new("").stream_time;
         let renewal = schedule::renewal(time, self.phase, self.sender.random());
         let mut renewal = std::pin::pin!(sleep(renewal));
+        // One for the whole stream: it misses no notification, whatever is awaited in the meantime.
+        let mut redial = std::pin::pin!(pulse.redial.notified());
         loop {
             let feed = self.target.feed.clone();
             let (sender, trigger) = (self.sender.clone(), self.trigger);
@@ -326,10 +333,15 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             let event = tokio::select! {
                 biased;
                 // A watch that is left in the middle of an event is not used again.
-                () = pulse.redial.notified() => return WatchEnd::Left,
+                () = &mut redial => return WatchEnd::Left,
                 event = next(&mut stream, &mut beginning, gone) => event,
                 () = &mut renewal => {
-                    if let Ok(Ok(stream)) = timeout(HANDOVER, self.open()).await {
+                    let opened = tokio::select! {
+                        biased;
+                        () = &mut redial => return WatchEnd::Left,
+                        opened = timeout(HANDOVER, self.open()) => opened,
+                    };
+                    if let Ok(Ok(stream)) = opened {
                         return WatchEnd::Replaced(stream);
                     }
                     // The stream is still open. If it ends in the meantime, that is a normal end.

@@ -252,4 +252,11 @@ async fn an_object_that_is_gone_before_its_watch_stands_is_missed_soon() {
     let node = harvester_lab::admin::paths::node(world.node_name());
     world.guest_admin.delete(&node).await.unwrap();
     findings_become(&world, &["node-missing"]).await;
+    let findings = world.guest.status().unwrap()["findings"].to_string();
+    assert!(
+        findings.contains("it existed and was deleted"),
+        "{findings}"
+    );
+    let fix = "a running kubelet does not register its Node again";
+    assert!(findings.contains(fix), "{findings}");
 }

@@ -95,13 +95,6 @@ async fn objects_that_cannot_be_trusted(size: usize) -> (World, Agent) {
     let mut other = vmi.clone();
     other["metadata"]["namespace"] = json!("stranger");
     let pod = text.replace("\"VirtualMachineInstance\"", "\"Pod\"");
-    let dense = filled(
-        size,
-        vmi.clone(),
-        "/status/interfaces",
-        |_| "{}".to_owned(),
-        ["[", "]"],
-    );
     for (body, code, parts) in [
         (
             twice("labels"),
@@ -117,14 +110,6 @@ async fn objects_that_cannot_be_trusted(size: usize) -> (World, Agent) {
             [
                 "virtualmachineinstances",
                 "`metadata.annotations`: duplicate key `zone`",
-            ],
-        ),
-        (
-            dense,
-            "harvester-bad-response",
-            [
-                "virtualmachineinstances",
-                "`status.interfaces`: more than 4096 entries",
             ],
         ),
         (
@@ -161,25 +146,11 @@ async fn objects_that_cannot_be_trusted(size: usize) -> (World, Agent) {
         .replace("\"HERE\"", r#"{"zone":"a","zone":"EVIL"}"#);
     let mut renamed = node.clone();
     renamed["metadata"]["name"] = json!("stranger");
-    let mut conditions = node.clone();
-    conditions["status"]["conditions"] = json!([]);
-    let conditions = filled(
-        size,
-        conditions,
-        "/status/conditions",
-        |_| r#"{"type":""}"#.to_owned(),
-        ["[", "]"],
-    );
     for (body, code, parts) in [
         (
             labels,
             "guest-api-bad-response",
             [path.as_str(), "`metadata.labels`: duplicate key `zone`"],
-        ),
-        (
-            conditions,
-            "guest-api-bad-response",
-            [path.as_str(), "`status.conditions`: more than 256 entries"],
         ),
         (
             renamed.to_string(),
@@ -200,7 +171,62 @@ async fn objects_that_cannot_be_trusted(size: usize) -> (World, Agent) {
         agent.signal(Signal::SIGHUP);
         world.findings_become(&[]).await;
     }
+    let interfaces = (
+        &world.harvester_api,
+        "virtualmachineinstances",
+        filled(
+            size,
+            vmi,
+            "/status/interfaces",
+            |_| "{}".to_owned(),
+            ["[", "]"],
+        ),
+    );
+    let conditions = (
+        &world.guest_api,
+        path.as_str(),
+        filled(
+            size,
+            node,
+            "/status/conditions",
+            |_| r#"{"type":""}"#.to_owned(),
+            ["[", "]"],
+        ),
+    );
+    for (api, path, body) in [interfaces, conditions] {
+        let matcher = Matcher::path(path)
+            .user_agent(AGENT)
+            .when(|seen| seen.verb == "get");
+        let fault = Fault::answer(200, "application/json", &body);
+        let injected = lab(api).faults().inject(matcher, fault);
+        // When the second request comes, the answer to the first one has been read.
+        for hits in [1, 2] {
+            agent.signal(Signal::SIGHUP);
+            eventually(SOON, path, || async { injected.hits() >= hits }).await;
+        }
+        world.findings_become(&[]).await;
+        lab(api).faults().clear();
+    }
     (world, agent)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_write_into_a_status_takes_no_label_away() {
+    let world = World::lab(WorldOptions::default()).await;
+    let condition = |number: usize, length: usize| json!({"type": format!("Other{number}"), "status": "True", "message": "m".repeat(length)});
+    let mut conditions = vec![condition(0, 40_000)];
+    conditions.extend((1..300).map(|number| condition(number, 1)));
+    crate::doctor_conflicts::conditions(&world, json!(conditions)).await;
+    let path = format!("/api/v1/nodes/{}", world.node_name());
+    let status = json!({"status": {"conditions": conditions}});
+    let admin = &world.guest_admin;
+    admin.strategic_patch_status(&path, &status).await.unwrap();
+    let _agent = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    world.findings_become(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

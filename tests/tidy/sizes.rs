@@ -9,21 +9,21 @@ use super::{product_files, product_lines, read};
 /// A module, its ceiling of lines, and why that was raised if it was. It is the count rounded up to the next 10, and goes down with it.
 #[rustfmt::skip]
 const CEILINGS: &[(&str, usize, &str)] = &[
-    ("access", 1700, ""),
+    ("access", 1740, "an encoded kubeconfig is named with the command that decodes it"),
     ("agent", 680, ""),
     ("apply", 390, ""),
-    ("catalog", 1400, ""),
-    ("commands", 8860, ""),
+    ("catalog", 1410, "advice for a deleted Node and a rejected node password"),
+    ("commands", 8890, "a kernel without user namespaces is named"),
     ("config", 1910, ""),
-    ("decide", 5420, ""),
-    ("facts", 2430, ""),
+    ("decide", 5440, "a Node that was deleted is told from one that has not registered"),
+    ("facts", 2440, "whether user data asks for qemu-guest-agent"),
     ("lib", 20, ""),
     ("main", 150, ""),
-    ("observe", 3790, ""),
+    ("observe", 3810, "whether user data asks for qemu-guest-agent"),
     ("report", 3530, ""),
-    ("sys", 1710, "an open is retried while something is renamed"),
-    ("triggers", 2230, ""),
-    ("wire", 4390, ""),
+    ("sys", 1780, "a text or list that is only shown is cut, never refused"),
+    ("triggers", 2320, "inotify restarts with a delay, bus messages are read during calls"),
+    ("wire", 4420, "an interrupted list of links is requested again"),
 ];
 
 #[test]

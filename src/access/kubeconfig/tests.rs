@@ -69,6 +69,50 @@ fn the_same_in_json_is_read() {
 }
 
 #[test]
+fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
+    let escaped = good().replace('\n', "\\n");
+    for (text, said) in [
+        (
+            serde_json::to_string(&good()).unwrap(),
+            "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE`",
+        ),
+        (
+            format!("{}\n", serde_json::to_string(&good()).unwrap()),
+            "is a JSON string",
+        ),
+        (
+            base64(&good()),
+            "is the base64 of a kubeconfig: decode it with `base64 -d FILE`",
+        ),
+        (
+            base64(&good()).replace("Y2", "Y2\n"),
+            "is the base64 of a kubeconfig",
+        ),
+        (
+            escaped.clone(),
+            r"with `\n` in place of line breaks: decode it with `sed 's/\\n/\n/g' FILE`",
+        ),
+        (format!("'{escaped}'"), r"with `\n` in place of line breaks"),
+        (
+            "secret://fleet-default:harvesterconfigx".to_owned(),
+            "that only Rancher resolves",
+        ),
+    ] {
+        let error = load_text(&text, OptIns::default()).unwrap_err();
+        let all = everything_said(&error);
+        assert!(error.to_string().contains(said), "{error}");
+        assert!(!all.contains("CANARY"), "{all}");
+    }
+    for other in ["text", "\"text\"", "aGVsbG8=", "- a\n- b\n", "\\n"] {
+        let error = load_text(other, OptIns::default()).unwrap_err();
+        assert!(
+            !matches!(error, CredentialError::Encoded { .. }),
+            "{other}: {error}"
+        );
+    }
+}
+
+#[test]
 fn the_kubelets_kubeconfig_is_read_with_the_files_beside_it() {
     let (_dir, root) = tree();
     let authority = Authority::new("rke2-client-ca@1");

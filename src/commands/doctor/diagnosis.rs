@@ -62,6 +62,10 @@ pub enum DoctorOutcome {
     Configuration,
 }
 
+/// The drop-in of both packages for kernels without user namespaces.
+const NO_NAMESPACE: &str =
+    "/usr/share/doc/harvester-node-agent/examples/systemd/no-user-namespace.conf";
+
 /// The running agent, according to its lock and its status file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
@@ -69,6 +73,8 @@ pub struct Service {
     pub holder: Option<String>,
     /// Whether this user is not allowed to see the process.
     pub is_unknown: bool,
+    /// Whether the kernel allows no user namespaces, which the units need (`PrivateUsers=`).
+    pub lacks_namespaces: bool,
     /// The time of the last status change, RFC 3339; the status is written on changes only.
     pub updated_at: Option<String>,
     /// The findings in its status.
@@ -88,7 +94,27 @@ impl Service {
                 "no agent process is running, and no status has been written since boot".to_owned()
             }
         };
-        Some(Finding::new(Code::AgentNotRunning, seen))
+        if !self.lacks_namespaces {
+            return Some(Finding::new(Code::AgentNotRunning, seen));
+        }
+        let seen = format!(
+            "{seen}; `user.max_user_namespaces` is 0, so the units fail with status 217/USER unless they have a drop-in"
+        );
+        let dir = "/etc/systemd/system/harvester-node-agent";
+        let commands = ["", "-gate"].map(|unit| {
+            format!(
+                "install -D -m 0644 {NO_NAMESPACE} {dir}{unit}.service.d/no-user-namespace.conf"
+            )
+        });
+        let restart =
+            "systemctl daemon-reload && systemctl restart harvester-node-agent".to_owned();
+        let commands = commands.into_iter().chain([restart]).collect();
+        let step = "Install the drop-in for both units, and start the service again.";
+        Some(
+            Finding::new(Code::AgentNotRunning, seen)
+                .with_remedy(step)
+                .with_commands(commands),
+        )
     }
 
     /// Returns the findings of the running agent that a single round cannot detect: they need history, or more permissions than

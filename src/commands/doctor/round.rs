@@ -33,6 +33,7 @@ use crate::observe::observer::Observer;
 use crate::report::status::Status;
 use crate::report::status_file;
 use crate::sys::lock::Presence;
+use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
@@ -250,6 +251,7 @@ fn service(process: &Process) -> Service {
             Presence::Absent | Presence::Unknown => None,
         },
         is_unknown: matches!(presence, Presence::Unknown),
+        lacks_namespaces: lacks_namespaces(&process.root),
         updated_at: status
             .as_ref()
             .map(|status| status.last_update_time.clone()),
@@ -266,6 +268,12 @@ fn service(process: &Process) -> Service {
         service.findings.push(reported.with_steps(finding.fix));
     }
     service
+}
+
+/// Reports whether the kernel allows no user namespaces, as some hardening guides require.
+fn lacks_namespaces(root: &Root) -> bool {
+    let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
+    limit.is_ok_and(|limit| limit.trim() == "0")
 }
 
 pub(crate) fn privileges() -> Privileges {

@@ -4,6 +4,7 @@
 use super::rbac::vmi_rbac;
 use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
+use crate::facts::names::NodeName;
 use crate::facts::observation::{Api, Observation};
 use crate::facts::placement::Source;
 use crate::facts::{self, Prerequisite, Unavailable, UnavailableKind};
@@ -40,8 +41,12 @@ fn needs_no_credential(seen: Scene<'_>) -> bool {
     known.is_some_and(|known| matches!(known.source, Source::HostsTable | Source::PodInfo))
 }
 
-/// Adds findings for failed requests to the two APIs.
-pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
+/// Adds findings for failed requests to the two APIs. `existed`: the name of our Node when it was last read.
+pub(super) fn answers(
+    observation: &Observation,
+    existed: Option<&NodeName>,
+    findings: &mut Vec<Finding>,
+) {
     if let (facts::Fact::Known(_), Some(why)) =
         (&observation.harvester, observation.candidates.why())
     {
@@ -83,10 +88,14 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(Code::PodInfoUnusable, why.text.clone()));
     }
     if let (Some(kubelet), facts::Fact::Absent) = (observation.kubelet.known(), &observation.node) {
-        findings.push(Finding::new(
-            Code::NodeMissing,
-            format!("no Node `{}` at {}", kubelet.node_name, kubelet.server),
-        ));
+        let text = format!("no Node `{}` at {}", kubelet.node_name, kubelet.server);
+        findings.push(if existed == Some(&kubelet.node_name) {
+            let text = format!("{text}: it existed and was deleted");
+            Finding::new(Code::NodeMissing, text)
+                .with_steps(AFTER_DELETION.map(str::to_owned).into())
+        } else {
+            Finding::new(Code::NodeMissing, text)
+        });
     }
     if let (facts::Fact::Known(_), Some(Unavailable { kind, text, .. })) =
         (&observation.kubelet, observation.node.why())
@@ -108,6 +117,13 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
         findings.extend(code.map(|code| Finding::new(code, text.clone()).of_failed(read)));
     }
 }
+
+/// The steps after our Node was deleted.
+const AFTER_DELETION: [&str; 3] = [
+    "If the Node is to be removed from the cluster, ignore this.",
+    "Otherwise restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
+    "If it is deleted again, compare its name with that of the VM: a cloud provider deletes a Node without a VM of the same name.",
+];
 
 /// The label with which Kubernetes 1.29 and later invalidates a token without expiry (`LegacyServiceAccountTokenCleanUp`). The
 /// server does not say so, since 401 never has a reason.

@@ -51,7 +51,7 @@ pub(super) fn install(family: Family) -> String {
             "zypper install qemu-guest-agent, then systemctl enable --now qemu-guest-agent; on SL Micro: \
              transactional-update pkg install qemu-guest-agent, then reboot"
         }
-        Family::Other => "Install qemu-guest-agent in the image, or with the VM's cloud-init user data: `packages: [qemu-guest-agent]`.",
+        Family::Other => "Install the package qemu-guest-agent of your OS.",
     }
     .to_owned()
 }

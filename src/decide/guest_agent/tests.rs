@@ -33,6 +33,7 @@ fn agent() -> GuestAgent {
         }),
         filter: RpcFilter::default(),
         family: Family::Debian,
+        is_requested: false,
     }
 }
 
@@ -381,7 +382,7 @@ fn each_family_gets_the_commands_of_its_own() {
         (Family::Debian, "apt-get install"),
         (Family::RedHat, "dnf install"),
         (Family::Suse, "zypper install"),
-        (Family::Other, "Install qemu-guest-agent in the image"),
+        (Family::Other, "Install the package qemu-guest-agent"),
     ] {
         assert!(remedy::install(family).starts_with(command));
     }
@@ -436,4 +437,22 @@ fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_
     let stands = || stopped(|unit| unit.state = UnitState::Failed);
     assert_eq!(started(stands(), &memory, NOW + 599 * SECOND), None);
     assert_eq!(started(stands(), &memory, NOW + 600 * SECOND), name);
+}
+
+#[test]
+fn user_data_that_asks_for_the_package_is_named_where_it_is_not_installed() {
+    let seen = |is_requested| {
+        let agent = GuestAgent {
+            unit: Fact::Absent,
+            program: Fact::Absent,
+            is_requested,
+            ..agent()
+        };
+        let found = findings(&Fact::Known(agent), GuestAgentHealth::NotInstalled);
+        assert_eq!(found[0].code, Code::GuestAgentNotInstalled);
+        found[0].seen.clone()
+    };
+    assert!(!seen(false).contains("user data"));
+    assert!(seen(true).contains("only at the first boot"));
+    assert!(seen(true).contains("/var/log/cloud-init-output.log"));
 }

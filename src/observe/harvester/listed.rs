@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::facts::names::VmName;
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX};
-use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
+use crate::sys::document::json::{Leading, name, owner_kind, owner_references, owner_uid, uid};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
 /// labels and annotations.
@@ -31,7 +31,7 @@ struct ItemMeta {
     #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
     #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Capped<Owner, OWNERS_MAX>,
+    owner_references: Leading<Owner, OWNERS_MAX>,
 }
 
 #[derive(Deserialize)]

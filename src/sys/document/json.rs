@@ -148,11 +148,38 @@ impl<T, const MAX: usize> Default for Capped<T, MAX> {
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Capped<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(CappedVisitor(PhantomData))
+        deserializer.deserialize_option(CappedVisitor {
+            is_cut: false,
+            elements: PhantomData,
+        })
     }
 }
 
-struct CappedVisitor<T, const MAX: usize>(PhantomData<T>);
+/// The first elements of a list, at most `MAX`; `null` is empty. Further ones are skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leading<T, const MAX: usize>(pub Vec<T>);
+
+impl<T, const MAX: usize> Default for Leading<T, MAX> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Leading<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list: Capped<T, MAX> = deserializer.deserialize_option(CappedVisitor {
+            is_cut: true,
+            elements: PhantomData,
+        })?;
+        Ok(Self(list.0))
+    }
+}
+
+struct CappedVisitor<T, const MAX: usize> {
+    /// Whether further elements are skipped; otherwise they are an error.
+    is_cut: bool,
+    elements: PhantomData<T>,
+}
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<T, MAX> {
     type Value = Capped<T, MAX>;
@@ -175,11 +202,16 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(element) = access.next_element()? {
-            if list.len() == MAX {
+        while list.len() < MAX {
+            let Some(element) = access.next_element()? else {
+                return Ok(Capped(list));
+            };
+            list.push(element);
+        }
+        while access.next_element::<IgnoredAny>()?.is_some() {
+            if !self.is_cut {
                 return Err(too_many(MAX));
             }
-            list.push(element);
         }
         Ok(Capped(list))
     }
@@ -331,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_beyond_the_cap_is_refused_and_further_keys_are_passed_over() {
+    fn an_entry_beyond_the_cap_is_refused_or_passed_over() {
         let entries = |number: usize| {
             let entries: Vec<String> = (0..number).map(|key| format!("\"{key}\":\"\"")).collect();
             format!("{{{}}}", entries.join(","))
@@ -346,6 +378,9 @@ mod tests {
         assert_eq!(list("null").unwrap().0, [0; 0]);
         let error = list("[1,2,3]").unwrap_err().to_string();
         assert!(error.contains("more than 2 entries"), "{error}");
+        let list = serde_json::from_str::<Leading<u8, 2>>;
+        assert_eq!(list("[1,2,3]").unwrap().0, [1, 2]);
+        assert_eq!(list("null").unwrap().0, [0; 0]);
     }
 
     #[test]

@@ -149,6 +149,32 @@ async fn a_liar_is_not_heard_neither_in_public_nor_in_private() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_signals_while_the_rules_are_set_stops_no_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&GuestTree::new(dir.path())).await;
+    let _systemd = systemd(&daemon).await;
+    let bus = Bus::new(&Root::new(dir.path()), None);
+    let ours = bus.connection().await.unwrap();
+    let ours = ours.unique_name().unwrap().to_string();
+    let mut flood = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (impostor, ours) = (Hostnamed::impostor(&daemon).await, ours.clone());
+        flood.spawn(async move {
+            loop {
+                impostor.announce(Some(&ours), "evil").await;
+            }
+        });
+    }
+    for _ in 0..10 {
+        let begun = timeout(SOON, Subscription::begin(&bus)).await;
+        let mut subscription = begun.expect("a call hangs").unwrap();
+        let subscribed = timeout(SOON, subscription.subscribe(&bus)).await;
+        subscribed.expect("a call hangs").unwrap();
+        assert!(subscription.messages.kept.len() <= KEPT_MAX);
+    }
+}
+
 #[tokio::test]
 async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_again() {
     let mut followed = Followed::new();

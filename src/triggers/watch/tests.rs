@@ -50,6 +50,8 @@ struct Inner {
     open: AtomicUsize,
     most: AtomicUsize,
     least: AtomicUsize,
+    /// The number of the request, counted from one, that is never answered.
+    hung: AtomicUsize,
     backoff: Backoff,
 }
 
@@ -108,6 +110,9 @@ impl OpenWatch for Model {
         let version = request.resource_version.clone().unwrap_or_default();
         self.0.asked.lock().unwrap().push((Instant::now(), version));
         self.0.bookmarks.lock().unwrap().push(request.bookmarks);
+        if self.0.asked.lock().unwrap().len() == self.0.hung.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let sent = Instant::now();
         let next = self.0.script.lock().unwrap().pop_front();
         match next.unwrap_or_else(|| Err(retry(503))) {
@@ -145,6 +150,7 @@ struct Kept {
     feed: Feed<Thing>,
     inbox: Inbox,
     health: SignalBoard,
+    pulse: Pulse,
     started: Instant,
     task: tokio::task::JoinHandle<()>,
 }
@@ -167,6 +173,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
         open: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         least: AtomicUsize::new(usize::MAX),
+        hung: AtomicUsize::new(0),
         backoff: Backoff::new(random),
     }));
     let feed = Feed::default();
@@ -180,12 +187,13 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
         feed: feed.clone(),
         delay: Duration::from_secs(60),
     };
+    let pulse = Pulse::default();
     let keeper = Keeper::new(
         target,
         Trigger::Vmi,
         sender,
         health.clone(),
-        Pulse::default(),
+        pulse.clone(),
         7,
     );
     Kept {
@@ -193,6 +201,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
         feed,
         inbox,
         health,
+        pulse,
         started: Instant::now(),
         task: tokio::spawn(keeper.keep()),
     }
@@ -364,6 +373,51 @@ async fn a_quiet_day_has_no_gap_and_few_watches() {
     assert_eq!(kept.model.0.least.load(Ordering::SeqCst), 1, "a gap");
     // A server that is silent from the beginning has no such object: reported once, at the start.
     assert!(kept.reasons() <= 1);
+}
+
+/// Waits until this many watches were opened. Returns when, and at which version.
+async fn opened(kept: &Kept, count: usize) -> Vec<(u64, String)> {
+    loop {
+        let asked = kept.after(1).await;
+        if asked.len() >= count {
+            return asked;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_watch_that_was_just_renewed_is_the_end_of_a_long_one() {
+    let ends_after = |after: u64| Ok(vec![(SECOND * after as u32, Ok(WatchEvent::Ended))]);
+    let script = vec![
+        beginning(Ok(WatchEvent::Ended)),
+        Ok(Vec::new()),
+        ends_after(240),
+        Ok(Vec::new()),
+    ];
+    let kept = keep(script);
+    let asked = opened(&kept, 4).await;
+    let phase = Phase::of(7, Purpose::VmiWatch);
+    let delay = |ends| schedule::watch_delay(SECOND * 60, ends, phase, random()).as_secs();
+    assert_ne!(delay(1), delay(2));
+    let waited = asked[3].0 - asked[2].0 - 240;
+    assert!(
+        (delay(1)..=delay(1) + 1).contains(&waited),
+        "{waited}: {asked:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_while_a_renewal_opens_opens_a_new_watch_immediately() {
+    let kept = keep(vec![
+        beginning(Ok(WatchEvent::Ended)),
+        Ok(Vec::new()),
+        Ok(Vec::new()),
+    ]);
+    kept.model.0.hung.store(3, Ordering::SeqCst);
+    opened(&kept, 3).await;
+    kept.pulse.verify(Instant::now());
+    let asked = kept.after(1).await;
+    assert_eq!(asked.len(), 4, "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,9 @@ const OK: &str = "ok";
 /// The head of the response did not arrive before the deadline.
 const TIMEOUT: &str = "timeout";
 
+/// We no longer waited for the response: something else was more urgent, or took too long as a whole.
+const CANCELED: &str = "canceled";
+
 /// The number of requests with the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
@@ -37,7 +40,7 @@ impl Default for Tally {
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
         let mut counts = BTreeMap::new();
-        for result in [OK, TIMEOUT].into_iter().chain(classes) {
+        for result in [OK, TIMEOUT, CANCELED].into_iter().chain(classes) {
             counts.insert(result, Count::default());
         }
         Self(Arc::new(TallyData {
@@ -58,7 +61,7 @@ impl Tally {
     pub(super) fn begin(&self) -> Pending<'_> {
         Pending {
             tally: self,
-            result: TIMEOUT,
+            result: CANCELED,
             warnings: 0,
         }
     }
@@ -76,7 +79,7 @@ impl Tally {
     }
 }
 
-/// A request that was sent. It is counted when it is dropped, so that a request that times out is counted too.
+/// A request that was sent. It is counted when it is dropped, so that a canceled request is counted too.
 #[derive(Debug)]
 pub(super) struct Pending<'a> {
     tally: &'a Tally,
@@ -94,6 +97,7 @@ impl Pending<'_> {
     pub(super) fn end<T>(mut self, outcome: &Result<T, Error>) {
         self.result = match outcome {
             Ok(_) => OK,
+            Err(Error::Timeout { .. }) => TIMEOUT,
             Err(error) => error.class().as_str(),
         };
     }
@@ -107,10 +111,11 @@ impl Drop for Pending<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::{RequestPhase, RequestTarget};
     use super::*;
 
     #[test]
-    fn a_request_that_is_dropped_before_its_response_counts_as_a_timeout() {
+    fn a_request_that_times_out_and_one_that_is_dropped_are_counted_apart() {
         let tally = Tally::default();
         let none = Count::default();
         assert!(tally.counts().values().all(|count| *count == none));
@@ -120,7 +125,18 @@ mod tests {
         warned.end(&Ok(()));
         let counts = tally.counts();
         let of = |result: &str| (counts[result].requests, counts[result].warnings);
-        assert_eq!((of("timeout"), of("ok")), ((1, 0), (1, 2)));
-        assert_eq!(counts.len(), Class::ALL.len() + 2);
+        assert_eq!((of("canceled"), of("ok")), ((1, 0), (1, 2)));
+        assert_eq!(of("timeout"), (0, 0));
+        assert_eq!(counts.len(), Class::ALL.len() + 3);
+        let target = std::sync::Arc::new(RequestTarget {
+            server: "https://api".into(),
+            verb: "get",
+            path: "/x".into(),
+        });
+        let late = target.timeout(RequestPhase::Headers, std::time::Duration::from_secs(10));
+        tally.begin().end::<()>(&Err(late));
+        let counts = tally.counts();
+        assert_eq!(counts["timeout"].requests, 1);
+        assert_eq!(counts["unreachable"].requests, 0);
     }
 }

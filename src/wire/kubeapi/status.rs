@@ -8,8 +8,9 @@ use super::error::{Error, RequestTarget};
 
 /// The minimum time to wait at the server's request: zero would lead to a busy loop.
 pub const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The maximum time to wait at the server's request: a wrong header must not stop the agent for a day.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+/// The maximum time to wait at the server's request, the same as for any other retry: a proxy that asks for more must not stop reads,
+/// writes and watches for longer than an outage does.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// A status of an HTTP response or of an error event in a watch.
 #[derive(Debug)]
@@ -127,10 +128,10 @@ mod tests {
             ("0", Some(1)),
             ("1", Some(1)),
             (" 17 ", Some(17)),
-            ("600", Some(600)),
-            ("601", Some(600)),
-            ("1000000000", Some(600)),
-            ("99999999999999999999999999", Some(600)),
+            ("60", Some(60)),
+            ("600", Some(60)),
+            ("1000000000", Some(60)),
+            ("99999999999999999999999999", Some(60)),
             ("", None),
             ("-1", None),
             ("+5", None),

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use super::client::MAXIMUM_ITEMS;
 use crate::sys::document::json::{
-    Capped, StringMap, annotations, deletion_timestamp, labels, name, namespace, null_is_default,
-    owner_api_version, owner_kind, owner_name, owner_references, owner_uid, resource_version, uid,
+    Capped, Leading, StringMap, annotations, deletion_timestamp, labels, name, namespace,
+    null_is_default, owner_api_version, owner_kind, owner_name, owner_references, owner_uid,
+    resource_version, uid,
 };
 
 /// The kind of an object of which only the metadata was requested.
@@ -47,7 +48,7 @@ pub struct ObjectMeta {
     pub annotations: StringMap,
     /// Owners. An object has one or two; each costs more memory than the `{}` that it may be in a response.
     #[serde(deserialize_with = "owner_references")]
-    pub owner_references: Capped<OwnerReference, 64>,
+    pub owner_references: Leading<OwnerReference, 64>,
     /// Set while the object is being deleted.
     #[serde(deserialize_with = "deletion_timestamp")]
     pub deletion_timestamp: Option<String>,

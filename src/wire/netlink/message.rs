@@ -2,7 +2,9 @@
 //! The messages of rtnetlink that the agent reads. Numbers and layouts: `include/uapi/linux/rtnetlink.h`,
 //! `include/uapi/linux/if_link.h`.
 
-use rtnetlink::packet_core::{DecodeError, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
+use rtnetlink::packet_core::{
+    DecodeError, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
+};
 
 use crate::facts::machine::Mac;
 
@@ -48,6 +50,8 @@ pub enum MessageError {
 pub enum Message {
     /// `RTM_NEWLINK`.
     Link(Link),
+    /// A part of a list that changed while the kernel wrote it: entries may be missing.
+    Interrupted,
     /// The end of a list.
     Done,
     /// An error of the kernel, with this errno; 0 is an acknowledgement.
@@ -80,7 +84,11 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, Mes
         let (message, rest) = match NetlinkBuffer::new_checked(datagram) {
             Ok(buffer) => {
                 let next = (buffer.length() as usize).next_multiple_of(4);
-                let message = parse(buffer.message_type(), buffer.payload());
+                let message = if buffer.flags() & NLM_F_DUMP_INTR == 0 {
+                    parse(buffer.message_type(), buffer.payload())
+                } else {
+                    Ok(Message::Interrupted)
+                };
                 (message, datagram.get(next..).unwrap_or_default())
             }
             Err(error) => (Err(MessageError::Length(error)), [].as_slice()),

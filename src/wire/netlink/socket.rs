@@ -28,6 +28,9 @@ const PART_MAX: usize = 32 << 10;
 /// The maximum number of parts of one list: more than a hundred thousand links.
 const PARTS_MAX: usize = 10_000;
 
+/// The number of times that an interrupted list is requested: CNI adds and removes links at any time.
+const TRIES: u32 = 3;
+
 /// The timeout of a list. The kernel responds within the system call; this is for a list that never ends.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -57,6 +60,9 @@ pub enum NetlinkError {
     /// The list is truncated, late or endless.
     #[error("the list of links from the kernel is incomplete")]
     Incomplete,
+    /// Links changed while the list was written, so that one may be missing.
+    #[error("links changed while the kernel listed them")]
+    Interrupted,
 }
 
 impl NetlinkError {
@@ -132,6 +138,12 @@ impl MessageSource for LinkSocket {
     }
 }
 
+impl MessageSource for Socket {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        receive(self, buffer)
+    }
+}
+
 fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     match socket.recv_from(&mut buffer, MSG_TRUNC) {
         Ok((length, sender)) => Ok(Received::Datagram {
@@ -150,17 +162,29 @@ fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
 ///
 /// # Errors
 ///
-/// When there is no socket, or the response is late or invalid.
+/// When there is no socket, or the response is late, invalid or interrupted each time.
 pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
-    let socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
-    SockRef::from(&socket)
-        .set_read_timeout(Some(ANSWER_TIMEOUT))
-        .and_then(|()| socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0))
-        .map_err(NetlinkError::Io)?;
+    let mut tries = 0;
+    loop {
+        let socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
+        SockRef::from(&socket)
+            .set_read_timeout(Some(ANSWER_TIMEOUT))
+            .and_then(|()| socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0))
+            .map_err(NetlinkError::Io)?;
+        tries += 1;
+        match collect(&socket) {
+            Err(NetlinkError::Interrupted) if tries < TRIES => {}
+            listed => return listed,
+        }
+    }
+}
+
+/// Returns the links of a list, up to its end.
+pub(super) fn collect(source: &impl MessageSource) -> Result<Vec<Link>, NetlinkError> {
     let mut buffer = vec![0; PART_MAX];
     let mut links = Vec::new();
     for _ in 0..PARTS_MAX {
-        let part = match receive(&socket, &mut buffer).map_err(NetlinkError::Io)? {
+        let part = match source.receive(&mut buffer).map_err(NetlinkError::Io)? {
             Received::Datagram { sender, .. } if sender != KERNEL => continue,
             Received::Datagram { length, .. } => buffer.get(..length),
             Received::Overrun | Received::Nothing => None,
@@ -169,6 +193,7 @@ pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
             match message.map_err(NetlinkError::Garbled)? {
                 Message::Link(link) => links.push(link),
                 Message::Done => return Ok(links),
+                Message::Interrupted => return Err(NetlinkError::Interrupted),
                 Message::Refused(errno) => {
                     let source = io::Error::from_raw_os_error(errno);
                     return Err(NetlinkError::Refused(source));

@@ -4,7 +4,7 @@
 use super::addresses::list_addresses;
 use super::inventory::read_nics;
 use super::message::{Link, Message, NOTIFY_PEERS, RTM_NEWLINK, messages};
-use super::socket::list_links;
+use super::socket::{KERNEL, MessageSource, NetlinkError, Received, collect, list_links};
 use crate::facts::machine::Mac;
 use crate::facts::nic::{Announce, Nic};
 use crate::sys::root::Root;
@@ -96,6 +96,45 @@ fn no_byte_can_break_the_reader() {
     }
     let short = with(&bare(RTM_NEWLINK), 44, &[4]);
     assert_eq!(only(&short).event, None);
+}
+
+/// The parts of a list.
+struct Parts(std::cell::RefCell<Vec<Vec<u8>>>);
+
+impl MessageSource for Parts {
+    fn receive(&self, buffer: &mut [u8]) -> std::io::Result<Received> {
+        let part = self.0.borrow_mut().remove(0);
+        buffer[..part.len()].copy_from_slice(&part);
+        let length = part.len();
+        let sender = KERNEL;
+        Ok(Received::Datagram { length, sender })
+    }
+}
+
+#[test]
+fn a_list_that_changed_while_it_was_written_is_not_taken_for_complete() {
+    let done = bare(3);
+    let list = |first: &[u8], last: &[u8]| {
+        let parts = vec![VIRTIO.to_vec(), first.to_vec(), last.to_vec()];
+        collect(&Parts(parts.into()))
+    };
+    assert_eq!(list(FEATURES, &done).unwrap().len(), 2);
+    // `NLM_F_DUMP_INTR`, in the flags of the first message after the change, or of the end.
+    let interrupted = |message: &[u8]| {
+        let mut message = message.to_vec();
+        message[6] |= 0x10;
+        message
+    };
+    for (first, last) in [
+        (interrupted(FEATURES), done.clone()),
+        (FEATURES.to_vec(), interrupted(&done)),
+    ] {
+        let listed = list(&first, &last);
+        assert!(
+            matches!(listed, Err(NetlinkError::Interrupted)),
+            "{listed:?}"
+        );
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ fn service(holder: Option<&str>) -> Service {
     Service {
         holder: holder.map(str::to_owned),
         is_unknown: false,
+        lacks_namespaces: false,
         updated_at: None,
         findings: vec![finding(Code::LabelConflict), finding(Code::HostnameDiffers)],
         since: BTreeMap::from([(Code::HostnameDiffers, "2026-11-21T10:00:00Z".to_owned())]),
@@ -200,4 +201,33 @@ fn a_user_who_cannot_see_processes_is_not_informed_that_none_runs() {
     };
     assert_eq!(unknown.finding(), None);
     assert!(service(None).finding().is_some());
+}
+
+#[test]
+fn a_kernel_without_user_namespaces_is_named_with_the_drop_in_that_the_units_need() {
+    let stopped = Service {
+        lacks_namespaces: true,
+        ..service(None)
+    };
+    let finding = stopped.finding().unwrap();
+    assert!(finding.seen.contains("217/USER"), "{}", finding.seen);
+    let commands: Vec<_> = finding
+        .commands()
+        .iter()
+        .map(|command| command.text.to_string())
+        .collect();
+    assert_eq!(commands.len(), 3);
+    assert!(
+        commands[0].contains("no-user-namespace.conf"),
+        "{commands:?}"
+    );
+    assert!(
+        commands[1].contains("harvester-node-agent-gate.service.d"),
+        "{commands:?}"
+    );
+    let running = Service {
+        lacks_namespaces: true,
+        ..service(Some("process 1"))
+    };
+    assert_eq!(running.finding(), None);
 }

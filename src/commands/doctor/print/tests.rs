@@ -28,6 +28,7 @@ fn service() -> Service {
     Service {
         holder: Some("process 812".to_owned()),
         is_unknown: false,
+        lacks_namespaces: false,
         updated_at: Some("2026-11-21T09:00:00Z".to_owned()),
         findings: Vec::new(),
         since: BTreeMap::from([(Code::NodeMissing, "2026-11-21T08:00:00Z".to_owned())]),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strings of JSON objects: each has a maximum length, and an error names its field.
+//! Strings of JSON objects: each has a maximum length. A name or UID that is longer is an error that names its field; any other text
+//! is cut, because an object must not become unreadable for a text that is only shown or that is not valid anyway.
 
 use std::fmt;
 
@@ -42,10 +43,46 @@ impl Visitor<'_> for Within {
     }
 }
 
-/// Reads such a string, or `null`.
-struct OptionallyWithin(usize);
+/// The mark at the end of a text that was cut. With it, no part of a name, a time or an address is taken for a valid one.
+const CUT: char = '…';
 
-impl<'de> Visitor<'de> for OptionallyWithin {
+/// Reads the first bytes of one string, at most this many.
+#[derive(Debug, Clone, Copy)]
+struct First(usize);
+
+impl<'de> DeserializeSeed<'de> for First {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for First {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        if text.len() <= self.0 {
+            return Ok(text.to_owned());
+        }
+        let end = (0..=self.0).rev().find(|end| text.is_char_boundary(*end));
+        let mut start = text
+            .get(..end.unwrap_or_default())
+            .unwrap_or_default()
+            .to_owned();
+        start.push(CUT);
+        Ok(start)
+    }
+}
+
+/// Reads such a string, or `null`.
+struct Optionally<S>(S);
+
+impl<'de, S: DeserializeSeed<'de, Value = String>> Visitor<'de> for Optionally<S> {
     type Value = Option<String>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,46 +98,62 @@ impl<'de> Visitor<'de> for OptionallyWithin {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
-        Within(self.0).deserialize(deserializer).map(Some)
+        self.0.deserialize(deserializer).map(Some)
     }
 }
 
 /// A type that a string can be parsed into.
 trait Text: Sized {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error>;
+    fn read<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        how: impl DeserializeSeed<'de, Value = String>,
+    ) -> Result<Self, D::Error>;
 }
 
 impl Text for String {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error> {
-        Within(limit).deserialize(deserializer)
+    fn read<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        how: impl DeserializeSeed<'de, Value = String>,
+    ) -> Result<Self, D::Error> {
+        how.deserialize(deserializer)
     }
 }
 
 impl Text for Option<String> {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(OptionallyWithin(limit))
+    fn read<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        how: impl DeserializeSeed<'de, Value = String>,
+    ) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(Optionally(how))
     }
 }
 
-/// Defines functions for `deserialize_with`: the type of the field, its path for errors, and its maximum length in bytes.
+/// Defines functions for `deserialize_with`: what happens with a longer text, the type of the field, its path for errors, and its
+/// maximum length in bytes.
 macro_rules! text_fields {
-    ($($function:ident: $type:ty = $path:literal, $limit:expr;)*) => {$(
+    ($how:ident: $($function:ident: $type:ty = $path:literal, $limit:expr;)*) => {$(
         #[doc = concat!("Reads `", $path, "`.")]
         pub(crate) fn $function<'de, D: Deserializer<'de>>(
             deserializer: D,
         ) -> Result<$type, D::Error> {
-            <$type as Text>::read(deserializer, $limit).map_err(|error| in_field($path, &error))
+            <$type as Text>::read(deserializer, $how($limit)).map_err(|error| in_field($path, &error))
         }
     )*};
 }
 
 text_fields! {
+    Within:
     name: Option<String> = "metadata.name", NAME_BYTES;
     namespace: Option<String> = "metadata.namespace", NAME_BYTES;
     uid: Option<String> = "metadata.uid", NAME_BYTES;
     resource_version: Option<String> = "metadata.resourceVersion", NAME_BYTES;
     pod_uid: String = "metadata.uid", NAME_BYTES;
     pod_node_name: String = "spec.nodeName", NAME_BYTES;
+    node_name: Option<String> = "status.nodeName", NAME_BYTES;
+}
+
+text_fields! {
+    First:
     creation_timestamp: Option<String> = "metadata.creationTimestamp", NAME_BYTES;
     deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
     owner_api_version: Option<String> = "metadata.ownerReferences[].apiVersion", NAME_BYTES;
@@ -112,14 +165,13 @@ text_fields! {
     eviction_strategy: Option<String> = "spec.evictionStrategy", NAME_BYTES;
     firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
     system_uuid: Option<String> = "status.nodeInfo.systemUUID", NAME_BYTES;
-    firmware_serial: Option<String> = "spec.domain.firmware.serial", NAME_BYTES;
+    firmware_serial: Option<String> = "spec.domain.firmware.serial", 1024;
     spec_interface_name: Option<String> = "spec.domain.devices.interfaces[].name", NAME_BYTES;
     spec_interface_mac: Option<String> = "spec.domain.devices.interfaces[].macAddress", NAME_BYTES;
     taint_key: Option<String> = "spec.taints[].key", 317;
     taint_effect: Option<String> = "spec.taints[].effect", NAME_BYTES;
     taint_time: Option<String> = "spec.taints[].timeAdded", NAME_BYTES;
     container_image: Option<String> = "spec.containers[].image", 1024;
-    node_name: Option<String> = "status.nodeName", NAME_BYTES;
     condition_type: String = "status.conditions[].type", 317;
     condition_status: String = "status.conditions[].status", NAME_BYTES;
     condition_reason: Option<String> = "status.conditions[].reason", 1024;
@@ -172,6 +224,17 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_text_that_is_only_shown_is_cut_between_characters_and_never_refused() {
+        let read = |kind: &str| {
+            let object = serde_json::json!({ "kind": kind }).to_string();
+            serde_json::from_str::<Object>(&object).unwrap().kind
+        };
+        assert_eq!(read(&"x".repeat(317)).len(), 317);
+        assert_eq!(read(&"x".repeat(318)), "x".repeat(317) + "…");
+        assert_eq!(read(&"ü".repeat(200)), "ü".repeat(158) + "…");
     }
 
     #[test]
