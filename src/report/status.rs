@@ -218,7 +218,7 @@ pub struct LabelsStatus {
     pub node: Option<String>,
     /// The state in one word; the reason of the condition `HarvesterTopologySynced` in kebab-case.
     pub state: String,
-    /// Labels that we own, with the values that we wrote.
+    /// Labels that we own, with the values that the Node has.
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
     pub skipped_labels: Vec<SkippedLabelStatus>,
