@@ -11,7 +11,7 @@ use super::status::{
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
-use crate::catalog::{Code, Finding, Group, Severity};
+use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
@@ -35,8 +35,8 @@ pub struct Context {
     pub agent: AgentStatus,
     /// The event sources.
     pub event_sources: Vec<EventSourceStatus>,
-    /// The time at which each finding was first observed, by code.
-    pub since: BTreeMap<Code, String>,
+    /// The time at which each finding was first observed.
+    pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
     /// The last migration hint and its outcome.
@@ -62,7 +62,7 @@ impl Status {
                     observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
                     fix: finding.fix().into_iter().map(str::to_owned).collect(),
-                    first_observed_time: context.since.get(&finding.code).cloned(),
+                    first_observed_time: context.since.get(&finding.key()).cloned(),
                 }
             })
             .collect();

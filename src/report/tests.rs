@@ -11,7 +11,7 @@ use super::*;
 use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::decide::{Refusal, Write, WriteResult};
+use crate::decide::{Now, Refusal, Write, WriteResult};
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, UnavailableKind};
 
@@ -50,7 +50,10 @@ fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult])
     let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
     reporter.publish(&RoundReport {
         trigger: Trigger::Vmi,
-        now: now(world.uptime),
+        now: Now {
+            wall: now(world.uptime).wall + world.uptime,
+            ..now(world.uptime)
+        },
         observation: &world.observation,
         identity: &identity,
         placement: placement.as_ref(),
@@ -131,17 +134,28 @@ fn refused(passing: bool) -> WriteResult {
 #[test]
 fn the_status_shows_the_labels_that_the_node_has_and_not_those_that_are_planned() {
     let mut world = World::new();
-    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "nothing is written");
+    assert_eq!(
+        labels_of(&world, &[]),
+        BTreeMap::new(),
+        "nothing is written"
+    );
     for passing in [true, false] {
         let results = patched(&world, &refused(passing));
         assert_eq!(labels_of(&world, &results), BTreeMap::new(), "refused");
     }
     let labels = labels_of(&world, &patched(&world, &Ok(())));
-    assert_eq!((zone(&labels), labels.contains_key(REGION)), (Some("rack-a"), true));
+    assert_eq!(
+        (zone(&labels), labels.contains_key(REGION)),
+        (Some("rack-a"), true)
+    );
     world.settle();
     assert_eq!(labels_of(&world, &[]), labels);
     world.migrate("hv-b", "eu-1", "rack-b");
-    assert_eq!(labels_of(&world, &[]), labels, "the new host is not written yet");
+    assert_eq!(
+        labels_of(&world, &[]),
+        labels,
+        "the new host is not written yet"
+    );
     let results = patched(&world, &refused(true));
     assert_eq!(labels_of(&world, &results), labels, "refused");
     let labels = labels_of(&world, &patched(&world, &Ok(())));
@@ -161,9 +175,47 @@ fn a_label_that_another_writer_changed_is_shown_as_it_is() {
         world.apply(&plan);
         world.uptime += Duration::from_secs(1);
     }
-    world.node().labels.insert(ZONE.to_owned(), "rival".to_owned());
+    world
+        .node()
+        .labels
+        .insert(ZONE.to_owned(), "rival".to_owned());
     assert_eq!(world.plan().sync.reason(), "LabelConflict");
     assert_eq!(zone(&labels_of(&world, &[])), Some("rival"));
     world.node().labels.remove(ZONE);
-    assert_eq!(zone(&labels_of(&world, &[])), None, "another writer removed it");
+    assert_eq!(
+        zone(&labels_of(&world, &[])),
+        None,
+        "another writer removed it"
+    );
+}
+
+#[test]
+fn each_source_of_one_code_has_its_own_first_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let state = State::new(MachineId::of(&world.observation.machine));
+    let mut reporter = reporter(&root, Saver::with(state, |_| Ok(())));
+    let mut times = |world: &World| {
+        publish(&mut reporter, world);
+        let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
+        let findings = status.findings.into_iter();
+        let of_sources = findings.filter(|finding| finding.code == "signal-unavailable");
+        of_sources
+            .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let issue = |source, what: &str| ObservationIssue::SignalUnavailable {
+        source,
+        what: what.to_owned(),
+    };
+    world.observation.issues = vec![issue("clock", "denied")];
+    let first = times(&world)["denied"].clone();
+    world.uptime += Duration::from_secs(600);
+    world.observation.issues.push(issue("link", "no socket"));
+    let both = times(&world);
+    assert_eq!(both["denied"], first);
+    assert_ne!(both["no socket"], first);
+    world.observation.issues.remove(0);
+    assert_eq!(times(&world)["no socket"], both["no socket"]);
 }

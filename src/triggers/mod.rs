@@ -35,7 +35,6 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::vmi::Vmi;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
@@ -247,7 +246,7 @@ impl Listener {
             );
             health.set("files", false, detail.clone());
             let what = format!("{detail}; files are only polled");
-            health.issue("files", Some(ObservationIssue::SignalUnavailable { what }));
+            health.unavailable("files", what);
         });
         self.files = Some((files, task));
     }

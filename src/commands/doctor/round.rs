@@ -260,8 +260,11 @@ fn service(process: &Process) -> Service {
         let Some(code) = Code::parse(&finding.code) else {
             continue;
         };
-        let since = finding.first_observed_time.map(|at| (code, at));
-        service.since.extend(since);
+        // One code may be about several event sources.
+        if let Some(at) = finding.first_observed_time {
+            let first = service.since.entry(code).or_insert_with(|| at.clone());
+            *first = at.min(first.clone());
+        }
         let reported = Finding::new(code, finding.observed);
         service.findings.push(reported.with_steps(finding.fix));
     }
