@@ -73,7 +73,7 @@ pub struct Examination {
     pub system: system::SystemFacts,
     /// The data that the image may have brought.
     pub image: image::Image,
-    /// The permissions of the Harvester credential; empty if they were not requested.
+    /// The permissions of the Harvester credential.
     pub permissions: Vec<Permission>,
 }
 
@@ -90,7 +90,7 @@ impl Examination {
             self.clock.gaps(),
             self.system.gaps(),
             self.image.gaps(),
-            self.permissions.iter().filter_map(unknown).collect(),
+            self.permissions.iter().find_map(unknown).into_iter().collect(),
         ]
         .into_iter()
         .flatten()

@@ -36,7 +36,7 @@ use crate::sys::lock::Presence;
 use crate::wire::dbus::Bus;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// One round, complete or timed out.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ async fn instance(given: &Given<'_>) -> Fact<InstanceFacts> {
 async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
     let Some(harvester) = given.observation.harvester.known() else {
         let unknown = Unavailable::new(UnavailableKind::NotAsked, "the namespace is unknown");
-        return Fact::Failed(given.harvester.clone().err().unwrap_or(unknown));
+        return Fact::Failed(given.harvester.link.clone().err().unwrap_or(unknown));
     };
     let path = collection(&harvester.namespace);
     request(&given.harvester, async |client| {
