@@ -168,13 +168,6 @@ catalog! {
         run: [vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 
-    HostsInOneZone, "hosts-in-one-zone", Placement, Notice, "all hosts are in one zone",
-        impact: "Pods cannot be spread across zones, and Harvester promotes no host to a management node while all hosts have the same zone label.",
-        fix: [
-            "If the hosts are in several racks or rooms, set topology.kubernetes.io/zone accordingly (Hosts, Edit Config, Labels).",
-            "Otherwise remove the label from the hosts.",
-        ],
-        run: [harvester TOPOLOGY];
     VmLabelsMissing, "vm-labels-missing", Placement, Notice, "VM lacks the labels of a guest cluster node",
         impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
         fix: [

@@ -600,7 +600,8 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>
             for side in Side::BOTH {
                 let is_pods = |verb: &str, path: &str| verb == "list" && path.ends_with("/pods");
                 network.answer(side, is_pods, json_answer(200, &empty));
-                let is_review = |verb: &str, path: &str| verb == "create" && path.ends_with("reviews");
+                let is_review =
+                    |verb: &str, path: &str| verb == "create" && path.ends_with("reviews");
                 network.answer(side, is_review, json_answer(201, &review));
             }
             let root = Root::new(trees.root(OURS));
@@ -608,13 +609,15 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>
             let mut observer = Observer::new(root, bus, board, None).with_short_timeouts();
             let (settings, clock) = (settings(OURS), PausedClock(Instant::now()));
             let (memory, mode) = (Memory::default(), Mode::DryRun);
-            let rounds = agent::once(&settings, &mut observer, &mut Silent, &clock, memory, mode);
-            let rounds = rounds.await;
+            let mut silent = Silent;
+            let rounds = agent::once(&settings, &mut observer, &mut silent, &clock, memory, mode);
+            let rounds = Box::pin(rounds).await;
             trouble(&network);
             network.noted();
             let round = rounds.last().unwrap();
             assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
-            let seen = read::read(&observer, &settings, round, clock.now()).await;
+            let seen = read::read(&observer, &settings, round, clock.now());
+            let seen = Box::pin(seen).await;
             (seen, network.noted())
         })
     };
@@ -642,7 +645,10 @@ fn doctor_reads_all_of_two_apis_that_are_far_away() {
         let permissions = seen.permissions.iter();
         let known = permissions.filter(|one| one.allowed == Fact::Known(true));
         assert_eq!(known.count(), USEFUL.len(), "{milliseconds} ms");
-        assert!(seen.conflicts.instance.known().is_some(), "{milliseconds} ms");
+        assert!(
+            seen.conflicts.instance.known().is_some(),
+            "{milliseconds} ms"
+        );
     }
 }
 
@@ -654,4 +660,14 @@ fn permissions_that_doctor_did_not_read_in_time_are_a_skipped_check() {
     assert!(late.iter().any(|(check, _)| *check == what), "{late:?}");
     // What the other API answers is not lost.
     assert!(seen.pods.here.known().is_some(), "{:?}", seen.pods.here);
+}
+
+#[test]
+fn doctor_lists_nothing_that_the_printed_roles_do_not_allow() {
+    let (_, asked) = examined(|_| {});
+    let lists = asked.iter().filter(|request| request.verb == "list");
+    let lists = lists.filter(|request| request.side == Side::Harvester);
+    let paths: Vec<&str> = lists.map(|request| request.path.as_str()).collect();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    assert!(paths[0].ends_with(VMIS), "{paths:?}");
 }

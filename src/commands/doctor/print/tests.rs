@@ -427,26 +427,6 @@ fn a_consequence_is_shown_with_its_cause_and_its_group_is_not_ok() {
 }
 
 #[test]
-fn an_optional_check_is_counted_apart_in_text_and_json() {
-    let gap = gap(
-        Group::Machine,
-        "the zones",
-        UnavailableKind::Forbidden,
-        "not allowed",
-    )
-    .optional();
-    let (text, document) = shown(&[], &[gap], |view| (plain(view), document(view, 0)));
-    assert!(text.contains("\n  ok   agent "), "{text}");
-    let last = "All 10 checks passed. 1 optional check skipped (-v to list).";
-    assert_eq!(text.lines().last(), Some(last));
-    let counts = &document["counts"];
-    assert_eq!(
-        (&counts["skippedChecks"], &counts["optionalSkippedChecks"]),
-        (&json!(0), &json!(1))
-    );
-}
-
-#[test]
 fn a_command_has_the_address_of_the_api_only_where_it_is_one() {
     for (server, expected) in [
         ("https://192.0.2.1:6443", true),
