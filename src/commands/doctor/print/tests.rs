@@ -67,6 +67,20 @@ fn no_kubeconfig(text: &str) -> Finding {
     finding.of_failed(Prerequisite::Kubeconfig(Api::Harvester))
 }
 
+/// Returns the status of a round that found nothing out.
+fn status() -> Status {
+    serde_json::from_value(json!({
+        "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
+        "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
+        "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
+        "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
+        "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
+        "credentials": {"harvester": {}, "kubelet": {}},
+        "eventSources": [], "findings": [],
+    }))
+    .unwrap()
+}
+
 #[test]
 fn without_a_problem_the_verdict_comes_first_and_each_group_takes_one_line() {
     let text = shown(&[], &[], plain);
@@ -82,7 +96,34 @@ fn without_a_problem_the_verdict_comes_first_and_each_group_takes_one_line() {
         "{text}"
     );
     assert_eq!(lines.len(), Group::ALL.len() + 4);
-    assert_eq!(lines.last(), Some(&"All 10 checks passed."));
+    let last = "No problem found, 1 of 10 groups checked.";
+    assert_eq!(lines.last(), Some(&last), "without a round");
+    let whole = shown(&[], &[], |view| {
+        let status = status();
+        let status = Some(&status);
+        plain(&View { status, ..*view })
+    });
+    let last = "No problem found, all 10 groups checked.";
+    assert_eq!(whole.lines().last(), Some(last), "{whole}");
+    assert!(!whole.contains("  skip "), "{whole}");
+}
+
+#[test]
+fn only_checks_are_counted_as_checks() {
+    let gaps = [gap(
+        Group::Machine,
+        "the clock",
+        UnavailableKind::Missing,
+        "no system bus",
+    )];
+    let text = shown(&[], &gaps, |view| {
+        let status = status();
+        let status = Some(&status);
+        plain(&View { status, ..*view })
+    });
+    assert!(text.contains("  1 check skipped: no system bus;"), "{text}");
+    let last = "No problem found, 1 check skipped.";
+    assert_eq!(text.lines().last(), Some(last), "{text}");
 }
 
 #[test]
@@ -523,16 +564,7 @@ fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
 
 #[test]
 fn a_ticket_has_no_line_that_says_nothing() {
-    let status: Status = serde_json::from_value(json!({
-        "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
-        "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
-        "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
-        "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
-        "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
-        "credentials": {"harvester": {}, "kubelet": {}},
-        "eventSources": [], "findings": [],
-    }))
-    .unwrap();
+    let status = status();
     let text = shown(&[], &[], |view| {
         let status = Some(&status);
         short(&View { status, ..*view })

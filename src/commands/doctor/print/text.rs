@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::skipped::{collapsed, skipped_checks};
 use super::{SHOWN_MAX, View};
 use crate::catalog::{Code, CommandWord, Expiry, Finding, Severity};
-use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
+use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges, Section};
 use crate::commands::doctor::facts::Gap;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
@@ -340,8 +340,15 @@ fn closing(view: &View<'_>) -> String {
     if let Some(problem) = problems(view).first() {
         return format!("Details: harvester-node-agent explain {}", problem.code);
     }
+    let sections = &view.diagnosis.sections;
+    let is_ok = |section: &&Section| view.state(section) == Mark::Ok;
+    let (ok, all) = (sections.iter().filter(is_ok).count(), sections.len());
+    // A group is not a check: it has several, and is ok when none of them was skipped.
+    if ok == all {
+        return format!("No problem found, all {all} groups checked.");
+    }
     match view.diagnosis.gaps().count() {
-        0 => format!("All {} passed.", many(view.diagnosis.sections.len(), "check")),
+        0 => format!("No problem found, {ok} of {all} groups checked."),
         skipped => format!("No problem found, {} skipped.", many(skipped, "check")),
     }
 }
