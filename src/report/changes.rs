@@ -170,14 +170,18 @@ impl Reported {
             });
         }
         if let Some((unit, refused)) = events.started {
-            let (priority, text) = match refused {
-                None => (
+            records.push(match refused {
+                None => record(
                     Priority::Notice,
+                    message_id::UNIT_STARTED,
                     format!("unit started: {unit} (qemu_guest_agent.auto_start)"),
                 ),
-                Some(why) => (Priority::Warning, why.to_owned()),
-            };
-            records.push(record(priority, message_id::UNIT_STARTED, text));
+                Some(why) => record(
+                    Priority::Warning,
+                    message_id::UNIT_NOT_STARTED,
+                    why.to_owned(),
+                ),
+            });
         }
         let mut present: BTreeMap<FindingKey, BTreeSet<String>> = BTreeMap::new();
         for finding in events.findings {

@@ -325,7 +325,10 @@ fn a_second_source_or_api_of_one_code_is_reported_and_resolved_on_its_own() {
     let of_guest = watch(Group::Node, "overloaded");
 
     assert_eq!(messages(&[&clock]).len(), 1);
-    assert!(messages(&[&again])[..].is_empty(), "another text of one error");
+    assert!(
+        messages(&[&again])[..].is_empty(),
+        "another text of one error"
+    );
     let news = messages(&[&again, &link]);
     assert!(news[0].ends_with("no socket"), "{news:?}");
     assert_eq!(messages(&[&link]), ["resolved: signal-unavailable (clock)"]);
@@ -423,6 +426,17 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     }
     news(&mut reported, &next);
     records.extend(news(&mut reported, &first));
+
+    // `journalctl -x` must not say of a unit that did not start that it was started.
+    let is_start = |record: &&Record| {
+        let id = record.message_id.unwrap_or_default();
+        [message_id::UNIT_STARTED, message_id::UNIT_NOT_STARTED].contains(&id)
+    };
+    for record in records.iter().filter(is_start) {
+        let is_failed = record.priority == Priority::Warning;
+        let id = record.message_id.unwrap_or_default();
+        assert_eq!(id == message_id::UNIT_NOT_STARTED, is_failed, "{record:?}");
+    }
 
     let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
     let elsewhere = [
