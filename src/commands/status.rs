@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -145,12 +146,13 @@ fn progress(status: &Status, presence: Presence) -> Progress {
 /// Returns the status, and whether an agent updates it. `waited` is the result of [`wait`], if it was called.
 pub fn run(
     root: &Root,
+    config: Option<&Path>,
     output: Output,
     show: Show,
     strictness: Strictness,
     waited: &Waited,
 ) -> Answer {
-    let mut answer = published(root, output, show, strictness);
+    let mut answer = published(root, config, output, show, strictness);
     if let Waited::TimedOut { limit, state, hint } = waited {
         let limit = limit.as_secs();
         let text = format!("error: timed out after {limit}s: {state}; {hint}\n");
@@ -162,13 +164,19 @@ pub fn run(
     answer
 }
 
-fn published(root: &Root, output: Output, show: Show, strictness: Strictness) -> Answer {
+fn published(
+    root: &Root,
+    config: Option<&Path>,
+    output: Output,
+    show: Show,
+    strictness: Strictness,
+) -> Answer {
     let value = match status_file::read(root) {
         Ok(value) => value,
         Err(error) => {
             let error = crate::sys::escape::chain(&error);
             let presence = presence(root, None);
-            let settings = config::load(root, None).map(|loaded| loaded.settings);
+            let settings = config::load(root, config).map(|loaded| loaded.settings);
             if let Presence::Absent = presence
                 && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
             {
@@ -271,6 +279,32 @@ mod tests {
         Status::from_json(&document).unwrap()
     }
 
+    fn shown(root: &Root, config: Option<&Path>, waited: &Waited) -> Answer {
+        let show = Show {
+            style: crate::report::layout::TermStyle::PLAIN,
+            verbose: false,
+            now: time::UtcDateTime::UNIX_EPOCH,
+        };
+        run(root, config, Output::Text, show, Strictness::Lenient, waited)
+    }
+
+    fn write(root: &Root, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_configuration_that_is_given_decides_whether_this_is_a_kubevirt_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        write(&root, "/sys/class/dmi/id/sys_vendor", "QEMU\n");
+        write(&root, "/given.toml", "[machine]\nassume_kubevirt = true\n");
+        let exit = |config| shown(&root, config, &Waited::Final).exit;
+        assert_eq!(exit(None), Exit::NotKubevirt);
+        assert_eq!(exit(Some(Path::new("/given.toml"))), Exit::TryAgain);
+    }
+
     #[test]
     fn only_the_status_of_the_running_process_is_final() {
         let process = |pid| Presence::Running(Holder { pid });
@@ -298,12 +332,7 @@ mod tests {
                 hint: NO_STATUS,
             }
         );
-        let show = Show {
-            style: crate::report::layout::TermStyle::PLAIN,
-            verbose: false,
-            now: time::UtcDateTime::UNIX_EPOCH,
-        };
-        let answer = run(&root, Output::Text, show, Strictness::Lenient, &waited);
+        let answer = shown(&root, None, &waited);
         assert_eq!(answer.exit, Exit::TryAgain);
         assert!(
             answer
