@@ -14,10 +14,10 @@ use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
-use crate::report::status::{AgentStatus, FindingStatus, Status};
+use crate::report::status::{AgentStatus, FindingStatus, Status, UnusableStatus};
 use crate::report::status_file;
 use crate::report::text::{self, Show};
-use crate::sys::escape::json_text;
+use crate::sys::escape::{json_text, one_line};
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
 
@@ -36,6 +36,9 @@ running, or --wait timed out and there is no error.";
 
 /// The state if Harvester was not read, for any reason.
 const NOT_READ: &str = "harvester-not-read";
+
+/// The maximum length of the error of a damaged status, in characters.
+const ERROR_MAX: usize = 200;
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -202,9 +205,19 @@ fn published(
     };
     let status = match Status::from_json(&value) {
         Ok(status) => status,
-        Err(error) => {
-            let text = format!("the status file has an unsupported version: {error}\n");
+        Err(error @ UnusableStatus::Version(_)) => {
+            let text = format!(
+                "error: the status file is of another version of the agent: {error}. After an upgrade, restart it:\n  \
+                 systemctl restart harvester-node-agent\n"
+            );
             return Answer::stderr(text, Exit::Failed);
+        }
+        Err(UnusableStatus::Malformed(error)) => {
+            let error = one_line(&error.to_string(), ERROR_MAX).into_owned();
+            let text = format!(
+                "error: the status file is damaged: {error}. To write it again:\n  systemctl restart harvester-node-agent\n"
+            );
+            return Answer::stderr(text, Exit::TryAgain);
         }
     };
     let (is_running, doubt) = match presence(root, Some(&status.agent)) {
@@ -303,6 +316,22 @@ mod tests {
         let exit = |config| shown(&root, config, &Waited::Final).exit;
         assert_eq!(exit(None), Exit::NotKubevirt);
         assert_eq!(exit(Some(Path::new("/given.toml"))), Exit::TryAgain);
+    }
+
+    #[test]
+    fn a_damaged_status_is_not_called_one_of_another_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let said = |document: serde_json::Value| {
+            write(&root, status_file::STATUS_FILE, &document.to_string());
+            let answer = shown(&root, None, &Waited::Final);
+            assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
+            assert!(answer.stderr.contains("systemctl restart"), "{}", answer.stderr);
+            (answer.exit, answer.stderr.contains("version"))
+        };
+        let version = crate::report::status::API_VERSION;
+        assert_eq!(said(json!({"apiVersion": version})), (Exit::TryAgain, false));
+        assert_eq!(said(json!({"apiVersion": "v9"})), (Exit::Failed, true));
     }
 
     #[test]
