@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
+use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use crate::decide::label_state;
 use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
 use crate::report::status::{AgentStatus, FindingStatus, Status, UnusableStatus};
-use crate::report::status_file;
+use crate::report::status_file::{self, StatusError};
 use crate::report::text::{self, Show};
-use crate::sys::escape::{json_text, one_line};
+use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
 
@@ -32,13 +33,10 @@ Examples:
     harvester-node-agent status --wait 90s -o short
 
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
-running, or --wait timed out and there is no error.";
+running, its status is damaged, or --wait timed out and there is no error.";
 
 /// The state if Harvester was not read, for any reason.
 const NOT_READ: &str = "harvester-not-read";
-
-/// The maximum length of the error of a damaged status, in characters.
-const ERROR_MAX: usize = 200;
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -121,10 +119,8 @@ enum Progress {
 
 /// Reports whether a published status is final: it is from the running process, and its labels do not change with time alone.
 fn progress(status: &Status, presence: Presence) -> Progress {
-    let is_of_another =
-        |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
     match presence {
-        Presence::Running(holder) if is_of_another(holder) => {
+        Presence::Running(holder) if !is_of(&status.agent, holder) => {
             let text = "agent has not published a status since its start";
             Progress::Waiting(text.to_owned(), NO_STATUS)
         }
@@ -176,8 +172,9 @@ fn published(
 ) -> Answer {
     let value = match status_file::read(root) {
         Ok(value) => value,
+        Err(error @ StatusError::Malformed(_)) => return damaged(&error),
         Err(error) => {
-            let error = crate::sys::escape::chain(&error);
+            let error = chain(&error);
             let presence = presence(root, None);
             let settings = config::load(root, config).map(|loaded| loaded.settings);
             if let Presence::Absent = presence
@@ -212,13 +209,7 @@ fn published(
             );
             return Answer::stderr(text, Exit::Failed);
         }
-        Err(UnusableStatus::Malformed(error)) => {
-            let error = one_line(&error.to_string(), ERROR_MAX).into_owned();
-            let text = format!(
-                "error: the status file is damaged: {error}. To write it again:\n  systemctl restart harvester-node-agent\n"
-            );
-            return Answer::stderr(text, Exit::TryAgain);
-        }
+        Err(UnusableStatus::Malformed(error)) => return damaged(&error),
     };
     let (is_running, doubt) = match presence(root, Some(&status.agent)) {
         Presence::Running(_) => (Some(true), None),
@@ -251,16 +242,34 @@ fn published(
     strictness.apply(answer, &status)
 }
 
+fn damaged(error: &(dyn Error + 'static)) -> Answer {
+    let text = format!(
+        "error: the status file is damaged: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
+        chain(error)
+    );
+    Answer::stderr(text, Exit::TryAgain)
+}
+
 /// Reports whether an agent runs, based on what the last one published.
 pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
-    let instance = published.and_then(|agent| {
-        Some(Instance {
-            pid: agent.pid,
-            start_ticks: agent.start_ticks?,
-            boot_id: agent.boot_id.clone()?,
-        })
-    });
-    lock::presence(root, instance.as_ref())
+    lock::presence(root, published.and_then(instance).as_ref())
+}
+
+/// Reports whether the holder of the lock has published a status. If its process ID is unknown, the process in the status decides,
+/// if it can be seen.
+pub(super) fn is_of(published: &AgentStatus, holder: lock::Holder) -> bool {
+    match holder.pid {
+        Some(pid) => pid == published.pid,
+        None => instance(published).is_none_or(|process| process.is_running()),
+    }
+}
+
+fn instance(agent: &AgentStatus) -> Option<Instance> {
+    Some(Instance {
+        pid: agent.pid,
+        start_ticks: agent.start_ticks?,
+        boot_id: agent.boot_id.clone()?,
+    })
 }
 
 /// Returns 1 if there is an error, 0 otherwise.
@@ -298,7 +307,14 @@ mod tests {
             verbose: false,
             now: time::UtcDateTime::UNIX_EPOCH,
         };
-        run(root, config, Output::Text, show, Strictness::Lenient, waited)
+        run(
+            root,
+            config,
+            Output::Text,
+            show,
+            Strictness::Lenient,
+            waited,
+        )
     }
 
     fn write(root: &Root, path: &str, text: &str) {
@@ -322,16 +338,23 @@ mod tests {
     fn a_damaged_status_is_not_called_one_of_another_version() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        let said = |document: serde_json::Value| {
-            write(&root, status_file::STATUS_FILE, &document.to_string());
+        let said = |document: &str| {
+            write(&root, status_file::STATUS_FILE, document);
             let answer = shown(&root, None, &Waited::Final);
             assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
-            assert!(answer.stderr.contains("systemctl restart"), "{}", answer.stderr);
+            assert!(
+                answer.stderr.contains("systemctl restart"),
+                "{}",
+                answer.stderr
+            );
             (answer.exit, answer.stderr.contains("version"))
         };
         let version = crate::report::status::API_VERSION;
-        assert_eq!(said(json!({"apiVersion": version})), (Exit::TryAgain, false));
-        assert_eq!(said(json!({"apiVersion": "v9"})), (Exit::Failed, true));
+        let version = json!({"apiVersion": version}).to_string();
+        assert_eq!(said(&version), (Exit::TryAgain, false));
+        assert_eq!(said("{"), (Exit::TryAgain, false));
+        let other = json!({"apiVersion": "v9"}).to_string();
+        assert_eq!(said(&other), (Exit::Failed, true));
     }
 
     #[test]
