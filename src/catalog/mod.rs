@@ -239,10 +239,11 @@ pub struct Entry {
     pub suppresses: &'static [Code],
 }
 
-/// Returns `findings` without those that another one explains.
-pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
-    let is_reported = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
-    findings.iter().filter(is_reported).cloned().collect()
+/// Returns the findings that no other one explains, and the others.
+pub fn split_consequences(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
+    let all = findings.clone();
+    let is_reported = |finding: &Finding| all.iter().all(|cause| !cause.explains(finding));
+    findings.into_iter().partition(is_reported)
 }
 
 impl Code {

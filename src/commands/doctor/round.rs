@@ -151,8 +151,13 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     };
     let (observation, placement) = (&round.observation, round.placement.as_ref());
     let is_shown = |finding: &Finding| !is_hidden(finding, observation, privileges());
-    let raised = round.plan.findings.iter().cloned();
-    part.findings.extend(raised.filter(is_shown));
+    let (raised, consequences) = (&round.plan.findings, &round.plan.consequences);
+    part.findings
+        .extend(raised.iter().filter(|one| is_shown(one)).cloned());
+    // Without its cause, a consequence would be shown as a problem.
+    if raised.iter().all(is_shown) {
+        part.findings.extend(consequences.iter().cloned());
+    }
     part.gaps = gaps(observation, &round.identity, placement, privileges());
     let context = context(&clock, Vec::new());
     part.status = Some(Status::new(&round.report(&settings), &context));
