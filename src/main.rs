@@ -120,6 +120,7 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             };
             commands::status::run(
                 &process.root,
+                process.config.as_deref(),
                 process.output,
                 process.show(time::UtcDateTime::now()),
                 process.strictness,

@@ -62,6 +62,12 @@ impl SignalBoard {
         }
     }
 
+    /// Adds the issue that an event source does not work.
+    pub fn unavailable(&self, source: &'static str, what: String) {
+        let issue = ObservationIssue::SignalUnavailable { source, what };
+        self.issue(source, Some(issue));
+    }
+
     /// Records a step of the wall clock. Returns the number of steps.
     pub fn note_clock_step(&self, step: ClockStep) -> u64 {
         self.lock(|inner| {

@@ -168,13 +168,6 @@ catalog! {
         run: [vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 
-    HostsInOneZone, "hosts-in-one-zone", Placement, Notice, "all hosts are in one zone",
-        impact: "Pods cannot be spread across zones, and Harvester promotes no host to a management node while all hosts have the same zone label.",
-        fix: [
-            "If the hosts are in several racks or rooms, set topology.kubernetes.io/zone accordingly (Hosts, Edit Config, Labels).",
-            "Otherwise remove the label from the hosts.",
-        ],
-        run: [harvester TOPOLOGY];
     VmLabelsMissing, "vm-labels-missing", Placement, Notice, "VM lacks the labels of a guest cluster node",
         impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
         fix: [
@@ -762,10 +755,11 @@ catalog! {
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
-            "Empty the file in the image, and recreate the VMs. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
+            "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",
+            "If they are the same, empty the file in the image, and recreate the VMs. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
             "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, `systemd-machine-id-setup`, then reboot.",
         ],
-        run: [image "harvester-node-agent bake-check --root /mnt"];
+        run: [vm "sha256sum /etc/machine-id /etc/rancher/node/password", image "harvester-node-agent bake-check --root /mnt"];
     UnexpectedObject, "unexpected-object", HarvesterApi, Error, "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],

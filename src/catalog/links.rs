@@ -181,7 +181,6 @@ impl Code {
                 harvester!(9788),
                 harvester!(9798),
             ],
-            Self::HostsInOneZone => &[harvester!(6546)],
             Self::VmLabelsMissing => &[harvester!(4089), harvester!(10399), harvester!(10906)],
             Self::NotLiveMigratable => &[
                 LIVE_MIGRATION,

@@ -72,7 +72,14 @@ pub struct Finding {
     /// Whether it reports only that the kernel denies access to a file.
     #[serde(skip)]
     pub is_denied: bool,
+    /// The event source that it is about, if there are several.
+    #[serde(skip)]
+    source: Option<&'static str>,
 }
+
+/// The code of a finding, and the API or event source that it is about if the code alone does not tell. Findings with different
+/// keys begin and end independently.
+pub type FindingKey = (Code, Option<&'static str>);
 
 /// A token or certificate that expires: a row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +106,20 @@ impl Finding {
             expiry: None,
             prerequisite: None,
             is_denied: false,
+            source: None,
         }
+    }
+
+    /// Sets the event source that it is about.
+    pub fn of_source(self, source: &'static str) -> Self {
+        let source = Some(source);
+        Self { source, ..self }
+    }
+
+    /// Returns what distinguishes it from other findings.
+    pub fn key(&self) -> FindingKey {
+        let api = self.about.and_then(Group::api).map(Api::as_str);
+        (self.code, self.source.or(api))
     }
 
     /// Sets the failed read that it reports.
@@ -219,10 +239,11 @@ pub struct Entry {
     pub suppresses: &'static [Code],
 }
 
-/// Returns `findings` without those that another one explains.
-pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
-    let is_reported = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
-    findings.iter().filter(is_reported).cloned().collect()
+/// Returns the findings that no other one explains, and the others.
+pub fn split_consequences(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
+    let all = findings.clone();
+    let is_reported = |finding: &Finding| all.iter().all(|cause| !cause.explains(finding));
+    findings.into_iter().partition(is_reported)
 }
 
 impl Code {

@@ -8,7 +8,7 @@ pub mod diagnosis;
 pub mod facts;
 pub mod judge;
 pub mod print;
-mod read;
+pub(crate) mod read;
 mod round;
 
 use std::path::PathBuf;

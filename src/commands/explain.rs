@@ -341,10 +341,7 @@ mod tests {
     fn a_code_that_is_almost_right_is_suggested() {
         for (name, near) in [
             ("hostname-difers", "did you mean `hostname-differs`"),
-            (
-                "zone",
-                "did you mean `hosts-in-one-zone` or `pods-in-other-zone`?",
-            ),
+            ("zone", "did you mean `pods-in-other-zone`?"),
             ("qqqqqqq", "`harvester-node-agent explain` lists all"),
             ("", "`harvester-node-agent explain` lists all"),
         ] {

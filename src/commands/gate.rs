@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::run::{Process, foreign};
-use super::status::presence;
+use super::status::{is_of, presence};
 use super::{Answer, Exit, Output};
 use crate::access::search;
 use crate::apply::registration;
@@ -184,7 +184,7 @@ fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) ->
     };
     *alone = None;
     // A status of an earlier process is obsolete.
-    match status.filter(|status| holder.pid == Some(status.agent.pid)) {
+    match status.filter(|status| is_of(&status.agent, holder)) {
         Some(status) => match said(&status) {
             Some(mut said) => {
                 // A credential that was just created, and that the daemon has not read yet, counts as well.
@@ -312,5 +312,54 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
         text,
         stderr,
         exit: Exit::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lock::{self, Instance, LOCK_FILE};
+
+    fn publish(root: &Root, process: &Instance) {
+        let status = json!({
+            "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
+            "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
+            "agent": {
+                "version": "1", "pid": process.pid, "startTime": "2026-11-21T10:00:00Z",
+                "startTicks": process.start_ticks, "bootID": process.boot_id,
+            },
+            "identity": {
+                "state": "names-match", "impact": "", "evidence": [],
+                "names": [{"type": "hostname", "name": "vm-1", "state": "names-match"}],
+            },
+            "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
+            "credentials": {"harvester": {}, "kubelet": {}},
+            "eventSources": [], "findings": [],
+        });
+        assert!(status_file::publish(root, &status).is_none());
+    }
+
+    #[test]
+    fn a_status_counts_if_the_lock_has_no_process_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let own = Instance::own().unwrap();
+        publish(&root, &own);
+        let says = || {
+            let daemon = read_daemon(&root, &Settings::default(), &mut None);
+            matches!(daemon, Daemon::Says(_))
+        };
+        assert!(says(), "the process in the status runs");
+        let _lock = lock::acquire(&root).unwrap();
+        assert!(says());
+        // As on a full disk.
+        std::fs::write(root.join(LOCK_FILE), "").unwrap();
+        assert!(says());
+        let ended = Instance {
+            start_ticks: own.start_ticks + 1,
+            ..own
+        };
+        publish(&root, &ended);
+        assert!(!says(), "a status of an earlier process");
     }
 }

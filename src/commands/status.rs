@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
+use std::error::Error;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,10 +15,10 @@ use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
-use crate::report::status::{AgentStatus, FindingStatus, Status};
-use crate::report::status_file;
+use crate::report::status::{AgentStatus, FindingStatus, Status, UnusableStatus};
+use crate::report::status_file::{self, StatusError};
 use crate::report::text::{self, Show};
-use crate::sys::escape::json_text;
+use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
 
@@ -31,7 +33,7 @@ Examples:
     harvester-node-agent status --wait 90s -o short
 
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
-running, or --wait timed out and there is no error.";
+running, its status is damaged, or --wait timed out and there is no error.";
 
 /// The state if Harvester was not read, for any reason.
 const NOT_READ: &str = "harvester-not-read";
@@ -117,10 +119,8 @@ enum Progress {
 
 /// Reports whether a published status is final: it is from the running process, and its labels do not change with time alone.
 fn progress(status: &Status, presence: Presence) -> Progress {
-    let is_of_another =
-        |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
     match presence {
-        Presence::Running(holder) if is_of_another(holder) => {
+        Presence::Running(holder) if !is_of(&status.agent, holder) => {
             let text = "agent has not published a status since its start";
             Progress::Waiting(text.to_owned(), NO_STATUS)
         }
@@ -145,12 +145,13 @@ fn progress(status: &Status, presence: Presence) -> Progress {
 /// Returns the status, and whether an agent updates it. `waited` is the result of [`wait`], if it was called.
 pub fn run(
     root: &Root,
+    config: Option<&Path>,
     output: Output,
     show: Show,
     strictness: Strictness,
     waited: &Waited,
 ) -> Answer {
-    let mut answer = published(root, output, show, strictness);
+    let mut answer = published(root, config, output, show, strictness);
     if let Waited::TimedOut { limit, state, hint } = waited {
         let limit = limit.as_secs();
         let text = format!("error: timed out after {limit}s: {state}; {hint}\n");
@@ -162,13 +163,20 @@ pub fn run(
     answer
 }
 
-fn published(root: &Root, output: Output, show: Show, strictness: Strictness) -> Answer {
+fn published(
+    root: &Root,
+    config: Option<&Path>,
+    output: Output,
+    show: Show,
+    strictness: Strictness,
+) -> Answer {
     let value = match status_file::read(root) {
         Ok(value) => value,
+        Err(error @ StatusError::Malformed(_)) => return damaged(&error),
         Err(error) => {
-            let error = crate::sys::escape::chain(&error);
+            let error = chain(&error);
             let presence = presence(root, None);
-            let settings = config::load(root, None).map(|loaded| loaded.settings);
+            let settings = config::load(root, config).map(|loaded| loaded.settings);
             if let Presence::Absent = presence
                 && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
             {
@@ -194,10 +202,14 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
     };
     let status = match Status::from_json(&value) {
         Ok(status) => status,
-        Err(error) => {
-            let text = format!("the status file has an unsupported version: {error}\n");
+        Err(error @ UnusableStatus::Version(_)) => {
+            let text = format!(
+                "error: the status file is of another version of the agent: {error}. After an upgrade, restart it:\n  \
+                 systemctl restart harvester-node-agent\n"
+            );
             return Answer::stderr(text, Exit::Failed);
         }
+        Err(UnusableStatus::Malformed(error)) => return damaged(&error),
     };
     let (is_running, doubt) = match presence(root, Some(&status.agent)) {
         Presence::Running(_) => (Some(true), None),
@@ -230,16 +242,34 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
     strictness.apply(answer, &status)
 }
 
+fn damaged(error: &(dyn Error + 'static)) -> Answer {
+    let text = format!(
+        "error: the status file is damaged: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
+        chain(error)
+    );
+    Answer::stderr(text, Exit::TryAgain)
+}
+
 /// Reports whether an agent runs, based on what the last one published.
 pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
-    let instance = published.and_then(|agent| {
-        Some(Instance {
-            pid: agent.pid,
-            start_ticks: agent.start_ticks?,
-            boot_id: agent.boot_id.clone()?,
-        })
-    });
-    lock::presence(root, instance.as_ref())
+    lock::presence(root, published.and_then(instance).as_ref())
+}
+
+/// Reports whether the holder of the lock has published a status. If its process ID is unknown, the process in the status decides,
+/// if it can be seen.
+pub(super) fn is_of(published: &AgentStatus, holder: lock::Holder) -> bool {
+    match holder.pid {
+        Some(pid) => pid == published.pid,
+        None => instance(published).is_none_or(|process| process.is_running()),
+    }
+}
+
+fn instance(agent: &AgentStatus) -> Option<Instance> {
+    Some(Instance {
+        pid: agent.pid,
+        start_ticks: agent.start_ticks?,
+        boot_id: agent.boot_id.clone()?,
+    })
 }
 
 /// Returns 1 if there is an error, 0 otherwise.
@@ -271,6 +301,62 @@ mod tests {
         Status::from_json(&document).unwrap()
     }
 
+    fn shown(root: &Root, config: Option<&Path>, waited: &Waited) -> Answer {
+        let show = Show {
+            style: crate::report::layout::TermStyle::PLAIN,
+            verbose: false,
+            now: time::UtcDateTime::UNIX_EPOCH,
+        };
+        run(
+            root,
+            config,
+            Output::Text,
+            show,
+            Strictness::Lenient,
+            waited,
+        )
+    }
+
+    fn write(root: &Root, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_configuration_that_is_given_decides_whether_this_is_a_kubevirt_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        write(&root, "/sys/class/dmi/id/sys_vendor", "QEMU\n");
+        write(&root, "/given.toml", "[machine]\nassume_kubevirt = true\n");
+        let exit = |config| shown(&root, config, &Waited::Final).exit;
+        assert_eq!(exit(None), Exit::NotKubevirt);
+        assert_eq!(exit(Some(Path::new("/given.toml"))), Exit::TryAgain);
+    }
+
+    #[test]
+    fn a_damaged_status_is_not_called_one_of_another_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let said = |document: &str| {
+            write(&root, status_file::STATUS_FILE, document);
+            let answer = shown(&root, None, &Waited::Final);
+            assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
+            assert!(
+                answer.stderr.contains("systemctl restart"),
+                "{}",
+                answer.stderr
+            );
+            (answer.exit, answer.stderr.contains("version"))
+        };
+        let version = crate::report::status::API_VERSION;
+        let version = json!({"apiVersion": version}).to_string();
+        assert_eq!(said(&version), (Exit::TryAgain, false));
+        assert_eq!(said("{"), (Exit::TryAgain, false));
+        let other = json!({"apiVersion": "v9"}).to_string();
+        assert_eq!(said(&other), (Exit::Failed, true));
+    }
+
     #[test]
     fn only_the_status_of_the_running_process_is_final() {
         let process = |pid| Presence::Running(Holder { pid });
@@ -298,12 +384,7 @@ mod tests {
                 hint: NO_STATUS,
             }
         );
-        let show = Show {
-            style: crate::report::layout::TermStyle::PLAIN,
-            verbose: false,
-            now: time::UtcDateTime::UNIX_EPOCH,
-        };
-        let answer = run(&root, Output::Text, show, Strictness::Lenient, &waited);
+        let answer = shown(&root, None, &waited);
         assert_eq!(answer.exit, Exit::TryAgain);
         assert!(
             answer

@@ -13,7 +13,7 @@ use super::guest_agent;
 use super::labels::LabelPlan;
 use super::registration;
 use super::{Memory, Now, Scene};
-use crate::catalog::{Code, Finding, without_consequences};
+use crate::catalog::{Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
@@ -21,7 +21,7 @@ use crate::decide::label_state::LabelState;
 pub use placement::sources;
 pub use rbac::{service_account, vmi_rbac};
 
-/// Returns all findings, ordered by severity, the most severe first.
+/// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
 pub fn raise(
     settings: &Settings,
     seen: Scene<'_>,
@@ -30,7 +30,7 @@ pub fn raise(
     stand_down: Option<&ConflictBackoff>,
     memory: &Memory,
     now: Now,
-) -> Vec<Finding> {
+) -> (Vec<Finding>, Vec<Finding>) {
     let mut findings = Vec::new();
     reads::credentials(seen, &mut findings);
     expiry::findings(seen.observation, now, &mut findings);
@@ -70,8 +70,10 @@ pub fn raise(
     findings.extend(registration::findings(settings, files, unwritten));
     findings.extend(guest_agent::findings(agent, health));
     findings.extend(issue::findings(seen.observation));
-    let mut findings = without_consequences(&findings);
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
-    findings.dedup();
-    findings
+    let (mut findings, mut consequences) = split_consequences(findings);
+    for findings in [&mut findings, &mut consequences] {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
+        findings.dedup();
+    }
+    (findings, consequences)
 }

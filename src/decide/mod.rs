@@ -106,6 +106,8 @@ pub struct Plan {
     pub guest_agent: GuestAgentHealth,
     /// The findings, the most severe first, without those that another finding explains.
     pub findings: Vec<Finding>,
+    /// The findings that another one explains, which only `doctor` lists.
+    pub consequences: Vec<Finding>,
     /// The labels for a kubelet that starts.
     pub registration: Registration,
     /// The state of the labels.
@@ -296,7 +298,7 @@ pub fn plan(
     {
         actions.retain(|action| *action != refused.action);
     }
-    let findings = findings::raise(
+    let (findings, consequences) = findings::raise(
         settings,
         seen,
         &labels,
@@ -325,6 +327,7 @@ pub fn plan(
         actions,
         guest_agent: health,
         findings,
+        consequences,
         registration,
         sync,
         labels,

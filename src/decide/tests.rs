@@ -1168,6 +1168,9 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     let mut world = ended(-day, year);
     world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(codes(&world), [Code::HarvesterCredentialExpired]);
+    let consequences = world.plan().consequences.into_iter();
+    let consequences: Vec<Code> = consequences.map(|finding| finding.code).collect();
+    assert_eq!(consequences, [Code::HarvesterUnauthorized]);
     let mut world = ended(year, -day);
     world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(codes(&world), [Code::KubeletCredentialExpired]);

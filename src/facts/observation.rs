@@ -149,11 +149,15 @@ pub enum ObservationIssue {
     },
     /// An event source of this machine that does not work.
     SignalUnavailable {
+        /// The event source.
+        source: &'static str,
         /// The reason, and the fallback.
         what: String,
     },
     /// Metrics that cannot be served to clients.
     MetricsUnavailable {
+        /// The file or the endpoint.
+        source: &'static str,
         /// The error, and the address or file.
         what: String,
         /// The port that the unit denies, if that is the reason.

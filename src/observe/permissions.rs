@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asks Harvester's API which permissions our credential has, without using them.
 
-use super::why;
 use crate::config::ConfigMapName;
 use crate::facts::names::{HostName, Namespace, VmName};
 use crate::facts::permissions::{INSTANCES, Permission, PermissionPlace, PermissionUse, USEFUL};
-use crate::wire::kubeapi::{Client, ResourceAttributes};
+use crate::facts::{Fact, Unavailable};
+use crate::wire::kubeapi::ResourceAttributes;
 
 /// The objects of the requests, as far as known. A role may allow single names only, so the review names them.
 #[derive(Debug)]
@@ -46,18 +46,24 @@ impl Objects<'_> {
     }
 }
 
-/// Returns one result for each of [`USEFUL`].
-pub async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
+/// Returns one result for each of [`USEFUL`]. A review that is not answered never takes the answers of others away.
+pub async fn read(
+    objects: &Objects<'_>,
+    ask: impl AsyncFn(&ResourceAttributes) -> Fact<bool>,
+) -> Vec<Permission> {
     let mut permissions = Vec::new();
     for useful in USEFUL {
-        let allowed = match client.may(&objects.attributes(useful)).await {
-            Ok(review) => Ok(review.allowed),
-            Err(error) => Err(why(&error)),
-        };
-        permissions.push(Permission {
-            useful,
-            allowed: allowed.into(),
-        });
+        let allowed = ask(&objects.attributes(useful)).await;
+        permissions.push(Permission { useful, allowed });
     }
     permissions
+}
+
+/// Returns the permissions that no review was sent for.
+pub fn unasked(why: &Unavailable) -> Vec<Permission> {
+    let unknown = |useful| Permission {
+        useful,
+        allowed: Fact::Failed(why.clone()),
+    };
+    USEFUL.iter().map(unknown).collect()
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{NameStatus, Status};
-use crate::catalog::{Code, Finding, Severity};
+use crate::catalog::{Code, Finding, FindingKey, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::resync::{WindowId, WindowOutcome};
@@ -19,8 +19,8 @@ use crate::facts::trigger::Trigger;
 /// The state that was reported last.
 #[derive(Debug, Clone, Default)]
 pub struct Reported {
-    /// The observations, by code; one code may have several.
-    findings: BTreeMap<Code, BTreeSet<String>>,
+    /// The observations; one finding may have several.
+    findings: BTreeMap<FindingKey, BTreeSet<String>>,
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
@@ -170,16 +170,20 @@ impl Reported {
             });
         }
         if let Some((unit, refused)) = events.started {
-            let (priority, text) = match refused {
-                None => (
+            records.push(match refused {
+                None => record(
                     Priority::Notice,
+                    message_id::UNIT_STARTED,
                     format!("unit started: {unit} (qemu_guest_agent.auto_start)"),
                 ),
-                Some(why) => (Priority::Warning, why.to_owned()),
-            };
-            records.push(record(priority, message_id::UNIT_STARTED, text));
+                Some(why) => record(
+                    Priority::Warning,
+                    message_id::UNIT_NOT_STARTED,
+                    why.to_owned(),
+                ),
+            });
         }
-        let mut present: BTreeMap<Code, BTreeSet<String>> = BTreeMap::new();
+        let mut present: BTreeMap<FindingKey, BTreeSet<String>> = BTreeMap::new();
         for finding in events.findings {
             if self.is_new(finding) {
                 let entry = finding.code.entry();
@@ -197,24 +201,25 @@ impl Reported {
                     ..new
                 });
             }
-            let seen = present.entry(finding.code).or_default();
+            let seen = present.entry(finding.key()).or_default();
             seen.insert(finding.seen.clone());
         }
         // A finding that cannot be checked now is neither new nor resolved.
         let unread = status.placement.is_none();
         let unknown = |code: Code| unread && code.needs_placement();
-        for (code, seen) in std::mem::take(&mut self.findings) {
-            if present.contains_key(&code) {
+        for (key, seen) in std::mem::take(&mut self.findings) {
+            if present.contains_key(&key) {
                 continue;
             }
+            let (code, about) = key;
             if unknown(code) {
-                present.insert(code, seen);
+                present.insert(key, seen);
             } else {
-                let resolved = record(
-                    Priority::Notice,
-                    message_id::RESOLVED,
-                    format!("resolved: {}", code.as_str()),
-                );
+                let text = match about {
+                    Some(about) => format!("resolved: {code} ({about})"),
+                    None => format!("resolved: {code}"),
+                };
+                let resolved = record(Priority::Notice, message_id::RESOLVED, text);
                 records.push(Record {
                     finding: Some(code.as_str().to_owned()),
                     ..resolved
@@ -265,7 +270,7 @@ impl Reported {
     fn is_new(&self, finding: &Finding) -> bool {
         let is_same =
             |seen: &BTreeSet<String>| seen.contains(&finding.seen) || finding.code.is_error_text();
-        !self.findings.get(&finding.code).is_some_and(is_same)
+        !self.findings.get(&finding.key()).is_some_and(is_same)
     }
 }
 

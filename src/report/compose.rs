@@ -11,14 +11,14 @@ use super::status::{
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
-use crate::catalog::{Code, Finding, Group, Severity};
+use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
 use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::decide::{self, Action, WriteResult};
+use crate::decide::{self, Action};
 use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::registration::Labels;
 use crate::facts::topology::LabelValue;
@@ -35,8 +35,8 @@ pub struct Context {
     pub agent: AgentStatus,
     /// The event sources.
     pub event_sources: Vec<EventSourceStatus>,
-    /// The time at which each finding was first observed, by code.
-    pub since: BTreeMap<Code, String>,
+    /// The time at which each finding was first observed.
+    pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
     /// The last migration hint and its outcome.
@@ -62,7 +62,7 @@ impl Status {
                     observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
                     fix: finding.fix().into_iter().map(str::to_owned).collect(),
-                    first_observed_time: context.since.get(&finding.code).cloned(),
+                    first_observed_time: context.since.get(&finding.key()).cloned(),
                 }
             })
             .collect();
@@ -178,11 +178,30 @@ fn outcome(outcome: PlacementOutcome) -> &'static str {
     }
 }
 
+/// Returns the labels that we own, with the values that the Node has at the end of this round. A planned change that was not sent
+/// or was refused is not one of them.
+fn owned(report: &RoundReport<'_>) -> BTreeMap<String, String> {
+    let Some(node) = report.observation.node.known() else {
+        return BTreeMap::new();
+    };
+    let mut present = node.labels.clone();
+    let mut owned = Owned::parse(node.annotations.get(decide::ANNOTATION_OWNED));
+    for (action, _) in report.tried().filter(|(_, result)| result.is_ok()) {
+        if let Action::PatchNode(patch) = action {
+            for (key, value) in &patch.labels {
+                match value {
+                    Some(value) => present.insert(key.clone(), value.clone()),
+                    None => present.remove(key),
+                };
+            }
+            owned.clone_from(&report.plan.labels.owned);
+        }
+    }
+    present.retain(|key, _| owned.0.contains_key(key));
+    present
+}
+
 fn labels(report: &RoundReport<'_>) -> LabelsStatus {
-    let node = report.observation.node.known();
-    let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
-    let is_sent = |(action, result): (&Action, &WriteResult)| !action.is_sent() || result.is_ok();
-    let written = !report.plan.labels.owned.0.is_empty() && report.tried().all(is_sent);
     let left = report
         .plan
         .labels
@@ -209,11 +228,7 @@ fn labels(report: &RoundReport<'_>) -> LabelsStatus {
             .known()
             .map(|kubelet| kubelet.node_name.to_string()),
         state: kebab(report.plan.sync.reason()),
-        owned: if written {
-            report.plan.labels.owned.0.clone()
-        } else {
-            owned.0
-        },
+        owned: owned(report),
         skipped_labels: left.collect(),
     }
 }

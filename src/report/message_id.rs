@@ -139,6 +139,15 @@ kinds! {
      not disabled, and stopped. It is started at most once in ten minutes.\n\
      \n    systemctl status qemu-guest-agent\n";
 
+    /// The unit of the QEMU guest agent could not be started.
+    UNIT_NOT_STARTED = "bb25d6aff3c24cc59939c6ce8135701b",
+    "QEMU guest agent could not be started",
+    "@MESSAGE@\n\
+     \n\
+     qemu_guest_agent.auto_start is true in the configuration, and the unit was installed,\n\
+     not disabled, and stopped. It is tried again in ten minutes. The cause:\n\
+     \n    systemctl status qemu-guest-agent\n    journalctl -u qemu-guest-agent\n";
+
     /// A live migration or a stop of the VM is planned.
     EVENT_PLANNED = "9083dfb603784bbd94e82cddf198fc46",
     "Planned: @HNA_EVENT_TYPE@ of the VM of this node",

@@ -33,7 +33,7 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{Saver, State};
 use crate::agent::{Publish, RoundReport};
-use crate::catalog::Code;
+use crate::catalog::{Finding, FindingKey};
 use crate::config::{MetricsFile, Settings};
 use crate::decide::{Action, Migration, rfc3339};
 use crate::facts::observation::ObservationIssue;
@@ -248,11 +248,13 @@ impl Reporter {
         });
         // Prometheus does not detect this error, so a round must report it.
         let what = trouble.or(left).map(|trouble| trouble.what);
+        let source = "textfile";
         let issue = what.map(|what| ObservationIssue::MetricsUnavailable {
+            source,
             what,
             forbidden: None,
         });
-        self.health.issue("textfile", issue);
+        self.health.issue(source, issue);
     }
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
@@ -269,12 +271,12 @@ impl Publish for Reporter {
         self.remember(report);
         let now = rfc3339(report.now.wall);
         let findings = report.plan.findings.iter();
-        let codes: Vec<Code> = findings.map(|finding| finding.code).collect();
+        let keys: Vec<FindingKey> = findings.map(Finding::key).collect();
         let unread = report.placement.is_none();
         let since = &mut self.context.since;
-        since.retain(|code, _| codes.contains(code) || unread && code.needs_placement());
-        for code in codes {
-            since.entry(code).or_insert_with(|| now.clone());
+        since.retain(|key, _| keys.contains(key) || unread && key.0.needs_placement());
+        for key in keys {
+            since.entry(key).or_insert_with(|| now.clone());
         }
         self.context.event_sources = self
             .health

@@ -79,15 +79,25 @@ impl Status {
     }
 
     /// Parses JSON, also through its text; only of this version.
-    pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
+    pub fn from_json(value: &Value) -> Result<Self, UnusableStatus> {
         let version = value.get("apiVersion").and_then(Value::as_str);
         if version != Some(API_VERSION) {
             let found = version.unwrap_or("no apiVersion");
-            let text = format!("{}, and not {API_VERSION}", one_line(found, 100));
-            return Err(serde::de::Error::custom(text));
+            return Err(UnusableStatus::Version(one_line(found, 100).into_owned()));
         }
-        serde_json::from_slice(&serde_json::to_vec(value)?)
+        Ok(serde_json::from_slice(&serde_json::to_vec(value)?)?)
     }
+}
+
+/// The reason why JSON is not a status.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableStatus {
+    /// It is of another version.
+    #[error("{0}, and not {API_VERSION}")]
+    Version(String),
+    /// It is of this version, and a field is missing or invalid.
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
 }
 
 /// The process.
@@ -218,7 +228,7 @@ pub struct LabelsStatus {
     pub node: Option<String>,
     /// The state in one word; the reason of the condition `HarvesterTopologySynced` in kebab-case.
     pub state: String,
-    /// Labels that we own, with the values that we wrote.
+    /// Labels that we own, with the values that the Node has.
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
     pub skipped_labels: Vec<SkippedLabelStatus>,

@@ -11,6 +11,9 @@ use super::*;
 use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
+use crate::decide::{Now, Refusal, Write, WriteResult};
+use crate::facts::topology::{REGION, ZONE};
+use crate::facts::{Fact, UnavailableKind};
 
 /// Creates a reporter that saves its state through `saver`.
 fn reporter(root: &Root, saver: Saver) -> Reporter {
@@ -37,17 +40,25 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
     )
 }
 
-/// Reports the plan of a world.
+/// Reports the plan of a world, of which nothing was written.
 fn publish(reporter: &mut Reporter, world: &World) {
+    publish_with(reporter, world, &[]);
+}
+
+/// Reports the plan of a world with the results of its first writes.
+fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult]) {
     let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
     reporter.publish(&RoundReport {
         trigger: Trigger::Vmi,
-        now: now(world.uptime),
+        now: Now {
+            wall: now(world.uptime).wall + world.uptime,
+            ..now(world.uptime)
+        },
         observation: &world.observation,
         identity: &identity,
         placement: placement.as_ref(),
         plan: &plan,
-        results: &[],
+        results,
         latency: Duration::ZERO,
         migrated: plan.memory.last_migration.as_ref(),
         requests: &[],
@@ -85,4 +96,126 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     reporter.close();
     let (_, saved) = begins.try_recv().expect("the last state is awaited");
     assert_eq!(saved.last_migration.unwrap().to, "hv-b");
+}
+
+/// Returns the labels in the status after a round with these results.
+fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let state = State::new(MachineId::of(&world.observation.machine));
+    let mut reporter = reporter(&root, Saver::with(state, |_| Ok(())));
+    publish_with(&mut reporter, world, results);
+    reporter.close();
+    let status = status_file::read(&root).unwrap();
+    Status::from_json(&status).unwrap().labels.owned
+}
+
+fn zone(labels: &BTreeMap<String, String>) -> Option<&str> {
+    labels.get(ZONE).map(String::as_str)
+}
+
+/// Returns the results of the plan in which the patch of the Node has this result.
+fn patched(world: &World, result: &WriteResult) -> Vec<WriteResult> {
+    let actions = world.plan().actions;
+    let is_patch = actions.iter().map(|action| action.write() == Write::Node);
+    let last = is_patch.clone().position(|is_patch| is_patch).unwrap();
+    let of = |is_patch| if is_patch { result.clone() } else { Ok(()) };
+    is_patch.map(of).take(last + 1).collect()
+}
+
+fn refused(passing: bool) -> WriteResult {
+    Err(Refusal {
+        text: "503".to_owned(),
+        passing,
+        retry_after: None,
+    })
+}
+
+#[test]
+fn the_status_shows_the_labels_that_the_node_has_and_not_those_that_are_planned() {
+    let mut world = World::new();
+    assert_eq!(
+        labels_of(&world, &[]),
+        BTreeMap::new(),
+        "nothing is written"
+    );
+    for passing in [true, false] {
+        let results = patched(&world, &refused(passing));
+        assert_eq!(labels_of(&world, &results), BTreeMap::new(), "refused");
+    }
+    let labels = labels_of(&world, &patched(&world, &Ok(())));
+    assert_eq!(
+        (zone(&labels), labels.contains_key(REGION)),
+        (Some("rack-a"), true)
+    );
+    world.settle();
+    assert_eq!(labels_of(&world, &[]), labels);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    assert_eq!(
+        labels_of(&world, &[]),
+        labels,
+        "the new host is not written yet"
+    );
+    let results = patched(&world, &refused(true));
+    assert_eq!(labels_of(&world, &results), labels, "refused");
+    let labels = labels_of(&world, &patched(&world, &Ok(())));
+    assert_eq!(zone(&labels), Some("rack-b"));
+    world.observation.node = Fact::failed(UnavailableKind::Unreachable, "no answer");
+    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "nobody knows");
+}
+
+#[test]
+fn a_label_that_another_writer_changed_is_shown_as_it_is() {
+    let mut world = World::new();
+    world.settle();
+    for _ in 0..3 {
+        let node = world.node();
+        node.labels.insert(ZONE.to_owned(), "rival".to_owned());
+        let plan = world.plan();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(1);
+    }
+    world
+        .node()
+        .labels
+        .insert(ZONE.to_owned(), "rival".to_owned());
+    assert_eq!(world.plan().sync.reason(), "LabelConflict");
+    assert_eq!(zone(&labels_of(&world, &[])), Some("rival"));
+    world.node().labels.remove(ZONE);
+    assert_eq!(
+        zone(&labels_of(&world, &[])),
+        None,
+        "another writer removed it"
+    );
+}
+
+#[test]
+fn each_source_of_one_code_has_its_own_first_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let state = State::new(MachineId::of(&world.observation.machine));
+    let mut reporter = reporter(&root, Saver::with(state, |_| Ok(())));
+    let mut times = |world: &World| {
+        publish(&mut reporter, world);
+        let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
+        let findings = status.findings.into_iter();
+        let of_sources = findings.filter(|finding| finding.code == "signal-unavailable");
+        of_sources
+            .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let issue = |source, what: &str| ObservationIssue::SignalUnavailable {
+        source,
+        what: what.to_owned(),
+    };
+    world.observation.issues = vec![issue("clock", "denied")];
+    let first = times(&world)["denied"].clone();
+    world.uptime += Duration::from_secs(600);
+    world.observation.issues.push(issue("link", "no socket"));
+    let both = times(&world);
+    assert_eq!(both["denied"], first);
+    assert_ne!(both["no socket"], first);
+    world.observation.issues.remove(0);
+    assert_eq!(times(&world)["no socket"], both["no socket"]);
 }

@@ -7,6 +7,8 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Replaces the truncated part of a text.
 const ELLIPSIS: char = '…';
@@ -62,6 +64,24 @@ pub fn shell_word(text: &str) -> String {
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
+}
+
+/// Quotes `path` as one word of plain characters for a shell. A name with any other character is written as bash, zsh and BusyBox
+/// read it (`$'...'`): its escaped form in ordinary quotes would be the name of another file.
+pub fn shell_path(path: &Path) -> String {
+    if let Some(text) = path.to_str().filter(|text| text.chars().all(is_plain)) {
+        return shell_word(text);
+    }
+    let mut word = "$'".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\'' | b'\\' => word.push_str(&format!("\\{byte:03o}")),
+            b' '..=b'~' => word.push(char::from(*byte)),
+            _ => word.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    word.push('\'');
+    word
 }
 
 fn escape_and_cap(text: &str, max: usize) -> String {

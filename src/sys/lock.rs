@@ -50,7 +50,7 @@ pub struct Lock {
 /// The process that holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// The process ID, unless it is not yet written.
+    /// The process ID, unless it is not yet written, or cannot be: the disk may be full.
     pub pid: Option<u32>,
 }
 
@@ -108,6 +108,11 @@ impl Instance {
             start_ticks: start_ticks(pid).ok()??,
             boot_id: boot_id()?,
         })
+    }
+
+    /// Reports whether the process is known to run.
+    pub fn is_running(&self) -> bool {
+        matches!(self.presence(), Presence::Running(_))
     }
 
     /// Reports whether the process still runs.

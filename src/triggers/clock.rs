@@ -20,7 +20,6 @@ use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::clock::ClockStep;
-use crate::facts::observation::ObservationIssue;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::root::Root;
 
@@ -38,7 +37,7 @@ pub async fn listen(sender: Sender, health: SignalBoard) {
         let detail = format!("timerfd: {error}");
         health.set(SIGNAL, false, detail.clone());
         let what = format!("{detail}; steps of the clock are not detected");
-        health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+        health.unavailable(SIGNAL, what);
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }
 }

@@ -19,7 +19,6 @@ use super::{Sender, files};
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
-use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, next, unit_path};
@@ -103,7 +102,7 @@ fn systemd_detail() -> String {
 fn dead(health: &SignalBoard, why: &str) {
     health.set(SYSTEMD1, false, why);
     let what = format!("{why}; the unit of qemu-guest-agent is only polled");
-    health.issue(SYSTEMD1, Some(ObservationIssue::SignalUnavailable { what }));
+    health.unavailable(SYSTEMD1, what);
 }
 
 /// Waits until the socket appears again; at most for `pause` unless there is no socket.

@@ -66,7 +66,10 @@ pub async fn listen(root: Root, files: BTreeSet<PathBuf>, sender: Sender, health
     let report = |refused: Option<&std::io::Error>| {
         let detail = refused.map_or_else(|| format!("inotify for {count} paths"), describe);
         let what = format!("{detail}; changes of files are detected late");
-        let issue = refused.map(|_| ObservationIssue::SignalUnavailable { what });
+        let issue = refused.map(|_| ObservationIssue::SignalUnavailable {
+            source: SIGNAL,
+            what,
+        });
         health.set(SIGNAL, refused.is_none(), detail);
         health.issue(SIGNAL, issue);
     };

@@ -13,7 +13,6 @@ use super::Sender;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
-use crate::facts::observation::ObservationIssue;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
@@ -55,7 +54,7 @@ pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
             return;
         }
         let what = format!("{detail}; the hostname is read at each reconcile");
-        health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+        health.unavailable(SIGNAL, what);
         if matches!(error, HostnameError::Hidden) {
             // The file does not reappear while this process runs.
             return;

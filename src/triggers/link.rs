@@ -22,7 +22,6 @@ use super::restart_delay::Waits;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
-use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
@@ -62,7 +61,7 @@ pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintS
 fn deaf(health: &SignalBoard, detail: &str) {
     health.set(SIGNAL, false, detail.to_owned());
     let what = format!("{detail}; a migration is detected later, by the other event sources");
-    health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+    health.unavailable(SIGNAL, what);
 }
 
 /// Returns the state of the event source, without listening.

@@ -95,7 +95,10 @@ impl Server {
                 Err(error) => {
                     let wait = may_pass(&error).then(|| waits.after(opened.elapsed()));
                     let what = chain(&error);
-                    let issue = wait.map(|_| ObservationIssue::SignalUnavailable { what });
+                    let issue = wait.map(|_| ObservationIssue::SignalUnavailable {
+                        source: SIGNAL,
+                        what,
+                    });
                     self.health.issue(SIGNAL, issue);
                     self.say(false, &describe(&error));
                     wait

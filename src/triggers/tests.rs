@@ -182,7 +182,7 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
         let is_signal = |reasons: &Reasons| reasons.trigger == Trigger::Signals;
         count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_signal(&reasons)));
     }
-    let is_reported = |issue: &ObservationIssue| matches!(issue, ObservationIssue::SignalUnavailable { what } if what.contains("inotify"));
+    let is_reported = |issue: &ObservationIssue| matches!(issue, ObservationIssue::SignalUnavailable { what, .. } if what.contains("inotify"));
     assert!(
         health.issues().iter().any(is_reported),
         "{:?}",

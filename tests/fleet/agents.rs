@@ -342,7 +342,7 @@ impl Reload for Same {
     }
 }
 
-struct PausedClock(Instant);
+pub(super) struct PausedClock(pub(super) Instant);
 
 impl Clock for PausedClock {
     fn now(&self) -> Now {

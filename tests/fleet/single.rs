@@ -11,14 +11,22 @@ use harvester_lab::names::ZONE;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::agents::{self, Handle, Trees, attach, settings};
+use super::agents::{self, Handle, PausedClock, Silent, Trees, attach, settings};
 use super::network::{Answer, Network, Request, SERVERS};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
-use crate::agent::{Publish, RoundReport, Trigger};
+use crate::agent::signal_board::SignalBoard;
+use crate::agent::{self, Clock, Mode, Publish, RoundReport, Trigger};
+use crate::commands::doctor::facts::Examination;
+use crate::commands::doctor::read;
 use crate::config::{Settings, WatchMode};
-use crate::decide::ANNOTATION_PREFIX;
+use crate::decide::{ANNOTATION_PREFIX, Memory};
+use crate::facts::Fact;
 use crate::facts::names::firmware_uuid;
+use crate::facts::permissions::USEFUL;
+use crate::observe::observer::Observer;
+use crate::sys::root::Root;
+use crate::wire::dbus::Bus;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -578,4 +586,88 @@ fn without_watches_only_a_hint_makes_the_agent_read() {
             assert_eq!(count(&stage.asked(), "watch"), 0);
         },
     );
+}
+
+/// What `doctor` reads of two APIs of which `trouble` takes hold after its round, and the requests for that.
+fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>) {
+    let work = || {
+        simulate(async {
+            let trees = Trees::write(1);
+            let network = Arc::new(Network::new(1));
+            attach(&network, 7);
+            let empty = json!({"metadata": {}, "items": []}).to_string();
+            let review = json!({"status": {"allowed": true}}).to_string();
+            for side in Side::BOTH {
+                let is_pods = |verb: &str, path: &str| verb == "list" && path.ends_with("/pods");
+                network.answer(side, is_pods, json_answer(200, &empty));
+                let is_review =
+                    |verb: &str, path: &str| verb == "create" && path.ends_with("reviews");
+                network.answer(side, is_review, json_answer(201, &review));
+            }
+            let root = Root::new(trees.root(OURS));
+            let (bus, board) = (Bus::new(&root, None), SignalBoard::default());
+            let mut observer = Observer::new(root, bus, board, None).with_short_timeouts();
+            let (settings, clock) = (settings(OURS), PausedClock(Instant::now()));
+            let (memory, mode) = (Memory::default(), Mode::DryRun);
+            let mut silent = Silent;
+            let rounds = agent::once(&settings, &mut observer, &mut silent, &clock, memory, mode);
+            let rounds = Box::pin(rounds).await;
+            trouble(&network);
+            network.noted();
+            let round = rounds.last().unwrap();
+            assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
+            let seen = read::read(&observer, &settings, round, clock.now());
+            let seen = Box::pin(seen).await;
+            (seen, network.noted())
+        })
+    };
+    let outcome = std::thread::scope(|scope| scope.spawn(work).join());
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// What was not read in time.
+fn late(seen: &Examination) -> Vec<(&'static str, String)> {
+    let late = seen.gaps().into_iter();
+    let late = late.filter(|gap| gap.why.text.contains("timed out"));
+    late.map(|gap| (gap.what, gap.why.text)).collect()
+}
+
+#[test]
+fn doctor_reads_all_of_two_apis_that_are_far_away() {
+    for milliseconds in [200, 400] {
+        let (seen, _) = examined(|network| {
+            let slowness = Duration::from_millis(milliseconds);
+            for side in Side::BOTH {
+                network.set_slowness(side, slowness);
+            }
+        });
+        assert_eq!(late(&seen), [], "{milliseconds} ms");
+        let permissions = seen.permissions.iter();
+        let known = permissions.filter(|one| one.allowed == Fact::Known(true));
+        assert_eq!(known.count(), USEFUL.len(), "{milliseconds} ms");
+        assert!(
+            seen.conflicts.instance.known().is_some(),
+            "{milliseconds} ms"
+        );
+    }
+}
+
+#[test]
+fn permissions_that_doctor_did_not_read_in_time_are_a_skipped_check() {
+    let (seen, _) = examined(|network| network.set_slowness(Side::Harvester, MINUTE));
+    let what = "permissions of the Harvester credential";
+    let late = late(&seen);
+    assert!(late.iter().any(|(check, _)| *check == what), "{late:?}");
+    // What the other API answers is not lost.
+    assert!(seen.pods.here.known().is_some(), "{:?}", seen.pods.here);
+}
+
+#[test]
+fn doctor_lists_nothing_that_the_printed_roles_do_not_allow() {
+    let (_, asked) = examined(|_| {});
+    let lists = asked.iter().filter(|request| request.verb == "list");
+    let lists = lists.filter(|request| request.side == Side::Harvester);
+    let paths: Vec<&str> = lists.map(|request| request.path.as_str()).collect();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    assert!(paths[0].ends_with(VMIS), "{paths:?}");
 }

@@ -548,7 +548,7 @@ mod slow {
             .as_str()
             .unwrap();
         assert!(
-            why.starts_with("timed out after 15s while reading credentials, both APIs"),
+            why.starts_with("timed out after 20s while reading credentials, both APIs"),
             "{why}"
         );
         let is_well = |group: &&Value| group["state"] == "ok";

@@ -4,35 +4,32 @@
 
 use harvester_lab::admin::paths;
 use harvester_lab::harvester::{Firmware, VmSpec};
-use harvester_lab::world::{
-    ACCOUNT, CloudState, HOSTS, HostAccess, NAMESPACE, VM_NAME, World, WorldOptions,
-};
+use harvester_lab::world::{CloudState, HostAccess, NAMESPACE, VM_NAME, World, WorldOptions};
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
 use crate::{On, ZONE, ZONE_BETA, agent, on_both};
 
 on_both!(
-    a_world_in_order_has_none_of_these_findings_and_every_gap_says_why,
+    a_world_in_order_has_none_of_these_findings,
     versions_that_do_not_go_together_are_named_with_their_pods,
     a_version_that_is_no_release_is_a_gap_and_not_fine,
     a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause,
     a_node_of_another_name_is_judged_by_what_each_release_does_with_it,
     a_node_of_another_cloud_provider_is_named,
     a_rival_and_a_twin_that_disagrees_are_named,
-    a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named,
+    a_vm_with_hardware_of_ours_is_named,
     what_harvester_says_of_the_vm_is_named,
     the_next_host_maintenance_is_named,
     addresses_that_disagree_are_named,
 );
 
 /// The findings that this file is about.
-const OURS: [&str; 22] = [
+const OURS: [&str; 21] = [
     "csi-driver-forbidden",
     "component-restarting",
     "distribution-eol",
     "hardware-shared",
-    "hosts-in-one-zone",
     "vm-labels-missing",
     "not-live-migratable",
     "not-migrated-at-maintenance",
@@ -135,46 +132,9 @@ pub(crate) async fn uninitialized(world: &World) -> String {
     hour_ago
 }
 
-/// All hosts are in one zone, and the credential may list them; answers the path of the binding that lets it.
-pub(crate) async fn all_hosts_in_one_zone(world: &World) -> String {
-    for (host, _, _) in HOSTS {
-        let zone = [(ZONE, Some("rack-a"))];
-        world.harvester.relabel_host(host, &zone).await.unwrap();
-    }
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let name = "lab-list-hosts";
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
-    });
-    let admin = world.harvester.admin();
-    let bindings = format!("{rbac}/clusterrolebindings");
-    admin
-        .create_if_absent(&format!("{rbac}/clusterroles"), &role)
-        .await
-        .unwrap();
-    admin.create_if_absent(&bindings, &binding).await.unwrap();
-    world.wait_for_access(paths::NODES, true).await;
-    format!("{bindings}/{name}")
-}
-
-async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: On) {
+async fn a_world_in_order_has_none_of_these_findings(on: On) {
     let world = on.world(WorldOptions::default()).await;
     finds(&world, &[]).await;
-    let output = agent(&world, &["doctor", "-v"]).await;
-    // What the credential may not is named with the right that is missing.
-    assert_says(
-        &output.stdout,
-        &[
-            "the zones of the other hosts",
-            "the credential cannot list nodes",
-        ],
-    );
 }
 
 async fn versions_that_do_not_go_together_are_named_with_their_pods(on: On) {
@@ -330,7 +290,7 @@ async fn a_rival_and_a_twin_that_disagrees_are_named(on: On) {
     finds(&world, &[]).await;
 }
 
-async fn a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named(on: On) {
+async fn a_vm_with_hardware_of_ours_is_named(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut copy = VmSpec::named("gc8-pool1-copy").firmware(Firmware::Random);
     copy.macs.clone_from(&world.vm.spec.macs);
@@ -338,13 +298,6 @@ async fn a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named(on: On) {
     world.harvester.create_vm(copy, "hv-b").await.unwrap();
     let text = finds(&world, &["hardware-shared"]).await;
     assert_says(&text, &["default/gc8-pool1-copy", &mac]);
-
-    let binding = all_hosts_in_one_zone(&world).await;
-    let text = finds(&world, &["hosts-in-one-zone", "hardware-shared"]).await;
-    assert_says(&text, &["3 hosts, all in zone rack-a"]);
-    // The server may serve another world.
-    let admin = world.harvester.admin();
-    admin.delete(&binding).await.unwrap();
 }
 
 async fn what_harvester_says_of_the_vm_is_named(on: On) {

@@ -48,6 +48,19 @@ impl Diagnosis {
             .flat_map(|group| group["findings"].as_array().unwrap())
     }
 
+    /// The consequences that are not shown, each with its cause.
+    fn suppressed(&self) -> Vec<(&str, &str)> {
+        let groups = self.0["groups"].as_array().unwrap().iter();
+        let all = groups.flat_map(|group| group["suppressed"].as_array().unwrap());
+        all.map(|one| {
+            (
+                one["code"].as_str().unwrap(),
+                one["suppressedBy"].as_str().unwrap(),
+            )
+        })
+        .collect()
+    }
+
     fn seen(&self, code: &str) -> Option<&str> {
         let mut findings = self.findings();
         let finding = findings.find(|finding| finding["code"] == code)?;
@@ -187,8 +200,13 @@ async fn a_machine_with_the_id_of_its_image_is_reported(on: On) {
     world
         .guest
         .write("/var/lib/cloud/instance/sem/config_ssh", "");
-    let id = std::fs::File::open(world.guest.path("/etc/machine-id")).unwrap();
-    let built = time::OffsetDateTime::now_utc() - time::Duration::days(30);
+    let opened = |path: &str| std::fs::File::open(world.guest.path(path)).unwrap();
+    let id = opened("/etc/machine-id");
+    let before = |days| time::OffsetDateTime::now_utc() - time::Duration::days(days);
+    let (began, built) = (before(1), before(30));
+    // The Node registered after the first boot.
+    let note = opened("/var/lib/cloud/instance/sem/config_ssh");
+    note.set_modified(began.into()).unwrap();
     assert_eq!(
         Diagnosis::of(&world).await.seen("identity-from-image"),
         None
@@ -351,6 +369,12 @@ async fn a_token_that_has_ended_is_the_one_error() {
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("harvester-credential-expired");
     assert!(seen.contains("expired at 2026-11-18T11:06:40Z"), "{seen}");
+    // Consequences are listed, whether the round or the examination found them.
+    let suppressed = diagnosis.suppressed();
+    assert!(
+        suppressed.contains(&("harvester-unauthorized", "harvester-credential-expired")),
+        "{suppressed:?}"
+    );
     // One that the server takes has not ended: one of the two clocks is wrong.
     let user = User::service_account(NAMESPACE, ACCOUNT);
     lab(&world.harvester_api).add_token(&ended, user);

@@ -134,6 +134,8 @@ async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
             .contains("zone-fixer"),
         "{status}"
     );
+    // What the Node has, and not what is wanted.
+    assert_eq!(status["labels"]["owned"][HOST], "mine", "{status:#}");
     let patches = node_patches(&world).await - before;
     assert!(patches <= 3, "{patches} patches");
     drop(rival);

@@ -9,7 +9,7 @@ macro_rules! facts {
     (
         $(#[$attribute:meta])*
         $name:ident {
-            $($(#[$doc:meta])* $field:ident: $type:ty, $group:ident, $what:literal $($need:ident)?;)*
+            $($(#[$doc:meta])* $field:ident: $type:ty, $group:ident, $what:literal;)*
         }
     ) => {
         $(#[$attribute])*
@@ -28,7 +28,7 @@ macro_rules! facts {
             pub fn gaps(&self) -> Vec<super::Gap> {
                 use $crate::catalog::Group;
                 let gaps = [
-                    $(super::Gap::of(Group::$group, $what, &self.$field)$(.map(super::Gap::$need))?,)*
+                    $(super::Gap::of(Group::$group, $what, &self.$field),)*
                 ];
                 gaps.into_iter().flatten().collect()
             }
@@ -73,7 +73,7 @@ pub struct Examination {
     pub system: system::SystemFacts,
     /// The data that the image may have brought.
     pub image: image::Image,
-    /// The permissions of the Harvester credential; empty if they were not requested.
+    /// The permissions of the Harvester credential.
     pub permissions: Vec<Permission>,
 }
 
@@ -90,7 +90,11 @@ impl Examination {
             self.clock.gaps(),
             self.system.gaps(),
             self.image.gaps(),
-            self.permissions.iter().filter_map(unknown).collect(),
+            self.permissions
+                .iter()
+                .find_map(unknown)
+                .into_iter()
+                .collect(),
         ]
         .into_iter()
         .flatten()
@@ -112,38 +116,16 @@ pub struct Gap {
     pub what: &'static str,
     /// The reason.
     pub why: Unavailable,
-    /// Whether the check is required.
-    pub need: Need,
-}
-
-/// The importance of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// Required: without it, a problem may be missed.
-    Usual,
-    /// Optional: often not permitted to the credential.
-    Optional,
 }
 
 impl Gap {
-    /// Creates a gap in the required checks.
+    /// Creates a gap.
     pub fn new(group: Group, what: &'static str, why: Unavailable) -> Self {
-        Self {
-            group,
-            what,
-            why,
-            need: Need::Usual,
-        }
+        Self { group, what, why }
     }
 
     /// Returns the gap of a fact, if it could not be read.
     pub fn of<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Self> {
         Some(Self::new(group, what, seen.why()?.clone()))
-    }
-
-    /// Returns the gap as an optional one.
-    pub fn optional(self) -> Self {
-        let need = Need::Optional;
-        Self { need, ..self }
     }
 }

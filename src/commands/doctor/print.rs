@@ -16,7 +16,7 @@ use crate::catalog::{Code, CommandPlace, CommandWord, Finding, Group};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
 use crate::commands::doctor::facts::credentials::CredentialContent;
-use crate::commands::doctor::facts::{Examination, Gap, Need};
+use crate::commands::doctor::facts::{Examination, Gap};
 use crate::facts::observation::Api;
 use crate::facts::{Fact, UnavailableKind};
 use crate::report::layout::Mark;
@@ -54,8 +54,7 @@ impl View<'_> {
     pub fn state(&self, section: &Section) -> Mark {
         let findings = section.findings.iter();
         let is_looked_at = self.status.is_some() || section.group == Group::Machine;
-        let is_missed = |gap: &Gap| gap.need == Need::Usual;
-        let is_whole = section.suppressed.is_empty() && !section.gaps.iter().any(is_missed);
+        let is_whole = section.suppressed.is_empty() && section.gaps.is_empty();
         match findings.map(|finding| finding.code.entry().severity).max() {
             Some(severity) => Mark::Found(severity),
             None if is_looked_at && is_whole => Mark::Ok,

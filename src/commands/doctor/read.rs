@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the data that only `doctor` needs. The parts run concurrently, with a timeout for each read and one for all.
 //!
-//! To add a read: see `commands/doctor/facts.rs`. All requests to one API share a connection and run one after another. A read
-//! that times out closes that connection, and the next read opens a new one.
+//! To add a read: see `commands/doctor/facts.rs`. All requests to one API share a connection and run one after another, and the
+//! timeout of each begins with its turn: an API that is far away is slow, and not unreachable. A read that times out closes that
+//! connection, and the next read opens a new one.
 
 mod clock;
 mod conflicts;
@@ -18,13 +19,11 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use time::UtcDateTime;
-use tokio::time::{Instant, timeout};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent::Round;
-use crate::commands::doctor::facts::{
-    Examination, clock::ClockFacts, conflicts::Conflicts, credentials::Credentials, image::Image,
-    node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
-};
+use crate::commands::doctor::facts::Examination;
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::facts::observation::{Api, Observation};
@@ -32,19 +31,28 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
 use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::observer::Observer;
-use crate::observe::why;
+use crate::observe::{permissions, why};
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
-use crate::wire::kubeapi::{Class, Client, Error};
+use crate::wire::kubeapi::{Class, Client, Error, ResourceAttributes};
 
 /// The timeout of a single read.
-const READ_LIMIT: Duration = Duration::from_secs(1);
+const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// The timeout of each part, and of all, because they run concurrently.
-const ALL_LIMIT: Duration = Duration::from_secs(3);
+/// The timeout of all reads together. An API that needs half a second for each request is read within it.
+const ALL_LIMIT: Duration = Duration::from_secs(8);
 
 /// A link to an API, or the reason why there is none.
 type LinkResult<'a> = Result<&'a ApiLink, Unavailable>;
+
+/// An API, whose requests take turns.
+#[derive(Debug)]
+struct Endpoint<'a> {
+    link: LinkResult<'a>,
+    turn: Mutex<()>,
+    /// The end of all reads.
+    until: Instant,
+}
 
 /// The input of the parts: the round before, and its connections.
 #[derive(Debug)]
@@ -56,9 +64,9 @@ struct Given<'a> {
     /// The settings in force.
     settings: &'a Settings,
     /// Harvester's API with its credential.
-    harvester: LinkResult<'a>,
+    harvester: Endpoint<'a>,
     /// The guest cluster's API with the kubelet's credential.
-    guest: LinkResult<'a>,
+    guest: Endpoint<'a>,
     /// Both credentials, even if a server rejects them.
     connections: &'a Connections,
     /// The observation of the round.
@@ -72,7 +80,7 @@ struct Given<'a> {
 }
 
 /// Runs the examination, after a round that has read the credentials and the two APIs.
-pub(super) async fn read(
+pub(crate) async fn read(
     observer: &Observer,
     settings: &Settings,
     round: &Round,
@@ -86,36 +94,45 @@ pub(super) async fn read(
             UnavailableKind::Unreachable | UnavailableKind::Credential | UnavailableKind::Tls
         )
     };
+    let began = Instant::now();
+    let endpoint = |api| Endpoint {
+        link: link(connections, observation, api, is_final),
+        turn: Mutex::new(()),
+        until: began + ALL_LIMIT,
+    };
     let given = &Given {
         root: observer.root(),
         bus: observer.bus(),
         settings,
-        harvester: link(connections, observation, Api::Harvester, is_final),
-        guest: link(connections, observation, Api::Guest, is_final),
+        harvester: endpoint(Api::Harvester),
+        guest: endpoint(Api::Guest),
         connections,
         observation,
         vm: round.identity.vmi(),
         wall: now.wall,
-        began: Instant::now(),
+        began,
     };
     let permissions = async {
-        match &given.harvester {
-            Ok(_) => observer.permissions(settings).await,
-            Err(_) => Vec::new(),
+        let ask = async |_: &Client, attributes: &ResourceAttributes| {
+            let review = request(&given.harvester, async |client| {
+                client.may(attributes).await
+            });
+            review.await.map(|review| review.allowed)
+        };
+        match &given.harvester.link {
+            Ok(_) => observer.permissions_by(settings, ask).await,
+            Err(why) => permissions::unasked(why),
         }
     };
     let ((node, pods), conflicts, versions, credentials, servers, clock, image, permissions) = tokio::join!(
-        part(node::read(given), |why| (
-            NodeDetails::unseen(why),
-            Pods::unseen(why)
-        )),
-        part(conflicts::read(given), Conflicts::unseen),
-        part(versions::read(given), Versions::unseen),
-        part(credentials::read(given), Credentials::unseen),
-        part(servers::read(given), Servers::unseen),
-        part(clock::read(given), ClockFacts::unseen),
-        part(image::read(given), Image::unseen),
-        part(permissions, |_| Vec::new()),
+        node::read(given),
+        conflicts::read(given),
+        versions::read(given),
+        credentials::read(given),
+        servers::read(given),
+        clock::read(given),
+        image::read(given),
+        permissions,
     );
     Examination {
         versions: versions.or_of(&conflicts.instance),
@@ -150,15 +167,9 @@ fn link<'a>(
     }
 }
 
-/// Runs one part with the timeout of all.
-async fn part<T>(work: impl Future<Output = T>, unseen: fn(&Unavailable) -> T) -> T {
-    let slow = |_| unseen(&too_slow(ALL_LIMIT));
-    timeout(ALL_LIMIT, work).await.unwrap_or_else(slow)
-}
-
 /// Reads one object with a timeout. Absent if the server does not have it.
-async fn read_object<T: DeserializeOwned>(link: &LinkResult<'_>, path: &str) -> Fact<T> {
-    let object = request(link, async |client| match client.get(path).await {
+async fn read_object<T: DeserializeOwned>(endpoint: &Endpoint<'_>, path: &str) -> Fact<T> {
+    let object = request(endpoint, async |client| match client.get(path).await {
         Err(error) if error.class() == Class::NotFound => Ok(None),
         object => object.map(Some),
     });
@@ -169,17 +180,21 @@ async fn read_object<T: DeserializeOwned>(link: &LinkResult<'_>, path: &str) -> 
     }
 }
 
-/// Sends one request with a timeout.
+/// Sends one request in its turn, with a timeout from then on.
 async fn request<T>(
-    link: &LinkResult<'_>,
+    endpoint: &Endpoint<'_>,
     send: impl AsyncFnOnce(&Client) -> Result<T, Error>,
 ) -> Fact<T> {
-    match link {
-        Ok(link) => {
-            briefly(async { send(&link.client).await.map_err(|error| why(&error)).into() }).await
-        }
-        Err(why) => Fact::Failed(why.clone()),
-    }
+    let link = match &endpoint.link {
+        Ok(link) => link,
+        Err(why) => return Fact::Failed(why.clone()),
+    };
+    let work = async {
+        let _turn = endpoint.turn.lock().await;
+        briefly(async { send(&link.client).await.map_err(|error| why(&error)).into() }).await
+    };
+    let slow = |_| Fact::Failed(too_slow(ALL_LIMIT));
+    timeout_at(endpoint.until, work).await.unwrap_or_else(slow)
 }
 
 /// Runs one read with a timeout.

@@ -37,7 +37,7 @@ use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// One round, complete or timed out.
 #[derive(Debug)]
@@ -152,8 +152,13 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     };
     let (observation, placement) = (&round.observation, round.placement.as_ref());
     let is_shown = |finding: &Finding| !is_hidden(finding, observation, privileges());
-    let raised = round.plan.findings.iter().cloned();
-    part.findings.extend(raised.filter(is_shown));
+    let (raised, consequences) = (&round.plan.findings, &round.plan.consequences);
+    part.findings
+        .extend(raised.iter().filter(|one| is_shown(one)).cloned());
+    // Without its cause, a consequence would be shown as a problem.
+    if raised.iter().all(is_shown) {
+        part.findings.extend(consequences.iter().cloned());
+    }
     part.gaps = gaps(observation, &round.identity, placement, privileges());
     let context = context(&clock, Vec::new());
     part.status = Some(Status::new(&round.report(&settings), &context));
@@ -262,8 +267,11 @@ fn service(process: &Process) -> Service {
         let Some(code) = Code::parse(&finding.code) else {
             continue;
         };
-        let since = finding.first_observed_time.map(|at| (code, at));
-        service.since.extend(since);
+        // One code may be about several event sources.
+        if let Some(at) = finding.first_observed_time {
+            let first = service.since.entry(code).or_insert_with(|| at.clone());
+            *first = at.min(first.clone());
+        }
         let reported = Finding::new(code, finding.observed);
         service.findings.push(reported.with_steps(finding.fix));
     }

@@ -105,11 +105,15 @@ fn finding(issue: &ObservationIssue) -> Finding {
         ObservationIssue::NoWatchProgress { what, api } => {
             Finding::new(Code::WatchProgressMissing, what.clone()).about(group(*api))
         }
-        ObservationIssue::SignalUnavailable { what } => {
-            Finding::new(Code::SignalUnavailable, what.clone())
+        ObservationIssue::SignalUnavailable { source, what } => {
+            Finding::new(Code::SignalUnavailable, what.clone()).of_source(source)
         }
-        ObservationIssue::MetricsUnavailable { what, forbidden } => {
-            let finding = Finding::new(Code::MetricsUnavailable, what.clone());
+        ObservationIssue::MetricsUnavailable {
+            source,
+            what,
+            forbidden,
+        } => {
+            let finding = Finding::new(Code::MetricsUnavailable, what.clone()).of_source(source);
             match forbidden {
                 Some(port) => finding
                     .with_remedy(allow_port(*port))
@@ -132,6 +136,7 @@ mod tests {
     fn a_port_that_the_unit_denies_is_allowed_by_a_drop_in() {
         let issue = |forbidden| {
             finding(&ObservationIssue::MetricsUnavailable {
+                source: "http",
                 what: "failed to listen".to_owned(),
                 forbidden,
             })

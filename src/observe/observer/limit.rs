@@ -9,7 +9,7 @@ use crate::facts::{Fact, UnavailableKind};
 
 /// The time limit of a read. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
 /// slow API must not look like a hanging agent.
-const READ_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns the result, or `None` after the time limit.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {

@@ -2,13 +2,18 @@
 //! Data for commands after a round: permissions, connections, and the path prefix.
 
 use super::Observer;
-use super::limit::limited;
+use tokio::time::{Instant, timeout_at};
+
+use super::limit::{READ_LIMIT, too_slow_text};
 use crate::config::Settings;
 use crate::facts::permissions::Permission;
+use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::permissions::{self, Objects};
+use crate::observe::why;
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
+use crate::wire::kubeapi::{Client, ResourceAttributes};
 
 impl Observer {
     /// Returns the prefix of all paths.
@@ -28,6 +33,25 @@ impl Observer {
 
     /// Returns the permissions of the Harvester credential; empty if there is none.
     pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
+        let until = Instant::now() + READ_LIMIT;
+        let slow = |_| Fact::failed(UnavailableKind::Unreachable, too_slow_text("Harvester"));
+        let ask = async |client: &Client, attributes: &ResourceAttributes| {
+            let review = timeout_at(until, client.may(attributes)).await;
+            let allowed = review.map(|review| match review {
+                Ok(review) => Fact::Known(review.allowed),
+                Err(error) => Fact::Failed(why(&error)),
+            });
+            allowed.unwrap_or_else(slow)
+        };
+        self.permissions_by(settings, ask).await
+    }
+
+    /// Returns the permissions of the Harvester credential according to `ask`; empty if there is none.
+    pub async fn permissions_by(
+        &self,
+        settings: &Settings,
+        ask: impl AsyncFn(&Client, &ResourceAttributes) -> Fact<bool>,
+    ) -> Vec<Permission> {
         let (Ok(link), Some(harvester)) =
             (self.connections.harvester.link(), self.harvester.known())
         else {
@@ -39,8 +63,9 @@ impl Observer {
             host: self.reads.as_ref().map(|reads| &reads.host),
             configmap: &settings.topology.configmap,
         };
-        limited(permissions::read(&link.client, &objects))
-            .await
-            .unwrap_or_default()
+        permissions::read(&objects, async |attributes| {
+            ask(&link.client, attributes).await
+        })
+        .await
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::catalog::Group;
 use crate::decide::name_match::Verdict;
 use crate::decide::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
@@ -302,6 +303,44 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     );
 }
 
+#[test]
+fn a_second_source_or_api_of_one_code_is_reported_and_resolved_on_its_own() {
+    let there = status("hv-a", &[]);
+    let mut reported = Reported::default();
+    news(&mut reported, &there);
+    let mut messages = |findings: &[&Finding]| {
+        let findings: Vec<Finding> = findings.iter().copied().cloned().collect();
+        let events = RoundEvents {
+            findings: &findings,
+            ..RoundEvents::default()
+        };
+        let records = reported.news(&there, events).into_iter();
+        records.map(|record| record.message).collect::<Vec<_>>()
+    };
+    let source = |name, text: &str| Finding::new(Code::SignalUnavailable, text).of_source(name);
+    let [clock, again] = ["denied", "denied again"].map(|text| source("clock", text));
+    let link = source("link", "no socket");
+    let watch = |group, text: &str| Finding::new(Code::WatchUnavailable, text).about(group);
+    let of_harvester = watch(Group::HarvesterApi, "reset");
+    let of_guest = watch(Group::Node, "overloaded");
+
+    assert_eq!(messages(&[&clock]).len(), 1);
+    assert!(
+        messages(&[&again])[..].is_empty(),
+        "another text of one error"
+    );
+    let news = messages(&[&again, &link]);
+    assert!(news[0].ends_with("no socket"), "{news:?}");
+    assert_eq!(messages(&[&link]), ["resolved: signal-unavailable (clock)"]);
+    assert_eq!(messages(&[]), ["resolved: signal-unavailable (link)"]);
+
+    assert_eq!(messages(&[&of_harvester]).len(), 1);
+    let news = messages(&[&of_harvester, &of_guest]);
+    assert!(news[0].ends_with("overloaded"), "{news:?}");
+    let news = messages(&[&of_guest]);
+    assert_eq!(news, ["resolved: watch-unavailable (harvester)"]);
+}
+
 /// The longest names that Kubernetes and Linux accept, and an issue as long as the error of a library may be.
 #[test]
 fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
@@ -387,6 +426,17 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     }
     news(&mut reported, &next);
     records.extend(news(&mut reported, &first));
+
+    // `journalctl -x` must not say of a unit that did not start that it was started.
+    let is_start = |record: &&Record| {
+        let id = record.message_id.unwrap_or_default();
+        [message_id::UNIT_STARTED, message_id::UNIT_NOT_STARTED].contains(&id)
+    };
+    for record in records.iter().filter(is_start) {
+        let is_failed = record.priority == Priority::Warning;
+        let id = record.message_id.unwrap_or_default();
+        assert_eq!(id == message_id::UNIT_NOT_STARTED, is_failed, "{record:?}");
+    }
 
     let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
     let elsewhere = [

@@ -120,10 +120,12 @@ async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &Signal
             ListenError::Forbidden(address) => Some(address.port()),
             _ => None,
         };
-        health.issue(
-            NAME,
-            Some(ObservationIssue::MetricsUnavailable { what, forbidden }),
-        );
+        let issue = ObservationIssue::MetricsUnavailable {
+            source: NAME,
+            what,
+            forbidden,
+        };
+        health.issue(NAME, Some(issue));
         sleep(TRY_AGAIN).await;
     }
 }

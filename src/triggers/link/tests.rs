@@ -2,6 +2,7 @@
 //! Tests of announcements: real messages, a fake source of kernel messages, and the real kernel in a network namespace.
 
 use super::*;
+use crate::facts::observation::ObservationIssue;
 use crate::testing::{own_namespaces, run};
 use crate::triggers::testing::sender;
 use crate::wire::netlink::filter::only;
@@ -253,7 +254,7 @@ fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
     let (live, said) = detail(&effects.health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&effects.health.issues()[..], [ObservationIssue::SignalUnavailable { what }] if what.starts_with(&said))
+        matches!(&effects.health.issues()[..], [ObservationIssue::SignalUnavailable { what, .. }] if what.starts_with(&said))
     );
 
     struct Asking(SignalBoard);

@@ -17,7 +17,7 @@ use harvester_node_agent::facts::names::rancher_truncation;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
-use crate::doctor_conflicts::{addresses, all_hosts_in_one_zone, conditions, uninitialized};
+use crate::doctor_conflicts::{addresses, conditions, uninitialized};
 use crate::doctor_credentials::{HARVESTER, edit};
 use crate::{REGION, REGION_BETA, SOON, ZONE, ZONE_BETA, lab, serve};
 
@@ -225,12 +225,6 @@ pub(super) async fn kubevirt_without_harvester() -> Scene {
     let world = of_vm(vm).await;
     let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
     world.harvester.admin().delete(setting).await.unwrap();
-    world.into()
-}
-
-pub(super) async fn hosts_in_one_zone() -> Scene {
-    let world = standard().await;
-    all_hosts_in_one_zone(&world).await;
     world.into()
 }
 

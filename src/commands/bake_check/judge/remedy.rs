@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::facts::guest_agent::Family;
-use crate::sys::escape::shell_word;
+use crate::sys::escape::{shell_path, shell_word};
 
 /// The tree to which the commands apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl ImageTree {
     }
 
     /// Removes files, and directories with all their content.
-    pub(super) fn remove(&self, paths: &[&Path]) -> String {
+    pub(in crate::commands::bake_check) fn remove(&self, paths: &[&Path]) -> String {
         let paths: Vec<String> = paths.iter().map(|path| self.path(path)).collect();
         format!("rm -rf {}", paths.join(" "))
     }
@@ -138,7 +138,7 @@ impl ImageTree {
 
     fn path(&self, path: &Path) -> String {
         let path = path.strip_prefix("/").unwrap_or(path);
-        shell_word(&self.dir.join(path).to_string_lossy())
+        shell_path(&self.dir.join(path))
     }
 
     /// Returns an option with the directory, or nothing for the running system.
@@ -150,6 +150,6 @@ impl ImageTree {
 
     /// Returns the directory as a shell word, or `None` for the running system.
     fn outside(&self) -> Option<String> {
-        (self.dir != Path::new("/")).then(|| shell_word(&self.dir.to_string_lossy()))
+        (self.dir != Path::new("/")).then(|| shell_path(&self.dir))
     }
 }

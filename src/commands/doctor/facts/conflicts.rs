@@ -11,18 +11,7 @@ facts! {
         instance: InstanceFacts, HarvesterApi, "labels, conditions and addresses of the VM";
         /// All VMIs of our namespace, including our own.
         namespace: Vec<Vmi>, Identity, "the other VMs of the namespace";
-        /// The hosts that the credential can list.
-        hosts: Vec<Host>, Placement, "the zones of the other hosts" optional;
         /// The addresses of this machine, without link-local ones.
         addresses: Vec<Interface>, Machine, "the addresses of this VM";
     }
-}
-
-/// A Harvester host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// The name.
-    pub name: String,
-    /// The label `topology.kubernetes.io/zone`.
-    pub zone: Option<String>,
 }

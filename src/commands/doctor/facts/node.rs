@@ -38,6 +38,8 @@ facts! {
         cpus: u64, Node, "the CPUs of the Node";
         /// The memory in `status.capacity`, in KiB.
         memory_kib: u64, Node, "the memory of the Node";
+        /// The creation time, in seconds since 1970.
+        created: i64, Node, "the creation time of the Node";
     }
 }
 
@@ -122,6 +124,7 @@ impl From<WireGuestNode> for NodeDetails {
         let mut taints = spec.taints.0.into_iter();
         let taint = taints.find(|taint| taint.key.as_deref() == Some(UNINITIALIZED));
         let created = metadata.creation_timestamp;
+        let registered = created.as_deref().and_then(seconds);
         let counted = |resource: &str, unit: &str| {
             let text = status.capacity.get(resource);
             let number = text.and_then(|text| text.strip_suffix(unit)?.parse().ok());
@@ -140,6 +143,7 @@ impl From<WireGuestNode> for NodeDetails {
             internal_ips: Fact::Known(internal.collect()),
             cpus,
             memory_kib,
+            created: registered.map_or(Fact::Absent, Fact::Known),
         }
     }
 }

@@ -13,16 +13,12 @@ const OURS: &str = "harvester-node-agent";
 /// The maximum number of VMs in a finding about shared hardware; a namespace may have thousands.
 const NAMED_MAX: usize = 5;
 
-/// The minimum number of hosts for a finding that all are in one zone.
-const HOSTS_LEAST: usize = 2;
-
 /// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
         conflict(case),
         twins(case),
         neighbours(case),
-        one_zone(case),
         vm_labels(case),
         guest_agent(case),
     ]
@@ -107,18 +103,6 @@ fn shared(own: &Vmi, other: &Vmi) -> Option<String> {
     let uuid = uuid.map(|uuid| format!("firmware UUID {uuid}"));
     let shared: Vec<String> = macs.chain(uuid).collect();
     (!shared.is_empty()).then(|| format!("VM {} has {}", other.reference(), shared.join(" and ")))
-}
-
-fn one_zone(case: &Case<'_>) -> Option<Finding> {
-    let hosts = case.examination.conflicts.hosts.known()?;
-    let zone = hosts
-        .first()?
-        .zone
-        .as_deref()
-        .filter(|zone| !zone.is_empty())?;
-    let is_one = hosts.iter().all(|host| host.zone.as_deref() == Some(zone));
-    let text = format!("{} hosts, all in zone {}", hosts.len(), zone.escape_debug());
-    (is_one && hosts.len() >= HOSTS_LEAST).then(|| Finding::new(Code::HostsInOneZone, text))
 }
 
 fn vm_labels(case: &Case<'_>) -> Option<Finding> {

@@ -7,7 +7,7 @@ use super::Case;
 use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::clock::ClockFacts;
-use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
+use crate::commands::doctor::facts::conflicts::Conflicts;
 use crate::commands::doctor::facts::credentials::Credentials;
 use crate::commands::doctor::facts::image::Image;
 use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
@@ -76,7 +76,6 @@ impl Bench {
             conflicts: Conflicts {
                 instance: Fact::Known(serde_json::from_value(vmi).unwrap()),
                 namespace: Fact::Known(vec![world.vmi().clone()]),
-                hosts: Fact::Known(vec![host("hv-a", "rack-a"), host("hv-b", "rack-b")]),
                 addresses: addresses(&[("eth0", ADDRESS), ("cni0", "10.42.0.1")]),
             },
             credentials: Credentials::unseen(&why),
@@ -129,13 +128,6 @@ pub(super) fn component(text: &str) -> Fact<Component> {
         release,
         origin: PodOrigin::Pod("kube-system/p".to_owned()),
     })
-}
-
-pub(super) fn host(name: &str, zone: &str) -> Host {
-    Host {
-        name: name.to_owned(),
-        zone: Some(zone.to_owned()),
-    }
 }
 
 pub(super) fn addresses(list: &[(&str, &str)]) -> Fact<Vec<Interface>> {

@@ -23,12 +23,34 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         findings.push(Finding::new(Code::AgentNotEnabled, text));
     }
     if let (Some(began), Some(belongings)) = (image.began.known(), image.belongings.known()) {
+        let created = case.examination.node.created.known();
+        // A Node that is older than that run of cloud-init: it was not the first one. After `cloud-init clean`, all files are older.
+        if created.is_some_and(|created| created < began) {
+            return findings;
+        }
         let inherited = belongings
             .iter()
             .filter(|belonging| began.saturating_sub(belonging.written) > FIRST_BOOT_MAX);
-        findings.extend(inherited.map(|belonging| brought(belonging, *began)));
+        let inherited = inherited.map(|belonging| brought(belonging, *began));
+        findings.extend(inherited.map(|finding| match created {
+            Some(_) => finding,
+            None => compared(finding),
+        }));
     }
     findings
+}
+
+/// Replaces the steps, which destroy, with the comparison that proves them right.
+fn compared(finding: Finding) -> Finding {
+    let entry = finding.code.entry();
+    let first = entry.fix.first().copied().unwrap_or_default();
+    let compare = entry
+        .commands
+        .first()
+        .map(|command| command.text.to_string());
+    finding
+        .with_remedy(first)
+        .with_commands(compare.into_iter().collect())
 }
 
 fn brought(belonging: &Belonging, began: i64) -> Finding {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::fixtures::{ADDRESS, Bench, NOW, addresses, component, host};
+use super::fixtures::{ADDRESS, Bench, NOW, addresses, component};
 use super::{addresses as of_addresses, conflicts, node, versions};
 use crate::commands::doctor::facts::instance::Interface;
 use crate::commands::doctor::facts::node::Uninitialized;
@@ -193,22 +193,6 @@ fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {
         bench.found(conflicts::findings),
         [("hardware-shared", text)]
     );
-}
-
-#[test]
-fn hosts_are_in_one_zone_when_each_says_so() {
-    let mut bench = Bench::new();
-    let mut judged = |hosts| {
-        bench.examination.conflicts.hosts = Fact::Known(hosts);
-        !bench.codes(conflicts::findings).is_empty()
-    };
-    assert!(judged(vec![host("a", "z"), host("b", "z"), host("c", "z")]));
-    assert!(!judged(vec![host("a", "z")]));
-    assert!(!judged(vec![host("a", "z"), host("b", "y")]));
-    assert!(!judged(vec![host("a", ""), host("b", "")]));
-    let mut unlabeled = host("b", "z");
-    unlabeled.zone = None;
-    assert!(!judged(vec![host("a", "z"), unlabeled]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{SHOWN_MAX, View};
 use crate::catalog::{Code, Finding, Severity};
 use crate::commands::doctor::diagnosis::Suppressed;
-use crate::commands::doctor::facts::{Gap, Need};
+use crate::commands::doctor::facts::Gap;
 use crate::report::layout::Mark;
 use crate::report::status::API_VERSION;
 use crate::sys::escape::one_line;
@@ -31,7 +31,6 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
         })
     });
     let count = |severity| view.diagnosis.count(severity);
-    let skipped = |need| view.diagnosis.gaps().filter(|gap| gap.need == need).count();
     json!({
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",
@@ -43,8 +42,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "errors": count(Severity::Error),
             "warnings": count(Severity::Warning),
             "notices": count(Severity::Notice),
-            "skippedChecks": skipped(Need::Usual),
-            "optionalSkippedChecks": skipped(Need::Optional),
+            "skippedChecks": view.diagnosis.gaps().count(),
         },
         "service": {
             "running": (!view.service.is_unknown).then_some(view.service.holder.is_some()),
@@ -86,6 +84,5 @@ fn skipped_check(view: &View<'_>, gap: &Gap) -> Value {
         "reason": gap.why.kind,
         "message": one_line(&gap.why.text, SHOWN_MAX),
         "dueTo": view.cause(gap).map(Code::as_str),
-        "optional": gap.need == Need::Optional,
     })
 }

@@ -7,7 +7,7 @@ use super::text::problems;
 use super::{SHOWN_MAX, View, by_reason};
 use crate::catalog::{Code, Severity};
 use crate::commands::doctor::diagnosis::Privileges;
-use crate::commands::doctor::facts::{Gap, Need};
+use crate::commands::doctor::facts::Gap;
 use crate::facts::UnavailableKind;
 use crate::facts::observation::Api;
 use crate::report::layout::{TermStyle, paragraph};
@@ -16,12 +16,6 @@ use crate::sys::escape::one_line;
 
 /// The maximum length of one of these reasons, in characters.
 const REASON_MAX: usize = 40;
-
-/// Returns the checks of this need that were skipped.
-pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
-    let gaps = view.diagnosis.gaps();
-    gaps.filter(|gap| gap.need == need).collect()
-}
 
 /// Returns one line for all skipped checks: their number, and the most frequent reason.
 pub(super) fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> String {
@@ -97,11 +91,7 @@ pub(super) fn skipped_checks(
                 (None, Some(first)) => format!("depends on {}", first.what),
                 (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
             };
-            let optional = match gap.need {
-                Need::Optional => "optional, ",
-                Need::Usual => "",
-            };
-            let line = format!("{}: {optional}{why}{hint}", what.join(", "));
+            let line = format!("{}: {why}{hint}", what.join(", "));
             paragraph(text, "    ", 6, &line, style.width);
         }
     }

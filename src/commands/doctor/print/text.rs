@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::skipped::{collapsed, skipped, skipped_checks};
+use super::skipped::{collapsed, skipped_checks};
 use super::{SHOWN_MAX, View};
 use crate::catalog::{Code, CommandWord, Expiry, Finding, Severity};
-use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
-use crate::commands::doctor::facts::Need;
+use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges, Section};
+use crate::commands::doctor::facts::Gap;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
 use crate::report::text::many;
@@ -52,7 +52,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Pri
     } else {
         flow(&mut text, view, style);
     }
-    let skipped = skipped(view, Need::Usual);
+    let skipped: Vec<&Gap> = view.diagnosis.gaps().collect();
     if is_verbose {
         skipped_checks(&mut text, view, style, privileges);
     } else if !skipped.is_empty() {
@@ -60,7 +60,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Pri
         paragraph(&mut text, "  ", 2, &line, style.width);
     }
     text.push('\n');
-    paragraph(&mut text, "", 0, &closing(view, is_verbose), style.width);
+    paragraph(&mut text, "", 0, &closing(view), style.width);
     text
 }
 
@@ -335,24 +335,20 @@ pub(super) fn counts(view: &View<'_>) -> String {
 }
 
 /// Returns the last line: the result, and how to get details.
-fn closing(view: &View<'_>, is_verbose: bool) -> String {
-    let (usual, optional) = (
-        skipped(view, Need::Usual).len(),
-        skipped(view, Need::Optional).len(),
-    );
-    let counts = counts(view);
-    let list = if is_verbose { "" } else { " (-v to list)" };
-    if counts.is_empty() && usual == 0 {
-        let passed = many(view.diagnosis.sections.len(), "check");
-        let more = match optional {
-            0 => String::new(),
-            count => format!(" {} skipped{list}.", many(count, "optional check")),
-        };
-        return format!("All {passed} passed.{more}");
-    }
+fn closing(view: &View<'_>) -> String {
     // The headline has the counts.
-    match problems(view).first() {
-        Some(problem) => format!("Details: harvester-node-agent explain {}", problem.code),
-        None => format!("No problem found, {} skipped.", many(usual, "check")),
+    if let Some(problem) = problems(view).first() {
+        return format!("Details: harvester-node-agent explain {}", problem.code);
+    }
+    let sections = &view.diagnosis.sections;
+    let is_ok = |section: &&Section| view.state(section) == Mark::Ok;
+    let (ok, all) = (sections.iter().filter(is_ok).count(), sections.len());
+    // A group is not a check: it has several, and is ok when none of them was skipped.
+    if ok == all {
+        return format!("No problem found, all {all} groups checked.");
+    }
+    match view.diagnosis.gaps().count() {
+        0 => format!("No problem found, {ok} of {all} groups checked."),
+        skipped => format!("No problem found, {} skipped.", many(skipped, "check")),
     }
 }

@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::skipped::skipped;
 use super::text::{SHORT_SEEN, counts, problems};
 use super::{View, by_reason};
 use crate::catalog::Finding;
 use crate::commands::doctor::diagnosis::DoctorOutcome;
-use crate::commands::doctor::facts::{Gap, Need};
+use crate::commands::doctor::facts::Gap;
 use crate::sys::escape::one_line;
 
 /// The maximum number of lines in a ticket.
@@ -53,7 +52,7 @@ pub fn short(view: &View<'_>) -> String {
     if more > 0 {
         let _ = writeln!(text, "and {more} more: harvester-node-agent doctor");
     }
-    let missed = skipped(view, Need::Usual).into_iter();
+    let missed = view.diagnosis.gaps();
     let missed: Vec<Gap> = missed
         .filter(|gap| view.cause(gap).is_none())
         .cloned()

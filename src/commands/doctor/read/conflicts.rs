@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the facts that may conflict with ours: our VM and the others of its namespace, the hosts, the addresses of this machine.
-
-use serde::Deserialize;
+//! Reads the facts that may conflict with ours: our VM and the others of its namespace, the addresses of this machine.
 
 use super::{Given, read_object, request};
-use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
+use crate::commands::doctor::facts::conflicts::Conflicts;
 use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
-use crate::facts::topology::ZONE;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::collection;
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::{PartialObjectMetadata, ResourceAttributes, Selectors};
+use crate::wire::kubeapi::Selectors;
 use crate::wire::netlink::addresses::{AddressError, list_addresses};
 
 /// Reads all of these facts.
@@ -19,7 +16,6 @@ pub(super) async fn read(given: &Given<'_>) -> Conflicts {
     Conflicts {
         instance: instance(given).await,
         namespace: namespace(given).await,
-        hosts: hosts(given).await,
         addresses: addresses(given),
     }
 }
@@ -35,54 +31,13 @@ async fn instance(given: &Given<'_>) -> Fact<InstanceFacts> {
 async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
     let Some(harvester) = given.observation.harvester.known() else {
         let unknown = Unavailable::new(UnavailableKind::NotAsked, "the namespace is unknown");
-        return Fact::Failed(given.harvester.clone().err().unwrap_or(unknown));
+        return Fact::Failed(given.harvester.link.clone().err().unwrap_or(unknown));
     };
     let path = collection(&harvester.namespace);
     request(&given.harvester, async |client| {
         client.list(&path, &Selectors::default(), |_| true).await
     })
     .await
-}
-
-/// A host in a list; only its zone label is kept.
-#[derive(Deserialize)]
-#[serde(from = "PartialObjectMetadata")]
-struct ListedHost(Host);
-
-impl From<PartialObjectMetadata> for ListedHost {
-    fn from(node: PartialObjectMetadata) -> Self {
-        let mut labels = node.metadata.labels.0;
-        Self(Host {
-            zone: labels.remove(ZONE),
-            name: node.metadata.name.unwrap_or_default(),
-        })
-    }
-}
-
-async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
-    let hosts = request(&given.harvester, async |client| {
-        // No label depends on the hosts: a request that is probably forbidden is not sent.
-        let right = ResourceAttributes {
-            verb: "list".to_owned(),
-            resource: "nodes".to_owned(),
-            ..ResourceAttributes::default()
-        };
-        if !client.may(&right).await?.allowed {
-            return Ok(None);
-        }
-        let list = client.list_metadata::<ListedHost>("/api/v1/nodes").await?;
-        Ok(Some(
-            list.into_iter().map(|ListedHost(host)| host).collect(),
-        ))
-    });
-    match hosts.await {
-        Fact::Known(Some(hosts)) => Fact::Known(hosts),
-        Fact::Failed(why) => Fact::Failed(why),
-        Fact::Known(None) | Fact::Absent => Fact::failed(
-            UnavailableKind::Forbidden,
-            "the credential cannot list nodes",
-        ),
-    }
 }
 
 /// Reads the addresses from the running kernel; a file tree has none.

@@ -15,6 +15,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
         (60, false),
     ] {
         let mut room = Room::new();
+        room.examination.node.created = Fact::Known(NOW + 120);
         room.examination.image.began = Fact::Known(NOW);
         room.examination.image.belongings = Fact::Known(vec![Belonging {
             path: "/etc/machine-id".into(),
@@ -30,6 +31,32 @@ fn what_is_older_than_the_machine_came_with_the_image() {
         room.examination.image.began = Fact::Absent;
         assert_eq!(room.codes(findings), []);
     }
+}
+
+#[test]
+fn a_node_that_is_older_than_the_first_boot_is_not_accused() {
+    let mut room = Room::new();
+    room.examination.image.began = Fact::Known(NOW);
+    room.examination.image.belongings = Fact::Known(vec![Belonging {
+        path: "/etc/machine-id".into(),
+        written: NOW - 30 * DAY,
+    }]);
+    let destroys = |finding: &Finding| {
+        let fix = finding.remedy();
+        fix.contains("drain") || fix.contains("recreate")
+    };
+    // After `cloud-init clean` and a reboot.
+    room.examination.node.created = Fact::Known(NOW - 29 * DAY);
+    assert_eq!(room.codes(findings), []);
+    // Nobody knows when the Node registered.
+    room.examination.node.created = Fact::Absent;
+    let found = room.ask(findings);
+    assert!(!destroys(&found[0]), "{}", found[0].remedy());
+    assert!(found[0].commands()[0].text.starts_with("sha256sum "));
+    room.examination.node.created = Fact::Known(NOW + 120);
+    let found = room.ask(findings);
+    assert!(destroys(&found[0]), "{}", found[0].remedy());
+    assert!(found[0].fix()[0].starts_with("Compare "), "first the proof");
 }
 
 #[test]
