@@ -111,20 +111,51 @@ fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
 
 #[test]
 fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
+    let key = |text| crate::config::LabelKey::parse(text).unwrap();
     for mut world in worlds() {
         world.settings.topology.remove_stale = true;
+        world
+            .settings
+            .extra_labels
+            .insert(key("example.com/rack"), key("harvester.example.com/rack"));
+        if world.observation.node.known().is_some() {
+            let node = world.node();
+            node.labels
+                .insert("example.com/rack".to_owned(), "r1".to_owned());
+            let owned = node.annotations.entry(ANNOTATION_OWNED.to_owned());
+            let owned = owned.or_insert_with(|| "{}".to_owned());
+            let mut labels = Owned::parse(Some(owned));
+            labels
+                .0
+                .insert("example.com/rack".to_owned(), "r1".to_owned());
+            *owned = serde_json::to_string(&labels).unwrap();
+        }
         for read in [
             forbidden(),
             Fact::Absent,
+            Fact::failed(UnavailableKind::Malformed, "not a label"),
             Fact::failed(UnavailableKind::Unreachable, "timeout"),
         ] {
+            let is_missing = read == Fact::Absent;
             world.reads.host_node = read;
-            let plan = world.plan();
-            assert!(
-                patches(&plan)
-                    .iter()
-                    .all(|patch| patch.labels.values().all(Option::is_some))
-            );
+            for configmap in [
+                Fact::failed(UnavailableKind::NotAsked, "not needed"),
+                Fact::Known(host_labels("eu-1", "")),
+            ] {
+                // The ConfigMap speaks for a host that has no Node.
+                if is_missing && configmap.known().is_some() {
+                    continue;
+                }
+                world.reads.configmap = configmap;
+                let plan = world.plan();
+                assert!(
+                    patches(&plan)
+                        .iter()
+                        .all(|patch| patch.labels.values().all(Option::is_some)),
+                    "{:?}",
+                    world.reads
+                );
+            }
         }
     }
 }
