@@ -77,6 +77,8 @@ impl Apply for FakeIo {
         self.facts.apply(&plan);
         Ok(())
     }
+
+    async fn announce(&mut self) {}
 }
 
 struct FakePublish {

@@ -5,6 +5,7 @@ use super::action::{Action, Refusal, Write, WriteResult};
 use super::{Memory, Now, Plan, Refused, schedule};
 use crate::facts::Fact;
 use crate::facts::node::Node;
+use crate::facts::registration::LabelFileKind;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
 /// The result of [`learn`].
@@ -31,7 +32,14 @@ impl Plan {
     pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
         let next = self.actions.get(results.len())?;
         let is_skipped = self.has_patched_node(results) && next.write() != Write::Events;
-        (!is_skipped).then_some(next)
+        // systemd reloads, which takes seconds, only for an edit that was made.
+        let is_unmade = |(action, result): (&Action, &WriteResult)| {
+            matches!(action, Action::EditLabelFile(change) if change.kind == LabelFileKind::Kubelet)
+                && result.is_err()
+        };
+        let is_reload = matches!(next, Action::EditLabelFile(change) if change.is_reload());
+        let is_in_vain = is_reload && self.tried(results).any(is_unmade);
+        (!is_skipped && !is_in_vain).then_some(next)
     }
 
     /// Returns each attempted write with its result.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::agents::{self, Handle, Trees, attach, settings};
-use super::network::{Answer, Network, Request, SERVERS};
+use super::network::{Answer, NEVER, Network, Request, SERVERS, Way};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
 use crate::agent::{Publish, RoundReport, Trigger};
@@ -458,6 +458,30 @@ fn a_refused_patch_is_named_and_not_hammered() {
             stage.network.answer_right();
             stage.labeled().await;
             stage.until("it ends", |stage| !named(stage)).await;
+        },
+    );
+}
+
+#[test]
+fn events_that_hang_delay_no_label_no_condition_and_no_record_of_them() {
+    play(
+        |_| {},
+        async |stage| {
+            let of_events = |_: &str, path: &str| path.ends_with("/events");
+            let answer = json_answer(NEVER, "");
+            stage.network.answer(Side::Guest, of_events, answer);
+            for _ in 0..3 {
+                stage.reported.borrow_mut().latency = None;
+                stage.handle.hint();
+                stage.network.migrate(OURS).await;
+                assert!(stage.labeled().await < SECOND);
+                let recorded = |stage: &Stage| stage.reported.borrow().latency.is_some();
+                let took = stage.until("the record", recorded).await;
+                let (_, latency) = stage.reported.borrow().latency.unwrap();
+                assert!(took < SECOND && latency < SECOND, "{took:?}, {latency:?}");
+                assert!(!stage.has("guest-api-unreachable"));
+                sleep(3 * SECOND).await;
+            }
         },
     );
 }

@@ -131,6 +131,20 @@ fn a_file_that_cannot_be_written_is_reported_immediately_and_once() {
 }
 
 #[test]
+fn systemd_does_not_reload_for_an_edit_that_failed() {
+    let mut plan = plan();
+    let change = |edit| {
+        Action::EditLabelFile(FileChange {
+            kind: LabelFileKind::Kubelet,
+            edit,
+        })
+    };
+    plan.actions = vec![change(Edit::Remove), change(Edit::Reload)];
+    assert_eq!(plan.next_action(&[Ok(())]), plan.actions.get(1));
+    assert_eq!(plan.next_action(&[refused(true, None)]), None);
+}
+
+#[test]
 fn a_unit_is_not_started_again_whatever_came_of_it() {
     let mut plan = plan();
     plan.actions = vec![Action::StartUnit("qemu-guest-agent.service".to_owned())];
