@@ -219,8 +219,7 @@ pub fn plan(
         stand_down: stand_down.as_ref(),
         // A temporary refusal changes no condition.
         refusal: memory
-            .refusal
-            .as_ref()
+            .refusal(Write::Node)
             .filter(|refused| !refused.passing)
             .map(|refused| refused.text.as_str()),
     };
@@ -283,18 +282,22 @@ pub fn plan(
         );
     }
     actions.extend(reload.into_iter().map(Action::EditLabelFile));
-    let wanted = |refused: &Refused| {
-        let mut actions = actions.iter();
-        actions.any(|action| action.write() == refused.action.write())
-    };
-    if !memory.refusal.as_ref().is_some_and(wanted) {
-        memory.refusal = None;
+    // A round that cannot tell whether a change is wanted forgets no refusal.
+    let is_decided = node.is_some() && placement.is_some() && settling.is_none();
+    let is_described = node.is_some() && sync != LabelState::Pending && !are_reports_paused;
+    for (write, is_told) in [
+        (Write::Node, is_decided && !is_left_alone),
+        (Write::Conditions, is_described),
+    ] {
+        if is_told && actions.iter().all(|action| action.write() != write) {
+            memory.forget_refusal(write);
+        }
     }
     // The same write is not sent before its retry is due, whatever caused this round.
-    if let Some(refused) = memory.refusal.as_ref().filter(|_| !reasons.scope.refused)
-        && memory.retry.is_some_and(|due| due > now.uptime)
-    {
-        actions.retain(|action| *action != refused.action);
+    if !reasons.scope.refused {
+        let is_due = |refused: &Refused| refused.due <= now.uptime;
+        let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
+        actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
     }
     let findings = findings::raise(
         settings,

@@ -783,13 +783,14 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     );
 }
 
-fn refused(action: Action, passing: bool) -> Option<Refused> {
-    Some(Refused {
+fn refused(action: Action, passing: bool, due: Duration) -> Vec<Refused> {
+    vec![Refused {
         action,
         text: "refused".to_owned(),
         passing,
-        retry_after: None,
-    })
+        count: 1,
+        due,
+    }]
 }
 
 #[test]
@@ -797,11 +798,11 @@ fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
     let mut world = World::new();
     let action = world.plan().actions.swap_remove(0);
     world.settle();
-    world.memory.refusal = refused(action, true);
+    world.memory.refusals = refused(action, true, Duration::ZERO);
     let plan = world.plan();
     assert_eq!(
-        (codes(&plan), plan.memory.refusal, plan.actions.len()),
-        (vec![], None, 0)
+        (codes(&plan), plan.memory.refusals, plan.actions.len()),
+        (vec![], vec![], 0)
     );
 }
 
@@ -811,13 +812,13 @@ fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
     let action = world.plan().actions.swap_remove(0);
-    world.memory.refusal = refused(action.clone(), true);
+    world.memory.refusals = refused(action.clone(), true, Duration::ZERO);
     let plan = world.plan();
     assert_eq!(
         (conditions(&plan).len(), codes(&plan)),
         (0, vec![Code::NodeWriteFailed])
     );
-    world.memory.refusal = refused(action, false);
+    world.memory.refusals = refused(action, false, Duration::ZERO);
     assert_eq!(
         conditions(&world.plan()),
         [("HarvesterTopologySynced", "False", "NodeWriteFailed")]
@@ -832,8 +833,7 @@ fn a_refused_write_waits_for_its_retry_whatever_else_happens() {
     let plan = world.plan();
     let due = world.uptime + Duration::from_secs(30);
     world.memory = plan.memory;
-    world.memory.refusal = refused(plan.actions[0].clone(), false);
-    world.memory.retry = Some(due);
+    world.memory.refusals = refused(plan.actions[0].clone(), false, due);
     for trigger in [
         Trigger::Units,
         Trigger::Node,
