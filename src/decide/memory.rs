@@ -48,7 +48,7 @@ pub struct Memory {
     pub clock_steps: u64,
     /// The open re-sync window after a migration hint.
     pub window: Option<Window>,
-    /// The first migration hint whose labels are not written yet, and its time of arrival.
+    /// The first hint of the migration whose labels are not written yet, or what showed it, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
     /// Whether a window ended without a migration and the VM was not read after that.
     pub is_doubtful: bool,
@@ -218,10 +218,9 @@ impl Memory {
         self.unannounced = Some(migration.clone());
         self.moved = Some(now.uptime);
         self.unmeasured = Some(now.uptime);
-        self.cause = self
-            .window
-            .as_ref()
-            .map(|window| (window.trigger, window.opened));
+        let hint = self.window.as_ref();
+        let hint = hint.map(|window| (window.trigger, window.opened));
+        self.cause = hint.or(Some((seen.reasons.trigger, seen.reasons.at)));
         Some(migration)
     }
 

@@ -319,7 +319,8 @@ pub fn plan(
         is_read: reasons.scope.vm,
         is_settled: sync.is_final() && !is_unwritten,
     };
-    if found.is_settled {
+    // The time to the labels counts from the first hint, also while the API refuses them.
+    if found.is_settled && !matches!(sync, LabelState::WriteFailed(_)) {
         memory.cause = None;
     }
     let (window_end, verify) = memory.step_window(found, now);

@@ -676,6 +676,42 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
 }
 
 #[test]
+fn a_migration_whose_node_cannot_be_read_is_not_over_and_counts_from_its_first_hint() {
+    for (node, trigger) in [
+        (
+            Fact::failed(UnavailableKind::Unreachable, "503"),
+            Trigger::Link,
+        ),
+        (
+            Fact::failed(UnavailableKind::Forbidden, "403"),
+            Trigger::Link,
+        ),
+        (Fact::Absent, Trigger::Link),
+        (Fact::Absent, Trigger::Vmi),
+    ] {
+        let mut world = World::new();
+        world.settle();
+        let known = world.observation.node.clone();
+        let began = world.uptime;
+        world.reasons = Reasons::new(trigger, began);
+        world.migrate("hv-b", "eu-1", "rack-b");
+        world.observation.node = node;
+        let plan = world.plan();
+        assert!(plan.moved.is_some());
+        assert_eq!(plan.window_end, None, "{:?}", plan.sync);
+        assert_eq!(plan.memory.cause, Some((trigger, began)), "{:?}", plan.sync);
+        world.apply(&plan);
+        // The Node is back.
+        world.uptime += Duration::from_secs(20);
+        world.reasons = Reasons::new(Trigger::Timer, world.uptime);
+        world.observation.node = known;
+        let plan = world.plan();
+        assert_eq!(patches(&plan).len(), 1);
+        assert_eq!(plan.memory.cause, Some((trigger, began)));
+    }
+}
+
+#[test]
 fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leaves_it_behind() {
     let mut world = World::new();
     world.settle();

@@ -589,6 +589,30 @@ fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint_and_counte
 }
 
 #[test]
+fn a_migration_while_the_node_cannot_be_read_is_counted_from_its_hint() {
+    play(
+        |_| {},
+        async |stage| {
+            stage.network.set_way(Side::Guest, Way::Refused);
+            stage.end_watches();
+            let is_away = |stage: &Stage| stage.has("guest-api-unreachable");
+            stage.until("the finding", is_away).await;
+            stage.handle.hint();
+            stage.network.migrate(OURS).await;
+            sleep(20 * SECOND).await;
+            assert_eq!(stage.reported.borrow().latency, None);
+            stage.network.set_way(Side::Guest, Way::Open);
+            stage.labeled().await;
+            let recorded = |stage: &Stage| stage.reported.borrow().latency.is_some();
+            stage.until("the record", recorded).await;
+            let (trigger, latency) = stage.reported.borrow().latency.unwrap();
+            assert_eq!(trigger, Trigger::Link);
+            assert!(latency >= 20 * SECOND, "{latency:?}");
+        },
+    );
+}
+
+#[test]
 fn without_watches_only_a_hint_makes_the_agent_read() {
     play(
         |settings| settings.mode = WatchMode::Signals,
