@@ -37,6 +37,7 @@ use time::UtcDateTime;
 
 use crate::catalog::Finding;
 use crate::config::Settings;
+use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
 use crate::facts::vmi::Vmi;
@@ -48,7 +49,7 @@ use next::{next_round, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
 use registration::{FileChange, Registration};
-use resync::{ProbeResult, WindowId};
+use resync::{ProbeResult, WindowId, WindowOutcome};
 use schedule::Random;
 use scheduled_events::ScheduledEvent;
 
@@ -172,7 +173,7 @@ pub fn plan(
         placement,
         reasons,
     } = seen;
-    admit(&mut memory, seen, run_kind);
+    let known = admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
@@ -324,6 +325,7 @@ pub fn plan(
         memory.cause = None;
     }
     let (window_end, verify) = memory.step_window(found, now);
+    let window_end = window_end.or(known);
     let next = next_round(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
@@ -367,14 +369,24 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
-/// Opens a re-sync window if there is a migration hint.
-fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) {
+/// Opens a re-sync window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
+fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<WindowId> {
     if run_kind == RunKind::Once {
-        return;
+        return None;
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
     memory.window = resync::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
+    let (trigger, _) = seen.reasons.hint.filter(|_| memory.window.is_none())?;
+    let Migration { from, to, .. } = memory.last_migration.as_ref()?;
+    let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
+    Some(WindowId {
+        trigger,
+        from: Some(from.clone()),
+        outcome: WindowOutcome::Confirmed { from, to },
+        took: Duration::ZERO,
+        reads: 0,
+    })
 }
 
 /// Formats a time as RFC 3339 with seconds, like Kubernetes.

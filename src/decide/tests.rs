@@ -729,6 +729,46 @@ fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leave
 }
 
 #[test]
+fn a_hint_after_its_migration_ends_at_once_with_the_known_result() {
+    let mut world = World::new();
+    world.settle();
+    world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!(plan.window_end, None);
+    world.apply(&plan);
+    world.uptime += Duration::from_secs(1);
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    let plan = world.plan();
+    assert_eq!(plan.memory.window, None);
+    let end = plan.window_end.clone().unwrap();
+    let [from, to] = ["hv-a", "hv-b"].map(super::fixtures::host);
+    assert_eq!(end.outcome, WindowOutcome::Confirmed { from, to });
+    world.apply(&plan);
+    world.reasons = world.reasons.again(world.uptime);
+    assert_eq!(world.plan().window_end, None);
+}
+
+#[test]
+fn a_round_that_reads_nothing_does_not_postpone_the_list() {
+    let mut world = World::new();
+    world.settle();
+    let why = Unavailable::new(UnavailableKind::NotAsked, "no VM of our names");
+    world.observation.candidates = Fact::Failed(Unavailable {
+        retry_after: Some(Duration::from_secs(40)),
+        ..why
+    });
+    world.reasons = Reasons::new(Trigger::Startup, world.uptime);
+    world.memory = world.plan().memory;
+    for trigger in [Trigger::Hostname, Trigger::Units, Trigger::Signals] {
+        world.uptime += Duration::from_secs(13);
+        world.reasons = Reasons::new(trigger, world.uptime);
+        world.memory = world.plan().memory;
+    }
+    assert_eq!(world.plan().next.after, Duration::from_secs(1));
+}
+
+#[test]
 fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
     let mut world = World::new();
     world.settle();
