@@ -537,6 +537,29 @@ fn a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts() {
 }
 
 #[test]
+fn a_watch_that_is_deaf_after_a_restore_of_etcd_delays_labels_by_at_most_90_seconds() {
+    for after in [0, 30, 60, 120] {
+        play(
+            |settings| settings.timing.poll = 60 * MINUTE,
+            async |stage| {
+                stage.network.restore(Side::Harvester, 500_000);
+                stage.end_watches();
+                stage.until("both watches", Stage::is_watching).await;
+                sleep(SECOND * after).await;
+                stage.network.migrate(OURS).await;
+                let took = stage.until("the labels", Stage::is_labeled).await;
+                println!("{after} s after the watch is open: labeled after {took:?}");
+                assert!(took <= 90 * SECOND, "{after} s: {took:?}");
+                let asked = stage.asked();
+                let watches = asked.iter().filter(|one| one.verb == "watch");
+                let watches = watches.filter(|one| one.side == Side::Harvester);
+                assert!(watches.count() <= 2, "{asked:#?}");
+            },
+        );
+    }
+}
+
+#[test]
 fn a_hint_of_nothing_costs_few_reads_and_one_new_watch() {
     play(
         |_| {},
