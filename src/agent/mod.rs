@@ -75,6 +75,8 @@ pub trait Observe {
 pub trait Apply {
     /// Executes the action, or returns a one-line error.
     fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = WriteResult>;
+    /// Sends the Events of the actions so far. The daemon does not wait until they are sent.
+    fn announce(&mut self) -> impl Future<Output = ()>;
 }
 
 /// Reports to users and to systemd.
@@ -223,7 +225,11 @@ pub async fn run<IO, P, T, R, C>(
                     (None, FollowUp::Immediate) => {
                         Wake::Reconcile(round.reasons.again(clock.now().uptime))
                     }
-                    (None, FollowUp::Wait(next)) => wait.wait(next, &mut || publish.alive()).await,
+                    (None, FollowUp::Wait(next)) => {
+                        // After the report: an Event that hangs must not delay it, nor the conditions.
+                        io.announce().await;
+                        wait.wait(next, &mut || publish.alive()).await
+                    }
                 };
                 memory = round.memory;
             }
@@ -267,6 +273,7 @@ where
             break;
         }
     }
+    io.announce().await;
     rounds
 }
 

@@ -58,6 +58,9 @@ pub struct State {
 pub struct MachineId {
     machine_id: Option<String>,
     product_uuid: Option<Uuid>,
+    /// Which of them could not be read, so that nothing may be concluded from it.
+    #[serde(skip)]
+    unread: [bool; 2],
 }
 
 impl MachineId {
@@ -66,7 +69,18 @@ impl MachineId {
         Self {
             machine_id: machine.machine_id.known().cloned(),
             product_uuid: machine.product_uuid.known().copied(),
+            unread: [
+                machine.machine_id.why().is_some(),
+                machine.product_uuid.why().is_some(),
+            ],
         }
+    }
+
+    /// Reports whether a state with these identifiers belongs to another machine than this one.
+    fn is_foreign(&self, here: &Self) -> bool {
+        let [no_machine_id, no_uuid] = here.unread;
+        !no_machine_id && self.machine_id != here.machine_id
+            || !no_uuid && self.product_uuid != here.product_uuid
     }
 }
 
@@ -126,7 +140,7 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
             "`{path}` has version {}, this agent supports {VERSION}",
             state.version
         ))),
-        Ok(state) if state.machine != *machine => {
+        Ok(state) if state.machine.is_foreign(machine) => {
             Err(Unused::Foreign(format!("`{path}` belongs to another VM")))
         }
         Ok(state) => Ok(Some(state)),
@@ -151,11 +165,13 @@ fn aside(root: &Root, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::{Fact, Unavailable, UnavailableKind};
 
     pub(crate) fn machine(id: &str) -> MachineId {
         MachineId {
             machine_id: Some(id.to_owned()),
             product_uuid: None,
+            unread: [false; 2],
         }
     }
 
@@ -178,6 +194,26 @@ mod tests {
         let (other, why) = load(&root, &machine("b"));
         assert_eq!(other, State::new(machine("b")));
         assert!(why.unwrap().contains("another VM"));
+    }
+
+    #[test]
+    fn an_identifier_that_cannot_be_read_discards_no_state() {
+        let (_dir, root) = tree();
+        let mut here = crate::decide::fixtures::World::new().observation.machine;
+        let mut state = State::new(MachineId::of(&here));
+        state.vm = Some("pool1-abcde".to_owned());
+        save(&root, &state).unwrap();
+        let (machine_id, product_uuid) = (here.machine_id.clone(), here.product_uuid.clone());
+        let failed = || Unavailable::new(UnavailableKind::Unreachable, "I/O error");
+        here.machine_id = Fact::Failed(failed());
+        assert_eq!(load(&root, &MachineId::of(&here)), (state.clone(), None));
+        here.product_uuid = Fact::Failed(failed());
+        assert_eq!(load(&root, &MachineId::of(&here)), (state.clone(), None));
+        // The state keeps the identifiers of its machine.
+        here.product_uuid = Fact::Absent;
+        assert!(load(&root, &MachineId::of(&here)).1.is_some());
+        (here.machine_id, here.product_uuid) = (machine_id, product_uuid);
+        assert_eq!(load(&root, &MachineId::of(&here)), (state, None));
     }
 
     #[test]

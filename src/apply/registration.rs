@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes and removes our own files that pass labels to the kubelet of a distribution.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Mutex;
 
 use crate::decide::Refusal;
 use crate::decide::registration::{Edit, FileChange};
 use crate::facts::registration::LabelFileKind;
-use crate::sys::atomic_file;
+use crate::sys::atomic_file::{self, WriteError};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, MANAGER};
@@ -17,6 +21,12 @@ const MODE: u32 = 0o644;
 /// The timeout of a reload of systemd, in which it reads all units again: seconds on a node with many pods and mounts. Less than our
 /// watchdog allows.
 const RELOAD: Duration = Duration::from_secs(20);
+
+/// The time limit of a change of a file. Less than our watchdog allows.
+const EDIT: Duration = Duration::from_secs(10);
+
+/// Held while a file is changed, so that a disk that does not respond holds one thread.
+pub type Turn = Arc<Mutex<()>>;
 
 /// The name of our own service.
 const SERVICE: &str = "harvester-node-agent.service";
@@ -29,7 +39,7 @@ const SERVICE: &str = "harvester-node-agent.service";
 /// Returns a one-line message if one of these steps fails.
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
-    edit(root, bus, change).await?;
+    edit(root, bus, change, &Turn::default()).await?;
     if change.kind == LabelFileKind::Kubelet {
         reload(bus, change.kind).await?;
     }
@@ -60,21 +70,45 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// Returns a one-line message if the file cannot be changed or systemd does not reload.
-pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
+pub async fn edit(root: &Root, bus: &Bus, change: &FileChange, turn: &Turn) -> Result<(), Refusal> {
     if change.is_reload() {
         return reload(bus, change.kind).await;
     }
     let path = change.kind.path();
     let (file, edit) = (root.clone(), change.edit.clone());
-    // A disk may be slow, and the loop must notify the watchdog.
-    let done = tokio::task::spawn_blocking(move || match &edit {
+    let work = move || match &edit {
         Edit::Write(text) => {
             atomic_file::write_atomic(&file, path, text.as_bytes(), MODE).map(drop)
         }
         Edit::Remove => atomic_file::remove(&file, path),
         Edit::Reload => Ok(()),
+    };
+    within(EDIT, turn, path, work).await
+}
+
+/// Runs blocking work beside the loop, which must notify the watchdog: a disk may be slow, or never respond. Work that exceeds the
+/// limit goes on, and holds its turn until it ends.
+async fn within(
+    limit: Duration,
+    turn: &Turn,
+    path: &Path,
+    work: impl FnOnce() -> Result<(), WriteError> + Send + 'static,
+) -> Result<(), Refusal> {
+    let stalled = || {
+        let path = path.display();
+        refusal(format!("{path} was not changed: the disk does not respond"))
+    };
+    let Ok(held) = Arc::clone(turn).try_lock_owned() else {
+        return Err(stalled());
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(held);
+        result
     });
-    done.await
+    tokio::time::timeout(limit, done)
+        .await
+        .map_err(|_| stalled())?
         .map_err(|error| refusal(error.to_string()))?
         .map_err(|error| refusal(chain(&error)))
 }
@@ -103,5 +137,29 @@ fn refusal(text: String) -> Refusal {
         text,
         passing: true,
         retry_after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_disk_that_does_not_respond_holds_one_thread_and_not_the_loop() {
+        let (allow, allowed) = mpsc::channel::<()>();
+        let (turn, path) = (Turn::default(), LabelFileKind::Kubelet.path());
+        let stuck = move || {
+            let _ = allowed.recv();
+            Ok(())
+        };
+        let first = within(Duration::from_millis(10), &turn, path, stuck).await;
+        let text = "was not changed: the disk does not respond";
+        assert!(first.unwrap_err().text.ends_with(text));
+        let second = within(EDIT, &turn, path, || panic!("a second thread")).await;
+        assert!(second.unwrap_err().text.ends_with(text));
+        drop(allow);
+        drop(turn.lock().await);
+        within(EDIT, &turn, path, || Ok(())).await.unwrap();
     }
 }

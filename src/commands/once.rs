@@ -198,6 +198,8 @@ mod tests {
         async fn apply(&mut self, _: &Action, _: Now) -> WriteResult {
             Ok(())
         }
+
+        async fn announce(&mut self) {}
     }
 
     struct Stopped;

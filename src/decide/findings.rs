@@ -54,9 +54,8 @@ pub fn raise(
         );
         findings.push(Finding::new(Code::LabelConflict, text));
     }
-    if let Some(refusal) = &memory.refusal {
-        findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
-    }
+    let refusals = memory.refusals.iter();
+    findings.extend(refusals.map(|one| Finding::new(Code::NodeWriteFailed, one.text.clone())));
     if let Some(left) = memory.withheld {
         let text = format!(
             "too many updates of the Node were necessary; the next one is sent in {} s",

@@ -128,10 +128,12 @@ impl LabelState {
     /// Reports whether another round in the same situation would not improve the labels: they match, or stay as they are for a
     /// reason that does not change by waiting.
     pub fn is_final(&self) -> bool {
-        !matches!(
-            self,
-            Self::Pending | Self::Stale | Self::NoSource | Self::NoVm { .. }
-        )
+        let is_unread = matches!(self, Self::NoNode { reason } if PASSING.contains(reason));
+        !is_unread
+            && !matches!(
+                self,
+                Self::Pending | Self::Stale | Self::NoSource | Self::NoVm { .. }
+            )
     }
 }
 

@@ -2,7 +2,7 @@
 //! Decides which labels of our own Node to change: compares wanted, present and owned labels.
 //!
 //! All changes that belong together are in one plan and therefore in one patch: region, zone, their deprecated beta keys and the
-//! host label never belong to two different hosts.
+//! host label never belong to two different hosts, unless `on_change = "hold"` keeps region and zone of an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -282,19 +282,20 @@ fn plan_extra(
     moved: bool,
     plan: &mut LabelPlan,
 ) {
-    let Some(host_labels) = &placement.host_labels else {
-        // Labels of the previous host stay until those of the new host can be read. This is reported and retried.
-        let ours = settings
-            .extra_labels
-            .keys()
-            .map(LabelKey::as_str)
-            .filter(|key| owned.0.contains_key(*key));
-        plan.left.extend(ours.filter(|_| moved).map(|key| Left {
-            key: key.to_owned(),
-            present: node.labels.get(key).cloned(),
-            wanted: None,
-            reason: SkipReason::HostNotRead,
-        }));
+    // Labels of the previous host stay until those of the new host can be read. This is reported and retried.
+    let unread = |plan: &mut LabelPlan, key: &str| {
+        if moved && owned.0.contains_key(key) {
+            plan.left.push(Left {
+                key: key.to_owned(),
+                present: node.labels.get(key).cloned(),
+                wanted: None,
+                reason: SkipReason::HostNotRead,
+            });
+        }
+    };
+    let Some((host_labels, absence)) = &placement.host_labels else {
+        let keys = settings.extra_labels.keys();
+        keys.for_each(|key| unread(plan, key.as_str()));
         return;
     };
     for (key, host_key) in settings
@@ -309,6 +310,7 @@ fn plan_extra(
             Some(wanted) if LabelValue::parse(wanted).is_ok() && ours => {
                 plan.change(node, key, Some(wanted.clone()));
             }
+            None if *absence == Absence::Silent => unread(plan, key),
             None if owned.0.contains_key(key) => plan.drop(node, owned, key),
             None => {}
             Some(wanted) => plan.left.push(Left {

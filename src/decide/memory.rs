@@ -12,7 +12,7 @@ use super::interruption;
 use super::next::trouble;
 use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::scheduled_events::EventTracker;
-use super::{ANNOTATION_HOST, Action, NodePatch, Now, Scene, rfc3339};
+use super::{ANNOTATION_HOST, Action, NodePatch, Now, Scene, Write, rfc3339};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
@@ -50,7 +50,7 @@ pub struct Memory {
     pub clock_steps: u64,
     /// The open re-sync window after a migration hint.
     pub window: Option<Window>,
-    /// The first migration hint whose labels are not written yet, and its time of arrival.
+    /// The first hint of the migration whose labels are not written yet, or what showed it, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
     /// Whether a window ended without a migration and the VM was not read after that.
     pub is_doubtful: bool,
@@ -58,18 +58,20 @@ pub struct Memory {
     pub names: Option<HostNames>,
     /// The time since which reads fail.
     pub unread_since: Option<Duration>,
-    /// The number of consecutive decisions that wait for a temporary failure to end.
+    /// The number of consecutive decisions that wait for a temporary failure of a read to end.
     pub failures: u32,
-    /// The time of the next retry, since the start of the process.
+    /// The time of the next retry of these reads, since the start of the process.
     pub retry: Option<Duration>,
+    /// The time of the list of the namespace because no name identified the VM, since the start of the process.
+    pub list: Option<Duration>,
     /// The time of the next periodic read of everything, since the start of the process.
     pub poll: Option<Duration>,
     /// The time to read the APIs after a reload of the configuration, since the start of the process.
     pub reload: Option<Duration>,
     /// The time of the next search for duplicates, since the start of the process.
     pub search: Option<Duration>,
-    /// The refusal of our last change of the Node, until a change is accepted or no longer wanted.
-    pub refusal: Option<Refused>,
+    /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
+    pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.
     pub writes: schedule::WritePace,
     /// The rate limit of conditions and Events, which never delays labels.
@@ -132,8 +134,10 @@ pub struct Refused {
     pub text: String,
     /// Whether the same change may be accepted later, with no change on this machine.
     pub passing: bool,
-    /// The delay that the server requested, as in `Retry-After`.
-    pub retry_after: Option<Duration>,
+    /// The number of consecutive refusals.
+    pub count: u32,
+    /// The time of the next attempt, since the start of the process.
+    pub due: Duration,
 }
 
 /// A migration from one host to another.
@@ -154,6 +158,18 @@ impl Memory {
         if patch.announce.is_some() {
             self.unannounced = None;
         }
+    }
+
+    /// Returns the refusal of our last change of this kind.
+    pub(super) fn refusal(&self, write: Write) -> Option<&Refused> {
+        let mut refusals = self.refusals.iter();
+        refusals.find(|refused| refused.action.write() == write)
+    }
+
+    /// Forgets the refusal of a change of this kind.
+    pub(super) fn forget_refusal(&mut self, write: Write) {
+        self.refusals
+            .retain(|refused| refused.action.write() != write);
     }
 
     /// Records the current host and how long reads have failed. Returns a migration that was not known before.
@@ -207,10 +223,9 @@ impl Memory {
         self.unannounced = Some(migration.clone());
         self.moved = Some(now.uptime);
         self.unmeasured = Some(now.uptime);
-        self.cause = self
-            .window
-            .as_ref()
-            .map(|window| (window.trigger, window.opened));
+        let hint = self.window.as_ref();
+        let hint = hint.map(|window| (window.trigger, window.opened));
+        self.cause = hint.or(Some((seen.reasons.trigger, seen.reasons.at)));
         Some(migration)
     }
 

@@ -37,6 +37,7 @@ use time::UtcDateTime;
 
 use crate::catalog::Finding;
 use crate::config::Settings;
+use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
 use crate::facts::vmi::Vmi;
@@ -48,7 +49,7 @@ use next::{next_round, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
 use registration::{FileChange, Registration};
-use resync::{ProbeResult, WindowId};
+use resync::{ProbeResult, WindowId, WindowOutcome};
 use schedule::Random;
 use scheduled_events::ScheduledEvent;
 
@@ -174,7 +175,7 @@ pub fn plan(
         placement,
         reasons,
     } = seen;
-    admit(&mut memory, seen, run_kind);
+    let known = admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
@@ -221,8 +222,7 @@ pub fn plan(
         stand_down: stand_down.as_ref(),
         // A temporary refusal changes no condition.
         refusal: memory
-            .refusal
-            .as_ref()
+            .refusal(Write::Node)
             .filter(|refused| !refused.passing)
             .map(|refused| refused.text.as_str()),
     };
@@ -285,18 +285,22 @@ pub fn plan(
         );
     }
     actions.extend(reload.into_iter().map(Action::EditLabelFile));
-    let wanted = |refused: &Refused| {
-        let mut actions = actions.iter();
-        actions.any(|action| action.write() == refused.action.write())
-    };
-    if !memory.refusal.as_ref().is_some_and(wanted) {
-        memory.refusal = None;
+    // A round that cannot tell whether a change is wanted forgets no refusal.
+    let is_decided = node.is_some() && placement.is_some() && settling.is_none();
+    let is_described = node.is_some() && sync != LabelState::Pending && !are_reports_paused;
+    for (write, is_told) in [
+        (Write::Node, is_decided && !is_left_alone),
+        (Write::Conditions, is_described),
+    ] {
+        if is_told && actions.iter().all(|action| action.write() != write) {
+            memory.forget_refusal(write);
+        }
     }
     // The same write is not sent before its retry is due, whatever caused this round.
-    if let Some(refused) = memory.refusal.as_ref().filter(|_| !reasons.scope.refused)
-        && memory.retry.is_some_and(|due| due > now.uptime)
-    {
-        actions.retain(|action| *action != refused.action);
+    if !reasons.scope.refused {
+        let is_due = |refused: &Refused| refused.due <= now.uptime;
+        let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
+        actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
     }
     let (findings, consequences) = findings::raise(
         settings,
@@ -318,10 +322,12 @@ pub fn plan(
         is_read: reasons.scope.vm,
         is_settled: sync.is_final() && !is_unwritten,
     };
-    if found.is_settled {
+    // The time to the labels counts from the first hint, also while the API refuses them.
+    if found.is_settled && !matches!(sync, LabelState::WriteFailed(_)) {
         memory.cause = None;
     }
     let (window_end, verify) = memory.step_window(found, now);
+    let window_end = window_end.or(known);
     let next = next_round(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
@@ -366,14 +372,24 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
-/// Opens a re-sync window if there is a migration hint.
-fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) {
+/// Opens a re-sync window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
+fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<WindowId> {
     if run_kind == RunKind::Once {
-        return;
+        return None;
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
     memory.window = resync::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
+    let (trigger, _) = seen.reasons.hint.filter(|_| memory.window.is_none())?;
+    let Migration { from, to, .. } = memory.last_migration.as_ref()?;
+    let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
+    Some(WindowId {
+        trigger,
+        from: Some(from.clone()),
+        outcome: WindowOutcome::Confirmed { from, to },
+        took: Duration::ZERO,
+        reads: 0,
+    })
 }
 
 /// Formats a time as RFC 3339 with seconds, like Kubernetes.

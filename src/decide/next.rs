@@ -59,7 +59,7 @@ pub(super) fn settling(
 }
 
 /// Returns what to read again after failures: nothing from an API that answered.
-fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
+fn unanswered(seen: Scene<'_>) -> Scope {
     let placement = seen
         .placement
         .and_then(|placement| placement.trouble.as_ref());
@@ -68,7 +68,7 @@ fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
         files: true,
         vm: seen.observation.candidates.known().is_none(),
         host: placement.is_some(),
-        node: is_refused || seen.observation.node.known().is_none(),
+        node: seen.observation.node.known().is_none(),
         ..Scope::NONE
     }
 }
@@ -84,15 +84,9 @@ pub(super) fn next_round(
     let passing = trouble(seen);
     // A watch that is being re-established detects when its API is available again.
     let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
-    let refused = memory.refusal.as_ref();
     // The shortest delay of both APIs. A round that is due for one API does not send requests to the other during its backoff.
-    let asked = passing
-        .iter()
-        .filter_map(|why| why.retry_after)
-        .chain(refused.and_then(|r| r.retry_after))
-        .min();
-    let is_trouble =
-        !passing.is_empty() || refused.is_some() || seen.observation.node == facts::Fact::Absent;
+    let asked = passing.iter().filter_map(|why| why.retry_after).min();
+    let is_trouble = !passing.is_empty() || seen.observation.node == facts::Fact::Absent;
     let has_asked = seen.reasons.scope.asks_apis();
     memory.failures = match (is_trouble, has_asked) {
         (true, true) => memory.failures.saturating_add(1),
@@ -105,7 +99,7 @@ pub(super) fn next_round(
         scope,
     };
     let usual = match &memory.window {
-        // While the window is open, its schedule is the only retry.
+        // While the window is open, its schedule is the only retry of reads.
         Some(window) => {
             let scope = Scope {
                 host: !passing.is_empty(),
@@ -116,25 +110,23 @@ pub(super) fn next_round(
             again(after, Trigger::Resync, scope)
         }
         None if is_trouble => {
-            // A round without API requests does not postpone a retry. No round postpones the retry of a write that was not sent
-            // again.
-            let due = memory
-                .retry
-                .filter(|due| !has_asked || refused.is_some() && *due > now.uptime);
-            let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
-            let was_sent = passing.iter().any(|why| !why.is_deferred) || refused.is_some();
+            // A round without API requests does not postpone a retry.
+            let due = memory.retry.filter(|_| !has_asked);
+            let was_sent = passing.iter().any(|why| !why.is_deferred);
             let wait = || match asked {
                 // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
                 Some(left) if !was_sent => left,
                 // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
                 Some(left) => left.max(schedule::retry(memory.failures, None, now.random)),
-                None if is_final => schedule::retry_refused(memory.failures, now.random),
                 None => schedule::retry(memory.failures, None, now.random),
             };
             let due = due.unwrap_or_else(|| now.uptime + wait());
             memory.retry = Some(due);
-            let scope = unanswered(seen, refused.is_some());
-            again(due.saturating_sub(now.uptime), Trigger::Timer, scope)
+            again(
+                due.saturating_sub(now.uptime),
+                Trigger::Timer,
+                unanswered(seen),
+            )
         }
         // Without a watch, a migration that the API reports after the window would be detected only after an hour.
         None if memory.is_doubtful && settings.mode == WatchMode::Signals => {
@@ -163,12 +155,20 @@ pub(super) fn next_round(
     let reload = memory
         .reload
         .map(|due| again(left(due), Trigger::Reload, Scope::KNOWN));
-    // No name identified the VM, and the namespace is listed later.
+    // No name identified the VM, and the namespace is listed later. A round that did not read the VM does not postpone that.
     let unlisted = seen.observation.candidates.why();
     let unlisted = unlisted.filter(|why| why.kind == UnavailableKind::NotAsked);
-    let list = unlisted
-        .and_then(|why| why.retry_after)
-        .map(|left| again(left, Trigger::Timer, Scope::MOVED));
+    memory.list = unlisted.and_then(|why| why.retry_after).map(|after| {
+        let planned = memory.list.filter(|_| !seen.reasons.scope.vm);
+        planned.unwrap_or(now.uptime + after)
+    });
+    let list = memory
+        .list
+        .map(|due| again(left(due), Trigger::Timer, Scope::MOVED));
+    // A write that is sent in this round has no time of its retry yet.
+    let refused = memory.refusals.iter().map(|refused| refused.due);
+    let refused = refused.filter(|due| *due > now.uptime).min();
+    let refused = refused.map(|due| again(left(due), Trigger::Timer, Scope::REFUSED));
     // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
     let quiet = match (
         memory.names_left(settings, now),
@@ -194,7 +194,7 @@ pub(super) fn next_round(
     // Local files that change without an event.
     let pod = memory.pod_poll(seen, now);
     let pod = pod.map(|left| again(left, Trigger::Timer, Scope::NONE));
-    [settled, quiet, unit, reload, list, writes, pod]
+    [settled, quiet, unit, reload, list, refused, writes, pod]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

@@ -23,8 +23,8 @@ pub struct Placement {
     pub host_source: &'static str,
     /// Its topology, where a source reported it.
     pub known: Option<Known>,
-    /// All labels of the host, from a source that has all of them; used for extra labels.
-    pub host_labels: Option<HostLabels>,
+    /// All labels of the host, from a source that has all of them, and the meaning of a missing one; used for extra labels.
+    pub host_labels: Option<(HostLabels, Absence)>,
     /// The error of a source that could not be read and may answer soon.
     pub trouble: Option<Unavailable>,
     /// The result of each source, in order.
@@ -163,10 +163,9 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     let mut tried = Vec::new();
     for source in Source::ALL {
         let absence = match source {
-            Source::HostNode | Source::ConfigMap => Absence::Proven,
-            Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable | Source::PodInfo => {
-                Absence::Silent
-            }
+            // A source before it that cannot be read may have what this one lacks.
+            Source::HostNode | Source::ConfigMap if !tried.iter().any(is_unread) => Absence::Proven,
+            _ => Absence::Silent,
         };
         let (outcome, detail) = if !allowed.contains(&source) {
             (
@@ -251,7 +250,16 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         // A source that cannot be read at present may have labels that the other lacks.
         None
     } else {
-        asked.clone().find_map(Fact::known).cloned()
+        let mut absence = Absence::Proven;
+        asked.clone().find_map(|seen| {
+            let unread = seen
+                .why()
+                .filter(|why| why.kind != UnavailableKind::NotAsked);
+            if unread.is_some() {
+                absence = Absence::Silent;
+            }
+            Some((seen.known()?.clone(), absence))
+        })
     };
     let reads = [&reads.host_node, &reads.launcher_pod, &reads.configmap];
     let trouble = reads
@@ -265,7 +273,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         host_source: located.host_source.describe(),
         known: known
             .or(empty)
-            .map(|known| with_zone(settings, known, located)),
+            .map(|known| with_zone(settings, known, located, trouble.is_some())),
         host_labels,
         trouble,
         tried,
@@ -273,13 +281,28 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
 }
 
 /// Completes the topology of a host without a zone, if the configuration allows it.
-fn with_zone(settings: &Settings, mut known: Known, located: &Located<'_>) -> Known {
-    // A source that is silent about the zone must not replace the zone that another one has shown.
-    if known.absence == Absence::Proven && settings.topology.zone_fallback == ZoneFallback::Host {
+fn with_zone(
+    settings: &Settings,
+    mut known: Known,
+    located: &Located<'_>,
+    is_troubled: bool,
+) -> Known {
+    // A source that is silent about the zone must not replace the zone that another one has shown. A source that is refused for
+    // good is none.
+    let is_complete = matches!(known.source, Source::HostNode | Source::ConfigMap) && !is_troubled;
+    if is_complete && settings.topology.zone_fallback == ZoneFallback::Host {
         let host = || LabelValue::parse(located.host.as_str()).ok();
         known.topology.zone = known.topology.zone.or_else(host);
     }
     known
+}
+
+/// Reports whether a source may have a topology that was not seen.
+fn is_unread(tried: &Tried) -> bool {
+    matches!(
+        tried.outcome,
+        PlacementOutcome::Failed | PlacementOutcome::Illegal
+    )
 }
 
 /// Returns the topology of a host from our configuration, as labels.

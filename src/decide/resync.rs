@@ -88,7 +88,7 @@ pub struct WindowId {
     pub from: Option<HostName>,
     /// The time from the first hint to the end.
     pub took: Duration,
-    /// The number of reads in the window.
+    /// The number of reads in the window; none if the migration was already known.
     pub reads: usize,
 }
 

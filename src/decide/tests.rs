@@ -111,20 +111,51 @@ fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
 
 #[test]
 fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
+    let key = |text| crate::config::LabelKey::parse(text).unwrap();
     for mut world in worlds() {
         world.settings.topology.remove_stale = true;
+        world
+            .settings
+            .extra_labels
+            .insert(key("example.com/rack"), key("harvester.example.com/rack"));
+        if world.observation.node.known().is_some() {
+            let node = world.node();
+            node.labels
+                .insert("example.com/rack".to_owned(), "r1".to_owned());
+            let owned = node.annotations.entry(ANNOTATION_OWNED.to_owned());
+            let owned = owned.or_insert_with(|| "{}".to_owned());
+            let mut labels = Owned::parse(Some(owned));
+            labels
+                .0
+                .insert("example.com/rack".to_owned(), "r1".to_owned());
+            *owned = serde_json::to_string(&labels).unwrap();
+        }
         for read in [
             forbidden(),
             Fact::Absent,
+            Fact::failed(UnavailableKind::Malformed, "not a label"),
             Fact::failed(UnavailableKind::Unreachable, "timeout"),
         ] {
+            let is_missing = read == Fact::Absent;
             world.reads.host_node = read;
-            let plan = world.plan();
-            assert!(
-                patches(&plan)
-                    .iter()
-                    .all(|patch| patch.labels.values().all(Option::is_some))
-            );
+            for configmap in [
+                Fact::failed(UnavailableKind::NotAsked, "not needed"),
+                Fact::Known(host_labels("eu-1", "")),
+            ] {
+                // The ConfigMap speaks for a host that has no Node.
+                if is_missing && configmap.known().is_some() {
+                    continue;
+                }
+                world.reads.configmap = configmap;
+                let plan = world.plan();
+                assert!(
+                    patches(&plan)
+                        .iter()
+                        .all(|patch| patch.labels.values().all(Option::is_some)),
+                    "{:?}",
+                    world.reads
+                );
+            }
         }
     }
 }
@@ -645,6 +676,42 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
 }
 
 #[test]
+fn a_migration_whose_node_cannot_be_read_is_not_over_and_counts_from_its_first_hint() {
+    for (node, trigger) in [
+        (
+            Fact::failed(UnavailableKind::Unreachable, "503"),
+            Trigger::Link,
+        ),
+        (
+            Fact::failed(UnavailableKind::Forbidden, "403"),
+            Trigger::Link,
+        ),
+        (Fact::Absent, Trigger::Link),
+        (Fact::Absent, Trigger::Vmi),
+    ] {
+        let mut world = World::new();
+        world.settle();
+        let known = world.observation.node.clone();
+        let began = world.uptime;
+        world.reasons = Reasons::new(trigger, began);
+        world.migrate("hv-b", "eu-1", "rack-b");
+        world.observation.node = node;
+        let plan = world.plan();
+        assert!(plan.moved.is_some());
+        assert_eq!(plan.window_end, None, "{:?}", plan.sync);
+        assert_eq!(plan.memory.cause, Some((trigger, began)), "{:?}", plan.sync);
+        world.apply(&plan);
+        // The Node is back.
+        world.uptime += Duration::from_secs(20);
+        world.reasons = Reasons::new(Trigger::Timer, world.uptime);
+        world.observation.node = known;
+        let plan = world.plan();
+        assert_eq!(patches(&plan).len(), 1);
+        assert_eq!(plan.memory.cause, Some((trigger, began)));
+    }
+}
+
+#[test]
 fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leaves_it_behind() {
     let mut world = World::new();
     world.settle();
@@ -659,6 +726,46 @@ fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leave
         assert!(!plan.next.after.is_zero(), "a look that is due for ever");
         world.apply(&plan);
     }
+}
+
+#[test]
+fn a_hint_after_its_migration_ends_at_once_with_the_known_result() {
+    let mut world = World::new();
+    world.settle();
+    world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!(plan.window_end, None);
+    world.apply(&plan);
+    world.uptime += Duration::from_secs(1);
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    let plan = world.plan();
+    assert_eq!(plan.memory.window, None);
+    let end = plan.window_end.clone().unwrap();
+    let [from, to] = ["hv-a", "hv-b"].map(super::fixtures::host);
+    assert_eq!(end.outcome, WindowOutcome::Confirmed { from, to });
+    world.apply(&plan);
+    world.reasons = world.reasons.again(world.uptime);
+    assert_eq!(world.plan().window_end, None);
+}
+
+#[test]
+fn a_round_that_reads_nothing_does_not_postpone_the_list() {
+    let mut world = World::new();
+    world.settle();
+    let why = Unavailable::new(UnavailableKind::NotAsked, "no VM of our names");
+    world.observation.candidates = Fact::Failed(Unavailable {
+        retry_after: Some(Duration::from_secs(40)),
+        ..why
+    });
+    world.reasons = Reasons::new(Trigger::Startup, world.uptime);
+    world.memory = world.plan().memory;
+    for trigger in [Trigger::Hostname, Trigger::Units, Trigger::Signals] {
+        world.uptime += Duration::from_secs(13);
+        world.reasons = Reasons::new(trigger, world.uptime);
+        world.memory = world.plan().memory;
+    }
+    assert_eq!(world.plan().next.after, Duration::from_secs(1));
 }
 
 #[test]
@@ -752,13 +859,14 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     );
 }
 
-fn refused(action: Action, passing: bool) -> Option<Refused> {
-    Some(Refused {
+fn refused(action: Action, passing: bool, due: Duration) -> Vec<Refused> {
+    vec![Refused {
         action,
         text: "refused".to_owned(),
         passing,
-        retry_after: None,
-    })
+        count: 1,
+        due,
+    }]
 }
 
 #[test]
@@ -766,11 +874,11 @@ fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
     let mut world = World::new();
     let action = world.plan().actions.swap_remove(0);
     world.settle();
-    world.memory.refusal = refused(action, true);
+    world.memory.refusals = refused(action, true, Duration::ZERO);
     let plan = world.plan();
     assert_eq!(
-        (codes(&plan), plan.memory.refusal, plan.actions.len()),
-        (vec![], None, 0)
+        (codes(&plan), plan.memory.refusals, plan.actions.len()),
+        (vec![], vec![], 0)
     );
 }
 
@@ -780,13 +888,13 @@ fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
     let action = world.plan().actions.swap_remove(0);
-    world.memory.refusal = refused(action.clone(), true);
+    world.memory.refusals = refused(action.clone(), true, Duration::ZERO);
     let plan = world.plan();
     assert_eq!(
         (conditions(&plan).len(), codes(&plan)),
         (0, vec![Code::NodeWriteFailed])
     );
-    world.memory.refusal = refused(action, false);
+    world.memory.refusals = refused(action, false, Duration::ZERO);
     assert_eq!(
         conditions(&world.plan()),
         [("HarvesterTopologySynced", "False", "NodeWriteFailed")]
@@ -801,8 +909,7 @@ fn a_refused_write_waits_for_its_retry_whatever_else_happens() {
     let plan = world.plan();
     let due = world.uptime + Duration::from_secs(30);
     world.memory = plan.memory;
-    world.memory.refusal = refused(plan.actions[0].clone(), false);
-    world.memory.retry = Some(due);
+    world.memory.refusals = refused(plan.actions[0].clone(), false, due);
     for trigger in [
         Trigger::Units,
         Trigger::Node,

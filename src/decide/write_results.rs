@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Evaluates the results of the writes of a plan: what to remember, and when to reconcile next.
 
+use std::time::Duration;
+
 use super::action::{Action, Refusal, Write, WriteResult};
 use super::{Memory, Now, Plan, Refused, schedule};
 use crate::facts::Fact;
 use crate::facts::node::Node;
+use crate::facts::registration::LabelFileKind;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
 /// The result of [`learn`].
@@ -31,7 +34,14 @@ impl Plan {
     pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
         let next = self.actions.get(results.len())?;
         let is_skipped = self.has_patched_node(results) && next.write() != Write::Events;
-        (!is_skipped).then_some(next)
+        // systemd reloads, which takes seconds, only for an edit that was made.
+        let is_unmade = |(action, result): (&Action, &WriteResult)| {
+            matches!(action, Action::EditLabelFile(change) if change.kind == LabelFileKind::Kubelet)
+                && result.is_err()
+        };
+        let is_reload = matches!(next, Action::EditLabelFile(change) if change.is_reload());
+        let is_in_vain = is_reload && self.tried(results).any(is_unmade);
+        (!is_skipped && !is_in_vain).then_some(next)
     }
 
     /// Returns each attempted write with its result.
@@ -60,7 +70,7 @@ pub fn learn(
 ) -> Learned {
     let mut memory = plan.memory.clone();
     let mut is_newly_unwritten = false;
-    let mut refusal = None;
+    let mut next = plan.next;
     for (action, result) in plan.tried(results) {
         match action.write() {
             Write::Node => memory.writes.note(now.uptime),
@@ -73,31 +83,37 @@ pub fn learn(
                 is_newly_unwritten |= memory.unwritten_file.as_ref() != Some(&refusal.text);
                 memory.unwritten_file = Some(refusal.text.clone());
             }
-            (Action::PatchNode(patch), Ok(())) => memory.note_patch(patch),
+            (Action::PatchNode(patch), Ok(())) => {
+                memory.note_patch(patch);
+                memory.forget_refusal(Write::Node);
+            }
+            (Action::PatchConditions(_), Ok(())) => memory.forget_refusal(Write::Conditions),
             // A failed hook becomes a finding. An Event that was not sent is lost: the journal has the same state.
             (Action::RunHooks(_) | Action::SendEvents(_), _)
-            | (Action::EditLabelFile(_) | Action::PatchConditions(_), Ok(())) => {}
+            | (Action::EditLabelFile(_), Ok(())) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
-                memory.refusal = Some(Refused {
+                let write = action.write();
+                // An attempt that was not sent is none.
+                let is_deferred = node.why().is_some_and(|why| why.is_deferred);
+                let before = memory.refusal(write).map_or(0, |refused| refused.count);
+                let count = before.saturating_add(u32::from(!is_deferred)).max(1);
+                let after = retry(why, count, is_deferred, now);
+                memory.forget_refusal(write);
+                memory.refusals.push(Refused {
                     action: action.clone(),
                     text: why.text.clone(),
                     passing: why.passing,
-                    retry_after: why.retry_after,
+                    count,
+                    due: now.uptime + after,
                 });
-                refusal.get_or_insert(why);
+                if after < next.after {
+                    next = Next {
+                        after,
+                        trigger: Trigger::Timer,
+                        scope: Scope::REFUSED,
+                    };
+                }
             }
-        }
-    }
-    let mut next = plan.next;
-    if let Some(refusal) = refusal {
-        // A failed write is retried with backoff, like any other failure.
-        memory.failures = memory.failures.max(1);
-        // Only a timer is replaced by the retry. Other planned rounds stay, such as the reads of a window: they retry the write as
-        // well.
-        let retry = retry(refusal, memory.failures, node, now);
-        memory.retry = Some(now.uptime + retry.after);
-        if next.trigger == Trigger::Timer {
-            next = retry;
         }
     }
     let is_labeled = plan.has_patched_node(results);
@@ -115,20 +131,14 @@ pub fn learn(
     Learned { memory, follow_up }
 }
 
-/// Returns when to retry a failed write.
-fn retry(refusal: &Refusal, failures: u32, node: &Fact<Node>, now: Now) -> Next {
-    let is_deferred = node.why().is_some_and(|why| why.is_deferred);
-    let after = match refusal.retry_after {
+/// Returns how long to wait before a write that failed `failures` times is sent again.
+fn retry(refusal: &Refusal, failures: u32, is_deferred: bool, now: Now) -> Duration {
+    match refusal.retry_after {
         None if refusal.passing => schedule::retry(failures, None, now.random),
         Some(left) if is_deferred => left,
         // The backoff of the API restarts after each response. The number of failed writes does not.
         Some(left) => left.max(schedule::retry(failures, None, now.random)),
         None => schedule::retry_refused(failures, now.random),
-    };
-    Next {
-        after,
-        trigger: Trigger::Timer,
-        scope: Scope::REFUSED,
     }
 }
 

@@ -162,7 +162,10 @@ impl Reported {
             .and_then(|window_end| ended(window_end, host.as_deref()))
         {
             let ended = record(priority, message_id::UNCONFIRMED, text);
+            let is_known = |end: &WindowId| matches!(end.outcome, WindowOutcome::Confirmed { .. });
+            let is_known = events.window_end.is_some_and(is_known);
             records.push(Record {
+                message_id: ended.message_id.filter(|_| !is_known),
                 trigger: events
                     .window_end
                     .map(|window_end| window_end.trigger.as_str().to_owned()),
@@ -283,11 +286,18 @@ fn meaning(hint: Trigger) -> &'static str {
     }
 }
 
-/// Returns the entry for the end of a fast-poll window without a migration. A migration has a separate entry.
+/// Returns the entry for the end of a fast-poll window without a migration. A migration has a separate entry, which may be earlier
+/// than the hint.
 fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
     let (hint, reads) = (window_end.trigger.as_str(), window_end.reads);
     let seconds = window_end.took.as_secs();
-    match window_end.outcome {
+    match &window_end.outcome {
+        WindowOutcome::Confirmed { to, .. } if reads == 0 => {
+            let text = format!(
+                "hint {hint} belongs to the live migration to {to} that is already reported"
+            );
+            Some((Priority::Info, text))
+        }
         WindowOutcome::Confirmed { .. } => None,
         WindowOutcome::Unconfirmed => {
             let host = host.unwrap_or("an unknown host");

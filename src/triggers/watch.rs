@@ -35,6 +35,10 @@ const BEGINNING: Duration = Duration::from_secs(1);
 /// The number of consecutive failures after which a watch is reported as unavailable. A restart of the server causes fewer.
 const COMPLAIN_AFTER: u32 = 4;
 
+/// The silence after which a stream that resumed at a version is given up. Servers send a bookmark every minute, but not before they
+/// have reached that version: after a restore of etcd, that may take days. Migrations are missed in the meantime.
+const DEAF: Duration = Duration::from_secs(75);
+
 /// The end of a stream that lived this long is not related to the end of the stream before it.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
@@ -180,9 +184,10 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 }
                 WatchEnd::Broken(error) => {
                     self.ended(opened, Some(&error));
-                    let is_short = opened.elapsed() < SHORT;
-                    self.pause(goes_on && is_short && error.is_of_version())
-                        .await;
+                    let is_short = opened.elapsed() < SHORT && error.is_of_version();
+                    let is_silent = matches!(error, Error::Silent { .. });
+                    let is_refused = self.version.is_none() && (is_short || is_silent);
+                    self.pause(goes_on && is_refused).await;
                 }
             }
         }
@@ -195,7 +200,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             resource_version: Some(version.to_owned()),
             metadata_only: T::METADATA_ONLY,
             silence_limit: Some(silence_limit(
-                Timeouts::default().watch_silence,
+                if self.version.is_some() {
+                    DEAF
+                } else {
+                    Timeouts::default().watch_silence
+                },
                 // Without bookmarks, silence proves nothing.
                 if self.bookmarks {
                     self.silent
@@ -213,8 +222,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         Box::pin(self.target.client.open::<T>(&self.request())).await
     }
 
-    /// Waits until the next stream is due. `is_spread`: its version was refused immediately, so the previous delay has already
-    /// spread the fleet.
+    /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
+    /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
         let delay = if is_spread {

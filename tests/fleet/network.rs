@@ -37,6 +37,9 @@ const ANNOTATED: Duration = Duration::from_millis(20);
 /// How long a migration hint explains what an agent reads.
 const HINTED: Duration = Duration::from_secs(90);
 
+/// The status of an answer that does not come.
+pub(super) const NEVER: u16 = 0;
+
 /// What becomes of packets to the virtual IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -156,6 +159,7 @@ pub(super) struct Request {
 /// An answer in place of the right one.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
+    /// [`NEVER`]: the client waits until it gives up.
     pub(super) status: u16,
     pub(super) header: (&'static str, &'static str),
     /// `None`: a body that never ends.

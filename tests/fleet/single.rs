@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::agents::{self, Handle, PausedClock, Silent, Trees, attach, settings};
-use super::network::{Answer, Network, Request, SERVERS};
+use super::network::{Answer, NEVER, Network, Request, SERVERS, Way};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
 use crate::agent::signal_board::SignalBoard;
@@ -471,6 +471,30 @@ fn a_refused_patch_is_named_and_not_hammered() {
 }
 
 #[test]
+fn events_that_hang_delay_no_label_no_condition_and_no_record_of_them() {
+    play(
+        |_| {},
+        async |stage| {
+            let of_events = |_: &str, path: &str| path.ends_with("/events");
+            let answer = json_answer(NEVER, "");
+            stage.network.answer(Side::Guest, of_events, answer);
+            for _ in 0..3 {
+                stage.reported.borrow_mut().latency = None;
+                stage.handle.hint();
+                stage.network.migrate(OURS).await;
+                assert!(stage.labeled().await < SECOND);
+                let recorded = |stage: &Stage| stage.reported.borrow().latency.is_some();
+                let took = stage.until("the record", recorded).await;
+                let (_, latency) = stage.reported.borrow().latency.unwrap();
+                assert!(took < SECOND && latency < SECOND, "{took:?}, {latency:?}");
+                assert!(!stage.has("guest-api-unreachable"));
+                sleep(3 * SECOND).await;
+            }
+        },
+    );
+}
+
+#[test]
 fn a_thousand_changes_of_a_rival_cost_few_patches() {
     play(
         |_| {},
@@ -521,6 +545,29 @@ fn a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts() {
 }
 
 #[test]
+fn a_watch_that_is_deaf_after_a_restore_of_etcd_delays_labels_by_at_most_90_seconds() {
+    for after in [0, 30, 60, 120] {
+        play(
+            |settings| settings.timing.poll = 60 * MINUTE,
+            async |stage| {
+                stage.network.restore(Side::Harvester, 500_000);
+                stage.end_watches();
+                stage.until("both watches", Stage::is_watching).await;
+                sleep(SECOND * after).await;
+                stage.network.migrate(OURS).await;
+                let took = stage.until("the labels", Stage::is_labeled).await;
+                println!("{after} s after the watch is open: labeled after {took:?}");
+                assert!(took <= 90 * SECOND, "{after} s: {took:?}");
+                let asked = stage.asked();
+                let watches = asked.iter().filter(|one| one.verb == "watch");
+                let watches = watches.filter(|one| one.side == Side::Harvester);
+                assert!(watches.count() <= 2, "{asked:#?}");
+            },
+        );
+    }
+}
+
+#[test]
 fn a_hint_of_nothing_costs_few_reads_and_one_new_watch() {
     play(
         |_| {},
@@ -568,6 +615,30 @@ fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint_and_counte
             // The silent watch is not trusted any more, and the new one works.
             stage.network.migrate(OURS).await;
             assert!(stage.labeled().await < SECOND);
+        },
+    );
+}
+
+#[test]
+fn a_migration_while_the_node_cannot_be_read_is_counted_from_its_hint() {
+    play(
+        |_| {},
+        async |stage| {
+            stage.network.set_way(Side::Guest, Way::Refused);
+            stage.end_watches();
+            let is_away = |stage: &Stage| stage.has("guest-api-unreachable");
+            stage.until("the finding", is_away).await;
+            stage.handle.hint();
+            stage.network.migrate(OURS).await;
+            sleep(20 * SECOND).await;
+            assert_eq!(stage.reported.borrow().latency, None);
+            stage.network.set_way(Side::Guest, Way::Open);
+            stage.labeled().await;
+            let recorded = |stage: &Stage| stage.reported.borrow().latency.is_some();
+            stage.until("the record", recorded).await;
+            let (trigger, latency) = stage.reported.borrow().latency.unwrap();
+            assert_eq!(trigger, Trigger::Link);
+            assert!(latency >= 20 * SECOND, "{latency:?}");
         },
     );
 }

@@ -14,7 +14,7 @@ use reqwest::Response;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::network::{Admission, Answer, Connection, Network, Piece, Way, Wish};
+use super::network::{Admission, Answer, Connection, NEVER, Network, Piece, Way, Wish};
 use super::record::Kind;
 use super::store::{Side, Wanted, number};
 use crate::wire::kubeapi::Timeouts;
@@ -113,8 +113,13 @@ impl Line {
                 if !self.network.is_open(self.side, connection) {
                     return Err(Failed::Reset);
                 }
-                if let Some(answer) = self.network.wrong_answer(self.side, asked) {
-                    return Ok(wrong(answer));
+                match self.network.wrong_answer(self.side, asked) {
+                    Some(Answer { status: NEVER, .. }) => {
+                        sleep(timeouts.headers).await;
+                        return Err(Failed::Headers);
+                    }
+                    Some(answer) => return Ok(wrong(answer)),
+                    None => {}
                 }
                 if kind == Kind::Watch {
                     return Ok(self.watch(asked, connection));

@@ -79,12 +79,15 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
             condition(&world, TOPOLOGY).await,
             Some(("True".to_owned(), "Synced".to_owned()))
         );
-        let events = world.events().await;
-        let moved = events
-            .iter()
-            .filter(|event| event["reason"] == "HostChanged")
-            .count();
-        assert_eq!(moved, 2, "{order:?}: {events:?}");
+        eventually(SOON, "two Events", || async {
+            let events = world.events().await;
+            let moved = events.iter();
+            moved
+                .filter(|event| event["reason"] == "HostChanged")
+                .count()
+                == 2
+        })
+        .await;
     }
 }
 

@@ -90,10 +90,10 @@ impl Saver {
         }
         queue.current = Some(state.clone());
         drop(queue);
-        let shared = Arc::clone(&self.shared);
+        let (shared, first) = (Arc::clone(&self.shared), state.clone());
         let thread = thread::Builder::new().name("state".to_owned());
-        if thread.spawn(move || shared.work()).is_err() {
-            self.shared.work();
+        if thread.spawn(move || shared.work(first)).is_err() {
+            self.shared.work(state.clone());
         }
     }
 
@@ -119,8 +119,9 @@ impl SharedState {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
-        while let Some(state) = self.current() {
+    /// Saves `state` and those after it. The decision that none is left also ends the work: a later state starts another thread.
+    fn work(&self, mut state: State) {
+        loop {
             let outcome = (self.write)(&state);
             let mut queue = self.lock();
             if outcome.is_ok() {
@@ -128,12 +129,12 @@ impl SharedState {
             }
             queue.outcome = Some(outcome);
             queue.current = queue.next.take();
+            let Some(next) = queue.current.clone() else {
+                break;
+            };
+            state = next;
         }
         self.done.notify_all();
-    }
-
-    fn current(&self) -> Option<State> {
-        self.lock().current.clone()
     }
 }
 
@@ -142,6 +143,7 @@ mod tests {
     use super::*;
     use crate::agent::state::MachineId;
     use crate::agent::state::tests::machine;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc;
 
     use harvester_lab::world::SOON;
@@ -178,6 +180,42 @@ mod tests {
         // A state that the file contains is not written again.
         saver.save(&state("third"));
         assert!(saver.close(Duration::ZERO) && saver.outcome().is_none());
+    }
+
+    #[test]
+    fn two_states_are_never_written_at_the_same_time() {
+        let is_writing = AtomicBool::new(false);
+        let overlaps = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&overlaps);
+        let saver = Saver::with(state("old"), move |_| {
+            if is_writing.swap(true, Ordering::SeqCst) {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            thread::yield_now();
+            is_writing.store(false, Ordering::SeqCst);
+            Ok(())
+        });
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                // They make the thread that saves wait for the lock.
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::SeqCst) {
+                        drop(saver.saved());
+                    }
+                });
+            }
+            for number in 0..2_000 {
+                let next = state(&number.to_string());
+                saver.save(&next);
+                while saver.saved() != next && overlaps.load(Ordering::SeqCst) == 0 {
+                    thread::yield_now();
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        assert!(saver.close(SOON));
+        assert_eq!(overlaps.load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -331,6 +331,50 @@ fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read()
 }
 
 #[test]
+fn a_source_that_is_refused_or_not_understood_removes_no_label_that_another_one_lacks() {
+    for kind in [
+        crate::facts::UnavailableKind::Forbidden,
+        crate::facts::UnavailableKind::Malformed,
+    ] {
+        let mut world = World::new();
+        world.settings.topology.remove_stale = true;
+        with_rack(&mut world, Some("r1"));
+        world.settle();
+        world.reads.host_node = Fact::failed(kind, "refused");
+        world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-a"));
+        assert_eq!(set(&plan(&world)), [], "{kind:?}");
+        world.reads.configmap = Fact::Known(host_labels("eu-1", ""));
+        assert_eq!(set(&plan(&world)), [], "{kind:?}");
+        // What the other source has is written.
+        if let Fact::Known(labels) = &mut world.reads.configmap {
+            labels.insert("harvester.example.com/rack".to_owned(), "r2".to_owned());
+        }
+        assert_eq!(set(&plan(&world)), [(RACK, "r2")], "{kind:?}");
+        // A label of the previous host stays and is reported.
+        world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-b"));
+        world.reads.host = crate::decide::fixtures::host("hv-b");
+        world.change_vmi(|vmi| vmi.host = Some(crate::decide::fixtures::host("hv-b")));
+        let moved = plan(&world);
+        assert!(!moved.changes.contains_key(RACK), "{kind:?}: {moved:?}");
+        let unread = (RACK, SkipReason::HostNotRead);
+        assert!(reasons(&moved).contains(&unread), "{kind:?}: {moved:?}");
+    }
+}
+
+#[test]
+fn a_source_that_fails_just_now_does_not_make_the_name_of_the_host_the_zone() {
+    let mut world = World::new();
+    world.settings.topology.zone_fallback = crate::config::ZoneFallback::Host;
+    world.settle();
+    world.reads.host_node = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    world.reads.configmap = Fact::Known(host_labels("eu-1", ""));
+    assert_eq!(set(&plan(&world)), []);
+    // Where the nodes of Harvester may never be read, the ConfigMap is complete.
+    world.reads.host_node = forbidden();
+    assert_eq!(set(&plan(&world)), [(ZONE, "hv-a")]);
+}
+
+#[test]
 fn an_annotation_that_is_not_ours_owns_nothing() {
     for text in ["", "nonsense", "[]", "{\"a\":1}"] {
         assert_eq!(

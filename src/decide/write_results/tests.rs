@@ -6,6 +6,7 @@ use super::*;
 use crate::decide::fixtures::{World, now};
 use crate::decide::registration::{Edit, FileChange};
 use crate::facts::registration::LabelFileKind;
+use crate::facts::trigger::Reasons;
 use crate::facts::{Unavailable, UnavailableKind};
 
 const UPTIME: Duration = Duration::from_secs(100);
@@ -82,12 +83,16 @@ fn written_labels_are_looked_at_immediately_unless_nothing_was_read() {
 
 #[test]
 fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_asked_for() {
-    let plan = plan();
+    let mut plan = plan();
+    plan.next.after = Duration::from_secs(3600);
     let after = |passing, retry_after| {
         let learned = learned(&plan, &[refused(passing, retry_after)]);
-        assert_eq!(learned.memory.refusal.as_ref().unwrap().passing, passing);
-        assert_eq!(learned.memory.failures, 1);
+        let [refused] = learned.memory.refusals.as_slice() else {
+            panic!("{:?}", learned.memory.refusals)
+        };
+        assert_eq!((refused.passing, refused.count), (passing, 1));
         let next = waited(&learned);
+        assert_eq!(refused.due, UPTIME + next.after);
         assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::REFUSED));
         next.after
     };
@@ -108,11 +113,106 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
 }
 
 #[test]
-fn a_failed_write_does_not_move_the_reads_of_a_window() {
+fn a_failed_write_is_retried_before_the_next_read_of_a_window_and_delays_none() {
     let mut plan = plan();
     plan.next.trigger = Trigger::Resync;
-    let learned = learned(&plan, &[refused(true, None)]);
-    assert_eq!(learned.follow_up, FollowUp::Wait(plan.next));
+    plan.next.after = Duration::from_secs(30);
+    let late = learned(&plan, &[refused(true, None)]);
+    let backoff = schedule::retry(1, None, now(UPTIME).random);
+    let next = waited(&late);
+    assert_eq!((next.after, next.scope), (backoff, Scope::REFUSED));
+    plan.next.after = backoff / 2;
+    let soon = learned(&plan, &[refused(true, None)]);
+    assert_eq!(soon.follow_up, FollowUp::Wait(plan.next));
+}
+
+/// Plays a round in which the API refuses each write. Returns its plan and the writes.
+fn refuse_all(world: &mut World, retry_after: Option<u64>) -> (Plan, Vec<Write>) {
+    let plan = world.plan();
+    let (mut sent, mut results) = (Vec::new(), Vec::new());
+    while let Some(action) = plan.next_action(&results) {
+        sent.push(action.write());
+        results.push(Err(Refusal {
+            text: format!("no {:?}", action.write()),
+            passing: false,
+            retry_after: retry_after.map(Duration::from_secs),
+        }));
+    }
+    let (scope, node) = (world.reasons.scope, world.observation.node.clone());
+    world.memory = learn(&plan, &results, scope, &node, now(world.uptime)).memory;
+    (plan, sent)
+}
+
+/// Returns a world with labels, whose VM has migrated.
+fn migrated() -> World {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    world
+}
+
+#[test]
+fn labels_and_conditions_that_are_refused_both_are_sent_once_until_their_retry_and_named_both() {
+    let mut world = migrated();
+    let mut sent = Vec::new();
+    for round in 0..20 {
+        // A round that cannot read the Node, and one that waits for Harvester, do not forget a refusal.
+        let node = world.observation.node.clone();
+        if round % 5 == 4 {
+            world.observation.node = Fact::failed(UnavailableKind::Unreachable, "503");
+        }
+        sent.extend(refuse_all(&mut world, Some(600)).1);
+        world.observation.node = node;
+        world.uptime += Duration::from_secs(1);
+        world.reasons = Reasons::new(Trigger::Operator, world.uptime);
+    }
+    assert_eq!(sent, [Write::Node, Write::Conditions]);
+    world.uptime += Duration::from_secs(600);
+    let (plan, sent) = refuse_all(&mut world, Some(600));
+    assert_eq!(sent, [Write::Node, Write::Conditions]);
+    let code = crate::catalog::Code::NodeWriteFailed;
+    let named = plan.findings.iter().filter(|finding| finding.code == code);
+    let named: Vec<&str> = named.map(|finding| finding.seen.as_str()).collect();
+    assert_eq!(named, ["no Node", "no Conditions"]);
+}
+
+#[test]
+fn a_refused_write_delays_no_read() {
+    let mut world = migrated();
+    refuse_all(&mut world, Some(600));
+    world.uptime += Duration::from_secs(1);
+    world.reasons = Reasons::new(Trigger::Timer, world.uptime);
+    world.memory.window = None;
+    world.observation.host_metrics = Fact::failed(UnavailableKind::Unreachable, "timeout");
+    for _ in 0..10 {
+        let next = refuse_all(&mut world, Some(600)).0.next;
+        assert!(next.after <= Duration::from_secs(60), "{next:?}");
+        world.uptime += next.after;
+    }
+}
+
+#[test]
+fn a_refused_migration_counts_from_its_hint_until_its_labels_are_written() {
+    let mut world = migrated();
+    let cause = Some((Trigger::Link, world.uptime));
+    for _ in 0..3 {
+        refuse_all(&mut world, None);
+        assert_eq!(world.memory.cause, cause);
+        world.uptime += Duration::from_millis(100);
+        world.reasons = Reasons::new(Trigger::Node, world.uptime);
+    }
+    world.uptime += Duration::from_secs(3600);
+    let plan = world.plan();
+    assert_eq!(plan.memory.cause, cause);
+    let written = learn(
+        &plan,
+        &[Ok(())],
+        Scope::ALL,
+        &world.observation.node,
+        now(world.uptime),
+    );
+    assert_eq!(written.memory.cause, None);
 }
 
 #[test]
@@ -124,10 +224,24 @@ fn a_file_that_cannot_be_written_is_reported_immediately_and_once() {
     assert_eq!(first.follow_up, FollowUp::Immediate);
     assert_eq!(first.memory.unwritten_file.as_deref(), Some("no"));
     // This is not a failure of an API.
-    assert_eq!((first.memory.refusal, first.memory.failures), (None, 0));
+    assert_eq!((first.memory.refusals, first.memory.failures), (vec![], 0));
     plan.memory.unwritten_file = Some("no".to_owned());
     let again = learned(&plan, &[refused(true, None)]);
     assert_eq!(again.follow_up, FollowUp::Wait(plan.next));
+}
+
+#[test]
+fn systemd_does_not_reload_for_an_edit_that_failed() {
+    let mut plan = plan();
+    let change = |edit| {
+        Action::EditLabelFile(FileChange {
+            kind: LabelFileKind::Kubelet,
+            edit,
+        })
+    };
+    plan.actions = vec![change(Edit::Remove), change(Edit::Reload)];
+    assert_eq!(plan.next_action(&[Ok(())]), plan.actions.get(1));
+    assert_eq!(plan.next_action(&[refused(true, None)]), None);
 }
 
 #[test]

@@ -13,13 +13,16 @@ mod targets;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::{Observe, Scope};
 use crate::apply::event::EventApi;
+use crate::apply::registration::Turn;
 use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::Now;
+use crate::decide::events::EventDraft;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{HostSource, Located};
 use crate::decide::read_plan;
@@ -28,7 +31,7 @@ use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::lifecycle::VirtualMachine;
-use crate::facts::names::VmName;
+use crate::facts::names::{NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
@@ -77,8 +80,12 @@ pub struct Observer {
     pod_reader: tokio::sync::Mutex<PodReader>,
     guest_agent: Fact<GuestAgent>,
     drop_in: Option<DropIn>,
-    /// Where Events are sent: the API server of the guest cluster is asked once in a process.
-    events: EventApi,
+    /// Held while a label file is changed.
+    editing: Turn,
+    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
+    events: Arc<tokio::sync::Mutex<EventApi>>,
+    /// The Events of the last writes, about this Node at that time.
+    unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
     /// The VirtualMachine of our instance while it stops.
     vm: Fact<VirtualMachine>,
     /// The VM found in an earlier run.
@@ -134,7 +141,9 @@ impl Observer {
             pod_reader: tokio::sync::Mutex::default(),
             guest_agent: Fact::Failed(unread()),
             drop_in: None,
-            events: EventApi::default(),
+            editing: Turn::default(),
+            events: Arc::default(),
+            unsent: Vec::new(),
             vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
             earlier,
             own: None,

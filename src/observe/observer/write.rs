@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Passes each action to `apply` with the connection that it needs, and records the changes.
 
+use std::sync::Arc;
+
 use super::Observer;
 use super::limit::{limited, too_slow_text};
 use crate::agent::Apply;
@@ -34,21 +36,52 @@ impl Apply for Observer {
                 Ok(())
             }
             Action::EditLabelFile(change) => self.edit_label_file(change).await,
-            Action::SendEvents(events) => self.announce(&events.node, &events.announce, now).await,
+            Action::SendEvents(events) => {
+                self.announce_later(&events.node, &events.announce, now);
+                Ok(())
+            }
             Action::PatchNode(patch) => {
                 let send =
                     async |client: &Client, own: &NodeName| patch_node(client, own, patch).await;
                 self.send(send).await?;
-                self.announce(&patch.node, patch.announce.as_slice(), now)
-                    .await
+                self.announce_later(&patch.node, patch.announce.as_slice(), now);
+                Ok(())
             }
             Action::PatchConditions(patch) => {
                 let send = async |client: &Client, own: &NodeName| {
                     patch_conditions(client, own, patch, now).await
                 };
                 self.send(send).await?;
-                self.announce(&patch.node, &patch.announce, now).await
+                self.announce_later(&patch.node, &patch.announce, now);
+                Ok(())
             }
+        }
+    }
+
+    async fn announce(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        else {
+            return;
+        };
+        if unsent.is_empty() {
+            return;
+        }
+        let (client, own) = (link.client.clone(), kubelet.node_name.clone());
+        let api = Arc::clone(&self.events);
+        let sending = async move {
+            // In order, also after those of an earlier round.
+            let mut api = api.lock().await;
+            for (about, drafts, now) in &unsent {
+                let sent = send_events(&client, &own, about, drafts, &mut api, *now);
+                drop(limited(sent).await);
+            }
+        };
+        if self.is_daemon {
+            // Not awaited: Events may have an etcd of their own, and a slow one must not delay the loop.
+            tokio::spawn(sending);
+        } else {
+            sending.await;
         }
     }
 }
@@ -67,11 +100,10 @@ async fn run_hooks(root: Root, bus: Bus, health: SignalBoard, run: HookRun) {
 
 impl Observer {
     async fn edit_label_file(&mut self, change: &FileChange) -> WriteResult {
-        let result = registration::edit(&self.root, &self.bus, change).await;
-        if change.kind == LabelFileKind::Kubelet {
+        let result = registration::edit(&self.root, &self.bus, change, &self.editing).await;
+        if change.kind == LabelFileKind::Kubelet && result.is_ok() {
             // A change counts as a missed reload until systemd has reloaded.
-            let is_loaded = change.is_reload() && result.is_ok();
-            self.drop_in = (!is_loaded).then_some(DropIn {
+            self.drop_in = (!change.is_reload()).then_some(DropIn {
                 needs_reload: true,
                 is_listed: true,
             });
@@ -79,15 +111,11 @@ impl Observer {
         result
     }
 
-    /// Sends Events about our own Node. A slow API must not delay other writes, nor make a patch that succeeded a failed one.
-    async fn announce(&mut self, about: &NodeName, drafts: &[EventDraft], now: Now) -> WriteResult {
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
-        else {
-            return Ok(());
-        };
-        let (client, own) = (&link.client, &kubelet.node_name);
-        let sent = send_events(client, own, about, drafts, &mut self.events, now);
-        limited(sent).await.unwrap_or(Ok(()))
+    /// Keeps Events about our own Node until the round is reported.
+    fn announce_later(&mut self, about: &NodeName, drafts: &[EventDraft], now: Now) {
+        if !drafts.is_empty() {
+            self.unsent.push((about.clone(), drafts.to_vec(), now));
+        }
     }
 
     /// Sends one patch of our own Node, and keeps the Node of the response.
@@ -123,5 +151,37 @@ impl Observer {
                 retry_after: None,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::decide::fixtures::now;
+    use crate::decide::registration::Edit;
+
+    #[tokio::test]
+    async fn only_an_edit_that_was_made_needs_a_reload_of_systemd() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let directory = root.join(LabelFileKind::Kubelet.path().parent().unwrap());
+        std::fs::create_dir_all(directory.parent().unwrap()).unwrap();
+        // A file in place of the directory.
+        std::fs::write(&directory, "").unwrap();
+        let bus = Bus::new(&root, None);
+        let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+        let action = Action::EditLabelFile(FileChange {
+            kind: LabelFileKind::Kubelet,
+            edit: Edit::Write("text".to_owned()),
+        });
+        let at = now(Duration::ZERO);
+        observer.apply(&action, at).await.unwrap_err();
+        assert_eq!(observer.drop_in, None);
+        std::fs::remove_file(&directory).unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        observer.apply(&action, at).await.unwrap();
+        assert!(observer.drop_in.is_some_and(|drop_in| drop_in.needs_reload));
     }
 }

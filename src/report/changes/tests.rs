@@ -270,7 +270,18 @@ fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
     let news = ended(&end(Trigger::Port, WindowOutcome::ApiUnavailable));
     assert_eq!(news[0].priority, Priority::Warning);
     let [from, to] = ["hv-a", "hv-b"].map(crate::decide::fixtures::host);
-    assert!(ended(&end(Trigger::Link, WindowOutcome::Confirmed { from, to })).is_empty());
+    let mut confirmed = end(Trigger::Link, WindowOutcome::Confirmed { from, to });
+    assert!(ended(&confirmed).is_empty());
+    // The entry of the migration was earlier than that of the hint.
+    confirmed.reads = 0;
+    let news = ended(&confirmed);
+    assert_eq!(
+        (news[0].message.as_str(), news[0].message_id),
+        (
+            "hint link belongs to the live migration to hv-b that is already reported",
+            None
+        )
+    );
 }
 
 #[test]

@@ -189,11 +189,16 @@ impl Client {
     /// Creates one object in the collection `path`.
     pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
         let call = create_call(path, body);
+        // Not in turn, and without a result for the backoff: no other request waits for an Event or because of one.
+        let _attempt = self.transport.attempt(None)?;
+        let target = self.transport.target(&call);
+        let response = self.transport.send(&call, &target).await?;
         // The write is done. The response is read only to keep the connection open, so it can no longer fail.
-        let answer = self
-            .exchange(&call, OBJECT_IN_BYTES, MAXIMUM_OBJECT)
-            .await?;
-        answer.attempt.end(Ok(()))
+        let body = self
+            .transport
+            .body(response, &target, OBJECT_IN_BYTES, MAXIMUM_OBJECT);
+        drop(body.await);
+        Ok(())
     }
 
     /// Asks the API server with a `SelfSubjectAccessReview` whether a request is allowed. Every authenticated user may create one.
