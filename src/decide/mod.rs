@@ -158,8 +158,8 @@ pub fn plan(
     run_kind: RunKind,
     now: Now,
 ) -> Plan {
-    let own = node_ownership::without_node_of_another_machine(seen.observation);
     let mut memory = memory.clone();
+    let own = memory.reporters.without_node_of_another_machine(seen, now);
     memory.note_pod(seen, now);
     let seen = Scene {
         observation: own.as_ref().unwrap_or(seen.observation),
