@@ -21,6 +21,9 @@ const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
 /// The file contains no secrets, but other users do not need it.
 const STATE_MODE: u32 = 0o600;
 
+/// The end of the reason for which the state of another VM is discarded.
+pub const OF_ANOTHER_VM: &str = "belongs to another VM";
+
 /// The version of the format. Newer versions are not parsed.
 const VERSION: u32 = 1;
 
@@ -84,6 +87,19 @@ impl MachineId {
     }
 }
 
+impl MachineId {
+    /// Returns the firmware UUID.
+    pub fn uuid(&self) -> Option<Uuid> {
+        self.product_uuid
+    }
+
+    /// Reports whether both firmware UUIDs are known and differ.
+    pub fn is_other_hardware(&self, other: &Self) -> bool {
+        let uuids = self.product_uuid.zip(other.product_uuid);
+        uuids.is_some_and(|(ours, theirs)| ours != theirs)
+    }
+}
+
 impl State {
     /// Creates the state of a new machine.
     pub fn new(machine: MachineId) -> Self {
@@ -128,6 +144,13 @@ pub fn recall(root: &Root, machine: &MachineId) -> State {
     state.unwrap_or_else(|| State::new(machine.clone()))
 }
 
+/// Returns the machine on which the state was written.
+pub fn owner(root: &Root) -> Option<MachineId> {
+    let bytes = root.read(STATE_FILE, SIZE_MAX).ok()?;
+    let state = serde_json::from_slice::<State>(&bytes).ok()?;
+    Some(state.machine)
+}
+
 fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
     let path = STATE_FILE;
     let bytes = match root.read(path, SIZE_MAX) {
@@ -141,7 +164,7 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
             state.version
         ))),
         Ok(state) if state.machine.is_foreign(machine) => {
-            Err(Unused::Foreign(format!("`{path}` belongs to another VM")))
+            Err(Unused::Foreign(format!("`{path}` {OF_ANOTHER_VM}")))
         }
         Ok(state) => Ok(Some(state)),
         Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),

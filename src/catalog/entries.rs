@@ -37,8 +37,10 @@ const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.
 
 /// Steps that several findings share.
 const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
-const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
-const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
+/// The exceptions from a deletion of the Node.
+pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+/// The exception of kubeadm.
+pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Repeat the last command for the other nodes. Then restart the pods of the CSI driver and the cloud provider in kube-system.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
@@ -53,25 +55,45 @@ catalog! {
         run: [vm "systemctl disable --now harvester-node-agent"];
 
     NameOfAnotherVm, "name-of-another-vm", Identity, Error, "hostname or Node name is the name of a different VM",
-        impact: "The Harvester CSI driver and cloud provider treat this Node as that VM: volumes may be attached to it, and its topology is shown here.",
+        impact: "The Harvester components treat this Node as the other VM. If this Node is not ready while that VM is stopped, CSI driver 0.2.3 and later taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged volumes of that VM. The agent writes no labels.",
         fix: [
+            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, a hostname baked into the image, or a disk that was copied from the other VM.",
+            "If only the hostname has the name of the other VM, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
+            "If this VM has a copy of the other VM's disk, the Node is not this one: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
             REJOIN_SERVERS,
-            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
-            "Drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service: the Node registers again.",
+            "Only if the other VM is no node: drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service.",
             REJOIN_KUBEADM,
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm STOP, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>", vm START],
-        suppresses: [HostnameDiffers, ProviderIdDiffers];
+        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid"],
+        suppresses: [HostnameOfSeveralVms, HostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
+    HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error, "KubeVirt gives this hostname to several VMs",
+        impact: "KubeVirt truncates a VM name at its first dot and at 63 characters. The second VM that registers with this hostname takes over the Node of the first one, and the Harvester cloud provider and CSI driver find no VM with that name.",
+        fix: [
+            "Before the kubelet starts, set the hostname to one that only this VM has, or `node-name:` in the RKE2/K3s configuration.",
+            "For new VMs, use names without dots (in Rancher: the name of the machine pool), or set `spec.template.spec.hostname` of each VM.",
+            "If the Node is registered, check which VM reports it before any change: it may be the other one.",
+        ],
+        run: [harvester VM_HARDWARE, guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid"],
+        suppresses: [HostnameDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning, "hostname or Node name differs from the VM name",
-        impact: "If the Node name differs, the Harvester cloud provider finds no VM with that name: it sets no providerID and does not update topology after a migration, and CSI driver versions before 0.1.6 cannot attach volumes. If only the hostname differs, the kubelet may register a second Node.",
+        impact: "Cloud provider and CSI driver look up the VM by the whole Node name. If that differs, they find none: no providerID, no topology after a migration, no release of the volumes of a stopped VM. If only the hostname differs, the kubelet may register a second Node.",
         fix: [
-            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
+            "Find where the name comes from: `hostname:` or `fqdn:` in the VM's cloud-init user data, `node-name:` in /etc/rancher/*/config.yaml, or a flag in the unit of the service.",
             "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
+            "If the name has a domain: set `prefer_fqdn_over_hostname: false` in the cloud-init user data of new VMs.",
+            "If the Node name was chosen, keep the Node, and set the name as `node-name:` in the configuration of RKE2/K3s.",
             REJOIN_SERVERS,
-            "If the Node name differs: it cannot change. Drain the Node, stop the Kubernetes service, delete the Node, set the hostname, and start the service.",
+            "Only if the Node name differs and was not chosen: it cannot change. Drain the Node, stop the Kubernetes service, delete the Node, set the hostname, and start the service.",
             REJOIN_KUBEADM,
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
+        run: [vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
+    ConfiguredOverride, "configured-override", Identity, Notice, "Node name is configured and differs from the VM name",
+        impact: "RKE2/K3s or the kubelet is configured with another Node name. Cloud provider 0.2.1 and later finds the VM by the hostname from qemu-guest-agent, if that is the Node name; older ones and the CSI driver look it up by the Node name.",
+        fix: [
+            "If the name was chosen, nothing is necessary: keep the Node, and keep qemu-guest-agent running.",
+            "For new nodes, set `node-name:` to the VM name, or remove it, before the Node registers.",
+        ],
+        run: [vm "grep -rn 'node-name' /etc/rancher", vm "systemctl status qemu-guest-agent"];
     NodeMayBeDeleted, "node-may-be-deleted", Identity, Error, "Harvester cloud provider may delete this Node",
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
         fix: [
@@ -117,7 +139,7 @@ catalog! {
         fix: [REJOIN_SERVERS, REJOIN],
         run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
-        impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
+        impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
             "If this VM is a copy, first stop its Kubernetes service. Then remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",

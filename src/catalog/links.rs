@@ -103,6 +103,7 @@ impl Code {
                 rancher!(41581),
             ],
             Self::NodeMayBeDeleted => &[harvester!(11682), harvester!(11683)],
+            Self::HostnameOfSeveralVms => &[rancher!(34997)],
             Self::NameOfAnotherVm => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
             Self::IdentityAmbiguous => &[
                 CSI_DRIVER,

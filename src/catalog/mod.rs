@@ -21,7 +21,7 @@ use crate::facts::Prerequisite;
 use crate::facts::observation::Api;
 
 pub use command::{CommandPlace, CommandWord, FixCommand};
-pub use entries::Code;
+pub use entries::{Code, REJOIN_KUBEADM, REJOIN_SERVERS};
 pub use group::Group;
 
 /// The severity of a finding.
@@ -265,6 +265,7 @@ impl Code {
         matches!(
             self,
             Self::NameOfAnotherVm
+                | Self::HostnameOfSeveralVms
                 | Self::IdentityAmbiguous
                 | Self::VmNotFound
                 | Self::ProviderIdDiffers
@@ -309,7 +310,9 @@ impl Code {
         matches!(
             self,
             Self::NameOfAnotherVm
+                | Self::HostnameOfSeveralVms
                 | Self::HostnameDiffers
+                | Self::ConfiguredOverride
                 | Self::NodeMayBeDeleted
                 | Self::StaticHostnameDiffers
         )

@@ -18,18 +18,23 @@ use tokio::time::Instant;
 use super::run::{Process, foreign};
 use super::status::{is_of, presence};
 use super::{Answer, Exit, Output};
-use crate::access::search;
+use crate::access::certificate::{self, NodeIdentity};
+use crate::access::kubeconfig;
+use crate::access::search::{self, FoundCredential};
+use crate::agent::state::{self, MachineId};
 use crate::apply::registration;
 use crate::commands::gate::judge::{
-    Daemon, Decision, GateReason, GateStatement, Opening, WantedName, decide,
+    Daemon, Decision, GateReason, GateStatement, Opening, Present, WantedName, decide,
+    decide_registered,
 };
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::NameKind;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
+use crate::facts::names::is_hostname_template;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::observe;
-use crate::report::status::{IdentityStatus, Status};
+use crate::report::status::{FindingStatus, IdentityStatus, Status};
 use crate::report::status_file;
 use crate::sys::escape::json_text;
 use crate::sys::lock::Presence;
@@ -50,7 +55,14 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     let loaded = config::load(&process.root, process.config.as_deref());
     let faulty = loaded.is_err();
     let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
-    if let Some(opening) = needless(&process.root, &settings, faulty) {
+    let present = present(&process.root, &settings);
+    if let Some(present) = &present {
+        let daemon = read_daemon(&process.root, &settings, &mut None);
+        let decision = decide_registered(present, &daemon, Duration::ZERO, bound);
+        if let Decision::Open(opening) = decision {
+            return answer(process, &opening, Duration::ZERO, &Written::default());
+        }
+    } else if let Some(opening) = needless(&process.root, &settings, faulty) {
         return answer(process, &opening, Duration::ZERO, &Written::default());
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -66,7 +78,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     };
     let started = Instant::now();
     let (opening, written) = runtime.block_on(async {
-        let opening = wait(&process.root, &settings, started, bound).await;
+        let opening = wait(&process.root, &settings, present.as_ref(), started, bound).await;
         let written = match &opening.labels {
             Some(labels) => write(process, &settings, labels).await,
             None => Written::default(),
@@ -83,7 +95,9 @@ pub fn make_directories(process: &Process) -> Answer {
     let root = &process.root;
     let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
     let settings = settings.unwrap_or_default();
-    if !registration_is_wanted(&settings) || needless(root, &settings, false).is_some() {
+    let is_registered = present(root, &settings).is_some();
+    let is_wanted = registration_is_wanted(&settings) && !is_registered;
+    if !is_wanted || needless(root, &settings, false).is_some() {
         return Answer::new("", Exit::Ok);
     }
     let mut stderr = String::new();
@@ -99,6 +113,48 @@ pub fn make_directories(process: &Process) -> Answer {
     }
 }
 
+/// Returns the credential of a kubelet that has already registered, if there is one.
+fn present(root: &Root, settings: &Settings) -> Option<Present> {
+    let (distributions, _) = observe::distribution::read_distribution(root);
+    let configured = settings.guest.kubeconfig.as_deref();
+    let candidates = search::kubelet_candidates(configured, &distributions);
+    let path = match search::find(root, candidates) {
+        FoundCredential::At(found) => found.path,
+        FoundCredential::Unreadable { candidate, .. } => candidate.path,
+        FoundCredential::Nowhere { .. } => return None,
+    };
+    let credential = kubeconfig::load(root, &path, &settings.guest.allow).ok();
+    let chain = credential.and_then(|credential| credential.client_certificate);
+    let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
+    Some(Present {
+        path: path.display().to_string(),
+        node: match node {
+            Some(NodeIdentity::Node(name)) => Some(name.to_string()),
+            _ => None,
+        },
+        copied: copied(root),
+    })
+}
+
+/// Returns the reason to believe that the disk was copied from another machine: the agent wrote its state there.
+fn copied(root: &Root) -> Option<String> {
+    let ours = MachineId::of(&observe::machine::read_machine(root));
+    if let Some(before) = state::owner(root)
+        && before.is_other_hardware(&ours)
+    {
+        let uuid = |machine: &MachineId| machine.uuid().unwrap_or_default();
+        let (ours, before) = (uuid(&ours), uuid(&before));
+        return Some(format!(
+            "its disk was used with product_uuid {before}, and this VM has {ours}"
+        ));
+    }
+    // The daemon may have replaced the state by now.
+    let status = Status::from_json(&status_file::read(root).ok()?).ok()?;
+    let is_of_another = |finding: &&FindingStatus| finding.observed.ends_with(state::OF_ANOTHER_VM);
+    let finding = status.findings.iter().find(is_of_another)?;
+    Some(finding.observed.clone())
+}
+
 /// Returns the reason why there is nothing to wait for.
 fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     let opening = |reason, text| {
@@ -108,22 +164,6 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
             labels: None,
         })
     };
-    let (distributions, _) = observe::distribution::read_distribution(root);
-    let configured = settings.guest.kubeconfig.as_deref();
-    let candidates = search::kubelet_candidates(configured, &distributions);
-    match search::find(root, candidates) {
-        search::FoundCredential::At(found)
-        | search::FoundCredential::Unreadable {
-            candidate: found, ..
-        } => {
-            let text = format!(
-                "the kubelet is already registered: {}",
-                found.path.display()
-            );
-            return opening(GateReason::NotFirstStart, text);
-        }
-        search::FoundCredential::Nowhere { .. } => {}
-    }
     let machine = observe::machine::read_machine(root);
     if let Some(vendor) = foreign(&machine, settings) {
         let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
@@ -138,7 +178,13 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
 }
 
 /// Waits for the status of the daemon.
-async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duration) -> Opening {
+async fn wait(
+    root: &Root,
+    settings: &Settings,
+    present: Option<&Present>,
+    started: Instant,
+    bound: Duration,
+) -> Opening {
     let changed = Notify::new();
     let watched = PathBuf::from(status_file::STATUS_FILE);
     let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
@@ -149,7 +195,11 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
     loop {
         let daemon = read_daemon(root, settings, &mut alone);
         let waited = started.elapsed();
-        match decide(&daemon, waited, bound) {
+        let decision = match present {
+            Some(present) => decide_registered(present, &daemon, waited, bound),
+            None => decide(&daemon, waited, bound),
+        };
+        match decision {
             Decision::Open(opening) => return opening,
             Decision::Wait(why) if why != reported => {
                 let limit = match daemon {
@@ -185,7 +235,7 @@ fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) ->
     *alone = None;
     // A status of an earlier process is obsolete.
     match status.filter(|status| is_of(&status.agent, holder)) {
-        Some(status) => match said(&status) {
+        Some(status) => match said(root, &status) {
             Some(mut said) => {
                 // A credential that was just created, and that the daemon has not read yet, counts as well.
                 said.may_learn = said.may_learn || has_harvester_credential(root, settings);
@@ -201,14 +251,11 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    matches!(
-        search::find(root, candidates),
-        search::FoundCredential::At(_)
-    )
+    matches!(search::find(root, candidates), FoundCredential::At(_))
 }
 
 /// Extracts the name that would register, and its labels, from a status.
-fn said(status: &Status) -> Option<GateStatement> {
+fn said(root: &Root, status: &Status) -> Option<GateStatement> {
     let IdentityStatus { names, vm, .. } = &status.identity;
     let named = |kind| names.iter().find(|name| name.kind == kind);
     let name = named(NameKind::NodeName).or_else(|| named(NameKind::KernelHostname))?;
@@ -223,11 +270,16 @@ fn said(status: &Status) -> Option<GateStatement> {
         kind: name.kind,
         name: name.name.clone(),
         verdict: name.state,
-        vm: status
+        vm: vm.as_ref().map(|vm| vm.name.clone()),
+        given: status
             .identity
             .expected_name
             .clone()
-            .or_else(|| vm.as_ref().map(|vm| vm.name.clone())),
+            .filter(|_| vm.is_none()),
+        has_template: observe::machine::read_machine(root)
+            .static_hostname
+            .known()
+            .is_some_and(|name| is_hostname_template(name)),
         reason: status.identity.message.clone(),
         may_learn: status.credentials.harvester.kubeconfig.is_some(),
         labels,

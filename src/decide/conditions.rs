@@ -120,13 +120,9 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
             let message = if verdict.is_match() {
                 format!("{} match the name of VM `{vm}`", names.join(", "))
             } else {
-                // The platform gave the name to this machine, but the VM was not read.
-                let evidence = match &identity.vm {
-                    OwnVm::Unknown(_) => " (not verified)",
-                    _ => "",
-                };
                 format!(
-                    "VM `{vm}`{evidence}, {}: {}; {}",
+                    "{}, {}: {}; {}",
+                    identity.reference(),
                     names.join(", "),
                     verdict.name(),
                     verdict.consequence()
@@ -212,6 +208,10 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
             ("False", format!("`{writer}` keeps reverting the labels"))
         }
         LabelState::WriteFailed(text) => ("False", text.clone()),
+        LabelState::AnotherVm => (
+            "Unknown",
+            "the hostname or Node name is that of another VM; labels are unchanged".to_owned(),
+        ),
         LabelState::NoSource => (
             "Unknown",
             "no source provides region and zone of the host; labels are unchanged".to_owned(),
@@ -274,6 +274,7 @@ mod tests {
                 Code::NodeWriteFailed,
             ),
             (LabelState::NoSource, Code::NoTopologySource),
+            (LabelState::AnotherVm, Code::NameOfAnotherVm),
             (
                 LabelState::NoNode {
                     reason: "NodeMissing",
@@ -304,6 +305,12 @@ mod tests {
             kebab(Verdict::AnotherVm.reason()),
             Code::NameOfAnotherVm.as_str()
         );
+        for (verdict, code) in [
+            (Verdict::Shared, Code::HostnameOfSeveralVms),
+            (Verdict::ConfiguredOverride, Code::ConfiguredOverride),
+        ] {
+            assert_eq!(verdict.name(), code.as_str());
+        }
     }
 
     #[test]

@@ -5,9 +5,11 @@ mod evidence;
 
 use serde::{Deserialize, Serialize};
 
-use super::name_match::{Verdict, judge};
+use super::name_match::{Verdict, VmNames, judge};
 use crate::facts::distribution::Distribution;
-use crate::facts::names::{Namespace, VmName, firmware_uuid, short};
+use crate::facts::names::{
+    Namespace, VmName, firmware_uuid, is_made_from, kubevirt_hostname, short,
+};
 use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -52,6 +54,15 @@ impl Identity {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(&vmi.name),
             OwnVm::ProvenOffline(vm) => Some(&vm.name),
             OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the name that the names were compared with, as text: a name that only cloud-init received is not called that of a VM.
+    pub fn reference(&self) -> String {
+        let name = self.expected.as_ref().map_or("", VmName::as_str);
+        match self.vm {
+            OwnVm::Unknown(_) => format!("cloud-init received `{name}`, the VM is not identified"),
+            _ => format!("VM `{name}`"),
         }
     }
 
@@ -161,14 +172,12 @@ pub fn identify(
             None => offline(observation, why),
         },
     };
-    let others: Vec<&VmName> = match (&vm, observation.candidates.known(), last) {
-        (OwnVm::Identified(own), Some(candidates), _) => candidates
-            .vmis
-            .iter()
-            .map(|vmi| &vmi.name)
-            .filter(|name| **name != own.name)
-            .collect(),
-        (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().collect(),
+    let others: Vec<VmNames<'_>> = match (&vm, observation.candidates.known(), last) {
+        (OwnVm::Identified(own), Some(candidates), _) => {
+            let others = candidates.vmis.iter().filter(|vmi| vmi.name != own.name);
+            others.map(names_of).collect()
+        }
+        (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().map(derived_names).collect(),
         _ => Vec::new(),
     };
     let platform = observation
@@ -177,27 +186,24 @@ pub fn identify(
         .known()
         .and_then(|name| VmName::parse(&short(name)).ok());
     let reference = match &vm {
-        OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => {
-            Some((&vmi.name, vmi.hostname.as_deref()))
-        }
-        OwnVm::ProvenOffline(vm) => Some((&vm.name, None)),
-        // The name given by the platform is not proven to be that of the VM, but any other name is wrong in either case.
-        OwnVm::Unknown(_) => platform.as_ref().map(|name| (name, None)),
+        OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(names_of(vmi)),
+        OwnVm::ProvenOffline(vm) => Some(derived_names(&vm.name)),
+        OwnVm::Unknown(_) => platform.as_ref().map(derived_names),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
     };
+    // The name that the platform gave may be the name of no VM, so equality with it proves nothing.
+    let is_given = matches!(vm, OwnVm::Unknown(_));
     let names: Vec<JudgedName> = own_names(observation)
         .into_iter()
         .map(|(kind, name)| {
-            let verdict = reference.map_or(Verdict::Unknown, |(vm, hostname)| {
-                judge(
-                    kind,
-                    &name,
-                    vm,
-                    hostname,
-                    &others,
-                    &observation.distributions,
-                )
+            let verdict = reference.as_ref().map_or(Verdict::Unknown, |own| {
+                judge(kind, &name, own, &others, &observation.distributions)
             });
+            let verdict = match verdict {
+                Verdict::Mismatch => verdict,
+                _ if is_given => Verdict::Unknown,
+                _ => verdict,
+            };
             JudgedName {
                 kind,
                 name,
@@ -212,13 +218,35 @@ pub fn identify(
         .map(|judged| judged.verdict)
         .max()
         .unwrap_or(Verdict::Unknown);
-    let expected = reference.map(|(name, _)| name.clone());
+    let expected = reference.map(|own| own.vm.clone());
     Identity {
         vm,
         evidence,
         names,
         verdict,
         expected,
+    }
+}
+
+/// Returns the names of an instance.
+fn names_of(vmi: &Vmi) -> VmNames<'_> {
+    let given = vmi.hostname.as_deref().map(short);
+    VmNames {
+        hostname: given.unwrap_or_else(|| kubevirt_hostname(&vmi.name)),
+        vm: &vmi.name,
+    }
+}
+
+/// Reports whether KubeVirt gives two VMs one hostname.
+pub fn shares_hostname(vmi: &Vmi, other: &Vmi) -> bool {
+    vmi.name != other.name && names_of(vmi).hostname == names_of(other).hostname
+}
+
+/// Returns the names of a VM of which only the name is known.
+fn derived_names(vm: &VmName) -> VmNames<'_> {
+    VmNames {
+        hostname: kubevirt_hostname(vm),
+        vm,
     }
 }
 
@@ -451,7 +479,11 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
 
 fn own_names(observation: &Observation) -> Vec<(NameKind, String)> {
     let kernel = observation.machine.kernel_hostname.known().cloned();
-    let fixed = observation.machine.static_hostname.known().cloned();
+    let fixed = observation.machine.static_hostname.known();
+    // A template gives the name that it has made.
+    let made = kernel.as_ref().zip(fixed);
+    let made = made.filter(|(kernel, fixed)| is_made_from(kernel, fixed));
+    let fixed = made.map(|(kernel, _)| kernel).or(fixed).cloned();
     // Before the first start of the kubelet, this is its future node name.
     let configured = || {
         let mut distributions = observation.distributions.iter();

@@ -4,6 +4,7 @@
 use super::conditions::kebab;
 use super::identity::{Identity, OwnVm};
 use super::labels::{LabelPlan, SkipReason};
+use super::name_match::Verdict;
 use super::placement::{Placement, PlacementOutcome};
 use crate::decide::conflict::ConflictBackoff;
 use crate::facts::node::Node;
@@ -39,6 +40,8 @@ pub enum LabelState {
         /// The reason, in CamelCase.
         reason: &'static str,
     },
+    /// The verdict about the names is that of another VM.
+    AnotherVm,
     /// No source has a topology.
     NoSource,
     /// The VM or its host is not known.
@@ -51,7 +54,7 @@ pub enum LabelState {
 }
 
 /// All reasons that [`LabelState::reason`] returns.
-pub const REASONS: [&str; 24] = [
+pub const REASONS: [&str; 25] = [
     "Synced",
     "Pending",
     "HostWithoutTopology",
@@ -64,6 +67,7 @@ pub const REASONS: [&str; 24] = [
     "NodeMissing",
     "NodeNotRead",
     "NodeOfAnotherVM",
+    "NameOfAnotherVM",
     "NoTopologySource",
     "NoHost",
     "IdentityAmbiguous",
@@ -115,6 +119,7 @@ impl LabelState {
             Self::Invalid => "LabelValueInvalid",
             Self::Conflict { .. } => "LabelConflict",
             Self::WriteFailed(_) => "NodeWriteFailed",
+            Self::AnotherVm => Verdict::AnotherVm.reason(),
             Self::NoSource => "NoTopologySource",
             Self::NoVm { reason, .. } | Self::NoNode { reason } => reason,
         }
@@ -169,6 +174,9 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     let Some(placement) = inputs.placement else {
         return without_host(inputs);
     };
+    if inputs.identity.verdict == Verdict::AnotherVm {
+        return LabelState::AnotherVm;
+    }
     if inputs.settling {
         return LabelState::Pending;
     }

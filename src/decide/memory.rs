@@ -10,6 +10,7 @@ use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::interruption;
 use super::next::trouble;
+use super::node_ownership::Reporters;
 use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::scheduled_events::EventTracker;
 use super::{ANNOTATION_HOST, Action, NodePatch, Now, Scene, Write, rfc3339};
@@ -88,6 +89,8 @@ pub struct Memory {
     pub unannounced: Option<Migration>,
     /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
+    /// The kubelets that report our Node.
+    pub reporters: Reporters,
     /// The scheduled events that were published.
     pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.

@@ -45,6 +45,7 @@ use guest_agent::GuestAgentHealth;
 use identity::Identity;
 use label_state::LabelState;
 use labels::{LabelPlan, Owned, plan_labels};
+use name_match::Verdict;
 use next::{next_round, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
@@ -161,8 +162,8 @@ pub fn plan(
     run_kind: RunKind,
     now: Now,
 ) -> Plan {
-    let own = node_ownership::without_node_of_another_machine(seen.observation);
     let mut memory = memory.clone();
+    let own = memory.reporters.without_node_of_another_machine(seen, now);
     memory.note_pod(seen, now);
     let seen = Scene {
         observation: own.as_ref().unwrap_or(seen.observation),
@@ -194,15 +195,18 @@ pub fn plan(
         RunKind::Daemon => settling(settings, seen, &memory, now),
         RunKind::Once => None,
     };
+    // The Node may belong to the other VM.
+    let is_of_another = identity.verdict == Verdict::AnotherVm;
+    let labeled = placement.filter(|_| settling.is_none() && !is_of_another);
     let mut labels = LabelPlan::default();
-    if let (Some(node), Some(placement), None) = (node, placement, settling) {
+    if let (Some(node), Some(placement)) = (node, labeled) {
         let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
         let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
         labels = plan_labels(settings, node, placement, labeled_host, &owned);
     }
     let mut patch = None;
     let mut stand_down = None;
-    if let (Some(node), Some(placement), None) = (node, placement, settling) {
+    if let (Some(node), Some(placement)) = (node, labeled) {
         patch = node_patch(settings, node, identity, placement, &labels, &memory);
         stand_down = memory
             .conflicts

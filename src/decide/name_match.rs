@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::kebab;
 use super::identity::NameKind;
+use crate::catalog::Severity;
 use crate::facts::distribution::Distribution;
-use crate::facts::names::{VmName, kubevirt_hostname, rancher_limit, short, without_node_id};
+use crate::facts::names::{VmName, rancher_limit, short, without_node_id};
 
 /// The result of comparing a name with the VM's name, ordered by severity. In JSON it is its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ pub enum Verdict {
     /// The same name.
     #[serde(rename = "names-match")]
     Match,
-    /// The same name except for upper case or a domain.
+    /// The same name except for upper case, or a hostname with a domain where the configuration sets the node name.
     #[serde(rename = "names-match-except-case-or-domain")]
     MatchExceptCaseOrDomain,
     /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
@@ -29,8 +30,14 @@ pub enum Verdict {
     /// Unknown, because the VM's name is not known.
     #[serde(rename = "vm-unknown")]
     Unknown,
+    /// The VM's name, or one that the platform derived from it, with a domain. The whole name becomes the Node name, and a VM is
+    /// looked up by the whole Node name.
+    Fqdn,
     /// A different name without a known reason.
     Mismatch,
+    /// The hostname that KubeVirt sets for several VMs of the namespace, so that it identifies none of them.
+    #[serde(rename = "hostname-of-several-vms")]
+    Shared,
     /// The name of another VM in the namespace.
     #[serde(rename = "name-of-another-vm")]
     AnotherVm,
@@ -38,7 +45,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Match,
         Self::MatchExceptCaseOrDomain,
         Self::PlatformHostname,
@@ -46,7 +53,9 @@ impl Verdict {
         Self::NodeIdSuffix,
         Self::ConfiguredOverride,
         Self::Unknown,
+        Self::Fqdn,
         Self::Mismatch,
+        Self::Shared,
         Self::AnotherVm,
     ];
 
@@ -65,7 +74,7 @@ impl Verdict {
             | Self::RancherTruncated
             | Self::NodeIdSuffix
             | Self::ConfiguredOverride => true,
-            Self::Unknown | Self::Mismatch | Self::AnotherVm => false,
+            Self::Unknown | Self::Fqdn | Self::Mismatch | Self::Shared | Self::AnotherVm => false,
         }
     }
 
@@ -79,7 +88,9 @@ impl Verdict {
             Self::NodeIdSuffix => "NodeIDSuffix",
             Self::ConfiguredOverride => "ConfiguredOverride",
             Self::Unknown => "VMUnknown",
+            Self::Fqdn => "Fqdn",
             Self::Mismatch => "Mismatch",
+            Self::Shared => "HostnameOfSeveralVMs",
             Self::AnotherVm => "NameOfAnotherVM",
         }
     }
@@ -89,24 +100,44 @@ impl Verdict {
         match self {
             Self::Match => "none",
             Self::MatchExceptCaseOrDomain => {
-                "none for Kubernetes, which uses the lower-case name; scripts that compare names may differ"
+                "none for Kubernetes, which uses the lower-case or the configured name; scripts that compare names may differ"
             }
             Self::PlatformHostname
             | Self::RancherTruncated
             | Self::NodeIdSuffix
             | Self::ConfiguredOverride => {
-                "The Harvester cloud provider looks up a VM by the Node name and does not follow migrations of this \
-                 one; the CSI driver before 0.1.6 cannot attach volumes"
+                "The Harvester cloud provider looks up the VM by the Node name, and since 0.2.1 by the hostname from \
+                 qemu-guest-agent, or finds none; the CSI driver before 0.1.6 cannot attach volumes"
             }
             Self::Unknown => "the names are not verified",
-            Self::Mismatch => {
-                "The Harvester cloud provider finds no VM with the Node name: no providerID, no topology after a migration, \
-                 and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot attach volumes"
+            Self::Fqdn | Self::Mismatch => {
+                "The Harvester cloud provider and CSI driver look up the VM by the whole Node name and find none: no providerID, \
+                 no topology after a migration, the Node may be deleted when it becomes NotReady, and volumes of a stopped VM are \
+                 not released"
+            }
+            Self::Shared => {
+                "The second Node with this name replaces the first one in Kubernetes, and the Harvester cloud provider and CSI \
+                 driver find no VM with it"
             }
             Self::AnotherVm => {
-                "The Harvester CSI driver and cloud provider treat this Node as a different VM: volumes may be attached to \
-                 that VM, and its topology is shown here"
+                "The Harvester cloud provider and CSI driver treat this Node as that VM. If this Node is not ready while that VM \
+                 is stopped, the CSI driver taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged \
+                 volumes of that VM"
             }
+        }
+    }
+
+    /// Returns the severity of the difference, as that of its finding.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::Match | Self::MatchExceptCaseOrDomain | Self::Unknown => Severity::Notice,
+            Self::ConfiguredOverride => Severity::Notice,
+            Self::Shared | Self::AnotherVm => Severity::Error,
+            Self::PlatformHostname
+            | Self::RancherTruncated
+            | Self::NodeIdSuffix
+            | Self::Fqdn
+            | Self::Mismatch => Severity::Warning,
         }
     }
 
@@ -116,48 +147,69 @@ impl Verdict {
     }
 }
 
-/// Compares a name with the VM's name. The first matching rule decides.
+/// A VM as far as names are concerned.
+#[derive(Debug, Clone)]
+pub struct VmNames<'a> {
+    /// The name of the VM.
+    pub vm: &'a VmName,
+    /// The hostname that KubeVirt sets for it.
+    pub hostname: String,
+}
+
+/// Compares a name with the VM's name as the components of Harvester do: they look up the VM by the whole Node name, and a kubelet
+/// registers with the hostname in lower case, not shortened, unless a node name is configured. The first matching rule decides.
 pub fn judge(
     kind: NameKind,
     name: &str,
-    vm: &VmName,
-    vmi_hostname: Option<&str>,
-    others: &[&VmName],
+    own: &VmNames<'_>,
+    others: &[VmNames<'_>],
     distributions: &[Distribution],
 ) -> Verdict {
     let lower = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    let first = short(name);
-    if name == vm.as_str() {
+    let vm = own.vm.as_str();
+    if name == vm {
         return Verdict::Match;
     }
-    if lower == vm.as_str() || first == vm.as_str() {
+    if lower == vm {
         return Verdict::MatchExceptCaseOrDomain;
     }
-    if others
-        .iter()
-        .any(|other| other.as_str() == lower || other.as_str() == first)
-    {
+    if others.iter().any(|other| other.vm.as_str() == lower) {
         return Verdict::AnotherVm;
     }
-    let platform = vmi_hostname.map_or_else(|| kubevirt_hostname(vm), short);
-    if first == platform {
-        return Verdict::PlatformHostname;
+    let is_node_id = |base: &str| base == vm || base == own.hostname;
+    if kind == NameKind::NodeName && without_node_id(&lower).is_some_and(is_node_id) {
+        return Verdict::NodeIdSuffix;
     }
-    if rancher_limit(vm, &first).is_some() {
+    if distributions.iter().any(|one| one.registers_as(&lower)) {
+        return Verdict::ConfiguredOverride;
+    }
+    if lower == own.hostname {
+        let is_shared = others.iter().any(|other| other.hostname == lower);
+        return match is_shared {
+            true => Verdict::Shared,
+            false => Verdict::PlatformHostname,
+        };
+    }
+    if rancher_limit(own.vm, &lower).is_some() {
         return Verdict::RancherTruncated;
     }
-    let configured =
-        |distribution: &Distribution| distribution.configured_node_name() == Some(name);
+    let first = short(name);
+    let has_domain = |base: &str| {
+        let domain = lower.strip_prefix(base);
+        domain.is_some_and(|domain| domain.starts_with('.'))
+    };
+    let is_named = distributions
+        .iter()
+        .any(|one| one.configured_node_name().is_some());
     match kind {
-        NameKind::NodeName
-            if without_node_id(&lower)
-                .is_some_and(|base| base == vm.as_str() || short(base) == platform) =>
-        {
-            Verdict::NodeIdSuffix
+        NameKind::KernelHostname | NameKind::StaticHostname if is_named && has_domain(vm) => {
+            Verdict::MatchExceptCaseOrDomain
         }
-        NameKind::NodeName if distributions.iter().any(configured) => Verdict::ConfiguredOverride,
-        NameKind::NodeName | NameKind::KernelHostname | NameKind::StaticHostname => {
-            Verdict::Mismatch
-        }
+        _ if has_domain(vm) || has_domain(&own.hostname) => Verdict::Fqdn,
+        _ if has_domain(&first) && rancher_limit(own.vm, &first).is_some() => Verdict::Fqdn,
+        _ => Verdict::Mismatch,
     }
 }
+
+#[cfg(test)]
+mod tests;

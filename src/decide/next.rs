@@ -194,7 +194,15 @@ pub(super) fn next_round(
     // Local files that change without an event.
     let pod = memory.pod_poll(seen, now);
     let pod = pod.map(|left| again(left, Trigger::Timer, Scope::NONE));
-    [settled, quiet, unit, reload, list, refused, writes, pod]
+    let node = Scope {
+        node: true,
+        ..Scope::NONE
+    };
+    let reporter = memory.reporters.check();
+    let reporter = reporter.map(|left| again(left, Trigger::Timer, node));
+    [
+        settled, quiet, unit, reload, list, refused, writes, pod, reporter,
+    ]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

@@ -1,33 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks that the Node of our kubelet's credential belongs to this machine. A clone of a disk contains the same credential.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
+use super::{Now, Scene};
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, UnavailableKind};
 
-/// Returns the same facts without the Node if the kubelet of another machine reports it, so that nothing is decided about it and
-/// nothing is written to it.
-///
-/// Both UUIDs must be known. The kubelet reads its UUID from the same file as this agent.
-pub fn without_node_of_another_machine(observation: &Observation) -> Option<Observation> {
-    let node = observation.node.known()?;
-    let theirs = node.system_uuid?;
-    let ours = *observation.machine.product_uuid.known()?;
-    if ours.is_nil() || ours.is_max() || is_same(ours, theirs) {
-        return None;
+/// The time for which only our kubelet must report the Node after that of another machine did: each kubelet reports at least every
+/// 10 s if another one has changed the Node. It may also be ours, restarted after a change of the firmware UUID.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// The same time, if two kubelets have reported the Node in turn.
+const IN_TURN: Duration = Duration::from_secs(5 * 60);
+
+/// The time between two reads of the Node within `SETTLED`: less than the interval of a kubelet.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The kubelets that report our Node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reporters {
+    /// The UUID of another machine, until its kubelet has not been seen for long enough.
+    other: Option<Uuid>,
+    /// The time since which each read has shown our kubelet, since the start of the process.
+    ours_since: Option<Duration>,
+    /// Whether our kubelet was seen in this process.
+    has_seen_ours: bool,
+    /// Whether the other kubelet was seen after ours.
+    are_in_turn: bool,
+}
+
+impl Reporters {
+    /// Returns the same facts without the Node if the kubelet of another machine reports it, or did so shortly before, so that nothing
+    /// is decided about it and nothing is written to it.
+    ///
+    /// Both UUIDs must be known. The kubelet reads its UUID from the same file as this agent.
+    pub fn without_node_of_another_machine(
+        &mut self,
+        seen: Scene<'_>,
+        now: Now,
+    ) -> Option<Observation> {
+        let node = seen.observation.node.known()?;
+        let theirs = node.system_uuid?;
+        let ours = *seen.observation.machine.product_uuid.known()?;
+        if ours.is_nil() || ours.is_max() {
+            return None;
+        }
+        if !is_same(ours, theirs) {
+            self.are_in_turn |= self.has_seen_ours;
+            self.other = Some(theirs);
+            self.ours_since = None;
+        } else {
+            self.has_seen_ours = true;
+            self.other?;
+            let since = *self.ours_since.get_or_insert(now.uptime);
+            // A Node that was not read again proves nothing.
+            let is_new = seen.reasons.scope.node;
+            if is_new && now.uptime.saturating_sub(since) >= self.limit() {
+                *self = Self {
+                    has_seen_ours: true,
+                    ..Self::default()
+                };
+                return None;
+            }
+        }
+        let (node, other) = (&node.name, self.other?);
+        let text = match self.are_in_turn {
+            true => format!(
+                "Node `{node}` reports systemUUID {other} and product_uuid {ours} of this VM in turn: two kubelets use its credential"
+            ),
+            false => format!(
+                "Node `{node}` reports systemUUID {other}, product_uuid of this VM is {ours}"
+            ),
+        };
+        Some(Observation {
+            node: Fact::failed(UnavailableKind::AnotherMachine, text),
+            ..seen.observation.clone()
+        })
     }
-    let text = format!(
-        "Node `{}` reports systemUUID {theirs}, product_uuid of this VM is {ours}",
-        node.name
-    );
-    Some(Observation {
-        node: Fact::failed(UnavailableKind::AnotherMachine, text),
-        ..observation.clone()
-    })
+
+    fn limit(&self) -> Duration {
+        match self.are_in_turn {
+            true => IN_TURN,
+            false => SETTLED,
+        }
+    }
+
+    /// Returns when the Node is read again to see whether only our kubelet reports it.
+    pub(super) fn check(&self) -> Option<Duration> {
+        self.other
+            .zip(self.ours_since)
+            .map(|_| match self.are_in_turn {
+                true => SETTLED,
+                false => CHECK,
+            })
+    }
 }
 
 /// Compares two UUIDs in both byte orders: before SMBIOS 2.6, the byte order of the first three fields was not defined.
 fn is_same(ours: Uuid, theirs: Uuid) -> bool {
     ours == theirs || ours.to_bytes_le() == *theirs.as_bytes()
 }
+
+#[cfg(test)]
+mod tests;

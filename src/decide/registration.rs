@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Scene;
 use super::labels::LabelPlan;
+use super::name_match::Verdict;
 use crate::catalog::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
@@ -188,7 +189,10 @@ fn hidden(other: &Path) -> Finding {
 
 /// Returns the labels of our Node after the plan, or those of a new Node if it does not exist yet.
 fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
-    let placement = seen.placement?;
+    // A kubelet with the name of another VM must not change the labels of that VM's Node.
+    let placement = seen
+        .placement
+        .filter(|_| seen.identity.verdict != Verdict::AnotherVm)?;
     let keys = [REGION, ZONE]
         .into_iter()
         .chain(settings.topology.host_label.as_ref().map(LabelKey::as_str));

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::names::without_node_id;
+
 /// A Kubernetes distribution whose files are on this machine. There may be several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
@@ -54,6 +56,17 @@ impl Distribution {
     /// Reports whether Harvester's cloud provider is configured.
     pub fn asks_for_harvester(&self) -> bool {
         self.cloud_provider_name.as_deref() == Some("harvester")
+    }
+
+    /// Reports whether the configuration gives a Node this name, which is in lower case: the kubelet converts the configured one, and
+    /// `with-node-id` appends to it.
+    pub fn registers_as(&self, name: &str) -> bool {
+        let Some(configured) = self.configured_node_name() else {
+            return false;
+        };
+        let configured = configured.trim().to_ascii_lowercase();
+        name == configured
+            || self.with_node_id && without_node_id(name) == Some(configured.as_str())
     }
 
     /// Returns the configured node name.

@@ -174,6 +174,41 @@ pub fn kubevirt_hostname(vm: &VmName) -> String {
         .to_owned()
 }
 
+/// Returns the line of the text of `/etc/hostname` that has an effect (hostname(5)).
+pub fn effective_hostname(text: &str) -> Option<&str> {
+    let mut lines = text.lines().map(str::trim);
+    lines.find(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Reports whether the text of `/etc/hostname` is a template that systemd replaces on each machine (hostname(5)): `?` by a
+/// hexadecimal digit, `$` by a word.
+pub fn is_hostname_template(text: &str) -> bool {
+    text.contains(['?', '$'])
+}
+
+/// Reports whether systemd can have made a hostname from a template.
+pub fn is_made_from(hostname: &str, template: &str) -> bool {
+    // Whether the hostname up to each position fits the template so far.
+    let mut fits = vec![true];
+    fits.resize(hostname.len() + 1, false);
+    for token in template.bytes() {
+        let mut is_before = false;
+        let mut next = vec![false];
+        for (byte, was) in hostname.bytes().zip(&fits) {
+            let is_open = *was || token == b'$' && is_before;
+            is_before = is_open
+                && match token {
+                    b'?' => byte.is_ascii_hexdigit(),
+                    b'$' => byte.is_ascii_alphanumeric() || byte == b'-',
+                    _ => byte.eq_ignore_ascii_case(&token),
+                };
+            next.push(is_before);
+        }
+        fits = next;
+    }
+    is_hostname_template(template) && fits.last() == Some(&true)
+}
+
 /// Returns the firmware UUID that KubeVirt before 1.6 set for every VM with this name.
 ///
 /// It proves a name only if it equals the UUID of this machine: newer VMs have a random one, and VMs with the same name in two
@@ -284,6 +319,32 @@ mod tests {
         ] {
             assert_eq!(kubevirt_hostname(&VmName::parse(vm).unwrap()), hostname);
         }
+    }
+
+    #[test]
+    fn a_template_of_hostnames_is_what_hostname_5_describes() {
+        for (template, hostname, fits) in [
+            ("node-????-????", "node-92a9-061c", true),
+            ("node-????", "NODE-92a9", true),
+            ("node-????", "node-92ag", false),
+            ("node-????", "node-92a", false),
+            ("node-????", "node-92a99", false),
+            ("$-$", "brave-otter", true),
+            ("web-$.example.org", "web-a1.example.org", true),
+            ("web-$.example.org", "web-.example.org", false),
+            ("web", "web", false),
+            ("?", "", false),
+        ] {
+            assert_eq!(
+                is_made_from(hostname, template),
+                fits,
+                "{template} {hostname}"
+            );
+        }
+        assert!(!is_made_from(
+            &"g".repeat(4096),
+            &"$".repeat(64).replace('$', "$?")
+        ));
     }
 
     #[test]

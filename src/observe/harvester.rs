@@ -52,7 +52,7 @@ impl Names {
         let local = local
             .into_iter()
             .filter_map(|name| name.known())
-            .map(|name| short(name));
+            .flat_map(|name| [name.to_ascii_lowercase(), short(name)]);
         let node = kubelet.map(|kubelet| kubelet.node_name.as_str());
         let node = node
             .into_iter()

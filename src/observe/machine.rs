@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::nics;
 use crate::facts::machine::{Machine, Vendor};
+use crate::facts::names::effective_hostname;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
 
@@ -23,7 +24,7 @@ pub fn read_machine(root: &Root) -> Machine {
     let nics = nics::read(root);
     Machine {
         kernel_hostname: kernel_hostname(root),
-        static_hostname: line(root, STATIC_HOSTNAME),
+        static_hostname: static_hostname(root),
         platform_hostname: platform_hostname(root),
         product_uuid: parsed(root, "/sys/class/dmi/id/product_uuid", |text| {
             Uuid::parse_str(text).ok()
@@ -45,6 +46,17 @@ fn kernel_hostname(root: &Root) -> Fact<String> {
             Err(_) => missing,
         },
         missing => missing,
+    }
+}
+
+/// Reads `/etc/hostname` like systemd: the first line that is neither empty nor a comment (hostname(5)). It may be a template.
+fn static_hostname(root: &Root) -> Fact<String> {
+    match root.read(STATIC_HOSTNAME, LINE_MAX) {
+        Err(error) => error.into(),
+        Ok(bytes) => match effective_hostname(&String::from_utf8_lossy(&bytes)) {
+            Some(name) => Fact::Known(name.to_owned()),
+            None => Fact::Absent,
+        },
     }
 }
 
@@ -184,6 +196,21 @@ mod tests {
             read_machine(&root).kernel_hostname,
             Fact::Known("evil\u{1b}[31m".to_owned())
         );
+    }
+
+    #[test]
+    fn the_static_hostname_is_what_systemd_reads() {
+        for (text, name) in [
+            ("# managed by puppet\nvm-1\n", Some("vm-1")),
+            ("\n  # a\n\n  vm-1  \nvm-2\n", Some("vm-1")),
+            ("node-????-????\n", Some("node-????-????")),
+            ("# nothing else\n", None),
+            ("", None),
+        ] {
+            let (_dir, root) = tree(&[(STATIC_HOSTNAME, text)]);
+            let read = read_machine(&root).static_hostname;
+            assert_eq!(read.known().map(String::as_str), name, "{text:?}");
+        }
     }
 
     #[test]

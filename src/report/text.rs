@@ -259,7 +259,7 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
             () if name.state.is_match() => (Mark::Ok, kind.to_owned()),
             () if is_wrong(name.state) => {
                 let text = format!("{kind} {} ({})", name.name, name.state.name());
-                (Mark::Found(Severity::Warning), text)
+                (Mark::Found(name.state.severity()), text)
             }
             () => (Mark::Skipped, format!("{kind} {}", name.name)),
         }

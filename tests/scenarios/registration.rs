@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::bus::{Bus, Systemd, Unit};
 use harvester_lab::guest::Distribution;
+use harvester_lab::harvester::{Firmware, VmSpec};
 use harvester_lab::process::{Agent, Line, Notification, Output, Signal};
 use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
 use serde_json::Value;
@@ -435,6 +436,104 @@ async fn a_node_name_of_the_configuration_is_the_one_that_counts(on: On) {
     let message = answer["message"].as_str().unwrap();
     assert!(message.contains("node name `chosen-1`"), "{message}");
     assert!(message.contains("(configured-override)"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostname_with_a_domain_holds_the_kubelet_until_it_is_short() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    let full = format!("{VM_NAME}.Example.org");
+    world.guest.kernel_hostname(&full);
+    world.guest.static_hostname(&full);
+    let _agent = serve(&world).await;
+    let mut gate = world.spawn_agent(BINARY, &["gate"]);
+    let is_hold = |line: &Line| holding(line) && line.text.contains("(fqdn)");
+    let line = gate.wait_line(is_hold, SOON).await;
+    for part in [
+        format!("hostnamectl set-hostname {VM_NAME}"),
+        "prefer_fqdn_over_hostname: false".to_owned(),
+    ] {
+        assert!(line.text.contains(&part), "{}", line.text);
+    }
+    world.guest.kernel_hostname(VM_NAME);
+    world.guest.static_hostname(VM_NAME);
+    assert_eq!(gate.wait_exit(SOON).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_kubevirt_makes_of_two_vms_does_not_match_itself() {
+    let options = WorldOptions {
+        vm: VmSpec::named("web.prod-2").firmware(Firmware::Random),
+        cloud: CloudState::Absent,
+        ..WorldOptions::default()
+    };
+    let world = World::lab(options).await;
+    let other = VmSpec::named("web.prod-1").firmware(Firmware::Random);
+    world.harvester.create_vm(other, "hv-b").await.unwrap();
+    world.guest.remove(Distribution::Rke2.kubeconfig());
+    world.guest.kernel_hostname("web");
+    world.guest.static_hostname("web");
+    world.guest.cloud_init("web", "i-1");
+    let mut daemon = serve(&world).await;
+    let (output, answer) = gate(&world, "1s").await;
+    assert_eq!(answer["reason"], "timeout", "{answer:#}");
+    let said = format!("{}{answer}", output.stderr);
+    assert!(!said.contains("VM `web`"), "{said}");
+    // A read that a user waits for lists the namespace at once.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+    let output = agent(&world, &["once"]).await;
+    assert!(
+        output.stderr.contains("[hostname-of-several-vms]"),
+        "{}",
+        output.stderr
+    );
+    let whoami = agent(&world, &["whoami"]).await.stdout;
+    assert!(whoami.contains("web.prod-2"), "{whoami}");
+    assert!(whoami.contains("(hostname-of-several-vms)"), "{whoami}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kubelet_credential_of_another_machine_holds_the_gate_with_a_sentence() {
+    let world = World::lab(WorldOptions::default()).await;
+    // The disk of another machine, with the state of its agent.
+    let state = r#"{"version":1,"machine":{"machineId":null,"productUuid":"0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d"},"vm":"a","lastMigration":null,"lastLatency":null}"#;
+    world
+        .guest
+        .write("/var/lib/harvester-node-agent/state.json", state);
+    let (_, answer) = gate(&world, "1s").await;
+    assert_eq!(answer["reason"], "timeout", "{answer:#}");
+    let message = answer["message"].as_str().unwrap();
+    for part in [
+        VM_NAME,
+        "of another machine",
+        "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d",
+    ] {
+        assert!(message.contains(part), "{part} is missing in {message}");
+    }
+    // The VM has the name of the Node all the same: its firmware UUID was changed.
+    let _agent = serve(&world).await;
+    let (_, answer) = gate(&world, "60s").await;
+    assert_eq!(answer["reason"], "not-first-start", "{answer:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clone_beside_its_original_holds_the_gate_whatever_its_configuration_says() {
+    let world = World::lab(WorldOptions::default()).await;
+    let clone = VmSpec::named("clone").firmware(Firmware::Random);
+    let clone = world.harvester.create_vm(clone, "hv-b").await.unwrap();
+    let serial = clone.spec.serial.as_deref();
+    world.guest.dmi(&clone.firmware_uuid, serial);
+    world.guest.node_nics(&clone.spec.macs);
+    world.guest.kernel_hostname("clone");
+    world.guest.static_hostname("clone");
+    world.guest.rancher_config(Some(VM_NAME));
+    let _agent = serve(&world).await;
+    findings_become(&world, &["name-of-another-vm"]).await;
+    let (_, answer) = gate(&world, "1s").await;
+    assert_eq!(answer["reason"], "timeout", "{answer:#}");
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.contains("the name of another VM"), "{message}");
+    assert_eq!(node_patches(&world).await, 0);
 }
 
 #[tokio::test]

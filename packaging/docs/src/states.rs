@@ -43,6 +43,8 @@ const NAMES: &str = "\
 - `RancherTruncated`: the name of the VM, truncated by Rancher (`hostnameLengthLimit`).
 - `NodeIDSuffix`: the name of the VM with the node ID of K3s or RKE2 (`with-node-id`).
 - `ConfiguredOverride`: a node name that the configuration of the distribution sets.
+- `Fqdn`: one of these names with a domain. The Harvester cloud provider and CSI driver look up the VM by the whole Node name.
+- `HostnameOfSeveralVMs`: the hostname that KubeVirt gives to several VMs of the namespace, because of dots in their names.
 - `Mismatch`: another name, for which none of these is the reason. If the Harvester cloud provider would then delete the Node, the
   finding is `node-may-be-deleted`.
 
@@ -187,6 +189,7 @@ fn sync_of(reason: &'static str) -> LabelState {
             writer: String::new(),
         },
         LabelState::WriteFailed(String::new()),
+        LabelState::AnotherVm,
         LabelState::NoSource,
     ];
     let found = simple.into_iter().find(|sync| sync.reason() == reason);
@@ -217,8 +220,10 @@ fn identity() -> Vec<Row> {
             Verdict::PlatformHostname
             | Verdict::RancherTruncated
             | Verdict::NodeIdSuffix
-            | Verdict::ConfiguredOverride
+            | Verdict::Fqdn
             | Verdict::Mismatch => vec![Code::HostnameDiffers],
+            Verdict::ConfiguredOverride => vec![Code::ConfiguredOverride],
+            Verdict::Shared => vec![Code::HostnameOfSeveralVms],
             Verdict::AnotherVm => vec![Code::NameOfAnotherVm],
             Verdict::Unknown => [&CREDENTIAL[..], &API[..]].concat(),
         };

@@ -13,6 +13,7 @@ use crate::commands::bake_check::facts::{Image, ImagePlace, ImageTextFile, Servi
 use crate::commands::bake_check::rules::{Fault, FaultCode};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
+use crate::facts::names::{effective_hostname, is_hostname_template};
 
 /// Hostnames that are not unique to a machine, in addition to those of the distribution: of systemd and of installers.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
@@ -38,9 +39,10 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
         }
     }
     if let Some(file) = &image.hostname
-        && !is_unowned(&file.text, &image.default_hostnames)
+        && let Some(name) = effective_hostname(&file.text)
+        && !is_unowned(name, &image.default_hostnames)
     {
-        let seen = format!("{} says {}", file.place, file.text);
+        let seen = format!("{} says {name}", file.place);
         faults.push(fault(FaultCode::Hostname, seen, blank(file, tree)));
     }
     for pinned in &image.pinned {
@@ -172,9 +174,11 @@ fn service(
     None
 }
 
-/// Reports whether a hostname is not unique to a machine.
+/// Reports whether a hostname is not unique to a machine, or a template that gives each machine another one.
 fn is_unowned(name: &str, defaults: &[String]) -> bool {
-    ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
+    ANONYMOUS.contains(&name)
+        || is_hostname_template(name)
+        || defaults.iter().any(|default| default == name)
 }
 
 fn names(places: &[&ImagePlace]) -> String {

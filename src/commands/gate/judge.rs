@@ -32,14 +32,29 @@ pub struct GateStatement {
     pub name: String,
     /// The result of the comparison with the VM name.
     pub verdict: Verdict,
-    /// The name of the VM.
+    /// The name of the VM, if it is identified.
     pub vm: Option<String>,
+    /// The name that cloud-init received, while the VM is not identified.
+    pub given: Option<String>,
+    /// Whether `/etc/hostname` is a template, which a fix must not replace.
+    pub has_template: bool,
     /// The reason why the VM is unknown.
     pub reason: Option<String>,
     /// Whether there is a Harvester credential, so that an unknown VM may still become known.
     pub may_learn: bool,
     /// The labels for the registration.
     pub labels: WantedName,
+}
+
+/// A kubelet credential that is present before the kubelet starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// The path of the kubeconfig.
+    pub path: String,
+    /// The name of the Node that it is for, if it can be read.
+    pub node: Option<String>,
+    /// The reason to believe that it was copied from another machine.
+    pub copied: Option<String>,
 }
 
 /// The labels for the registration.
@@ -115,6 +130,58 @@ impl GateReason {
     }
 }
 
+/// Decides where a kubelet credential is present. It opens at once, unless the credential is that of another machine: two kubelets
+/// would then report one Node.
+pub fn decide_registered(
+    present: &Present,
+    daemon: &Daemon,
+    waited: Duration,
+    bound: Duration,
+) -> Decision {
+    let open = |reason, text| {
+        Decision::Open(Opening {
+            reason,
+            text,
+            labels: None,
+        })
+    };
+    let path = &present.path;
+    let fine = || {
+        let text = format!("the kubelet is already registered: {path}");
+        open(GateReason::NotFirstStart, text)
+    };
+    let said = match daemon {
+        Daemon::Says(said) if said.kind == NameKind::NodeName => Some(said),
+        _ => None,
+    };
+    let verdict = said.map_or(Verdict::Unknown, |said| said.verdict);
+    let why = match (&present.copied, verdict) {
+        (_, Verdict::AnotherVm) => "that is the name of another VM".to_owned(),
+        (None, _) => return fine(),
+        (Some(_), verdict) if verdict.may_register() => return fine(),
+        (Some(why), _) => why.clone(),
+    };
+    let node = said.map(|said| &said.name).or(present.node.as_ref());
+    let node = node.map_or_else(String::new, |node| {
+        format!(" of Node `{}`", node.escape_debug())
+    });
+    let vm = said.and_then(|said| said.vm.as_ref());
+    let vm = vm.map_or_else(String::new, |vm| format!(", and this is VM `{vm}`"));
+    let problem = format!(
+        "{path} is the kubelet credential{node}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: {COPIED}"
+    );
+    let is_alone = matches!(daemon, Daemon::Missing(since) if *since >= DAEMON_GRACE);
+    if waited < bound && !is_alone {
+        return Decision::Wait(problem);
+    }
+    open(
+        GateReason::TimeUp,
+        format!("the kubelet starts, although {problem}"),
+    )
+}
+
+const COPIED: &str = "harvester-node-agent explain node-of-another-vm";
+
 /// Decides, `waited` after the start of the gate, with a wait of at most `bound`.
 pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let is_over = waited >= bound;
@@ -141,8 +208,9 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         Daemon::Says(said) => said,
     };
     let labels = match &said.labels {
-        WantedName::Known(labels) => Some(labels.clone()),
-        WantedName::None | WantedName::Unknown => None,
+        // The Node may be that of the other VM.
+        WantedName::Known(labels) if said.verdict != Verdict::AnotherVm => Some(labels.clone()),
+        WantedName::Known(_) | WantedName::None | WantedName::Unknown => None,
     };
     let is_labeled = said.labels != WantedName::Unknown;
     let missing = if is_labeled {
@@ -154,7 +222,12 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let verdict = said.verdict.name();
     if said.verdict.may_register() {
         let vm = said.vm.as_deref().unwrap_or_default();
-        let text = format!("{name} matches VM `{vm}` ({verdict}){missing}");
+        let how = match said.verdict {
+            verdict if verdict.is_match() => "matches",
+            Verdict::ConfiguredOverride => "is configured for",
+            _ => "is derived from the name of",
+        };
+        let text = format!("{name} {how} VM `{vm}` ({verdict}){missing}");
         return match (is_labeled, is_over) {
             (true, _) => open(GateReason::NameFits, text, labels),
             (false, true) => open(GateReason::TimeUp, text, labels),
@@ -177,31 +250,44 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
 
 const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
-const TOO_LATE: &str =
-    "; if the Node registered under a wrong name, delete it and let it join again";
+const TOO_LATE: &str = "; afterwards run: harvester-node-agent doctor";
 const SILENT: &str = "harvester-node-agent.service has no result yet";
 
 /// Describes the problem, its consequence and its fix.
 fn problem(said: &GateStatement, name: &str) -> String {
     let verdict = said.verdict;
-    match &said.vm {
-        Some(vm) if verdict != Verdict::Unknown => {
-            let remedy = if said.kind == NameKind::NodeName {
-                format!("set it to {vm} in the RKE2/K3s configuration, or remove it there")
-            } else {
-                format!("hostnamectl set-hostname {vm}")
-            };
-            format!(
-                "{name} does not match VM `{vm}` ({}), and the name of a registered Node cannot change: {}; fix: {remedy}",
-                verdict.name(),
-                verdict.consequence(),
-            )
+    let (expected, found) = match (&said.vm, &said.given) {
+        (Some(vm), _) if verdict != Verdict::Unknown => (vm, format!("does not match VM `{vm}`")),
+        (None, Some(given)) if verdict != Verdict::Unknown => {
+            let text =
+                format!("is not `{given}`, which cloud-init received; the VM is not identified");
+            (given, text)
         }
-        _ => format!(
-            "unknown whether {name} matches the VM name: {}; run: harvester-node-agent whoami",
-            said.reason.as_deref().unwrap_or("no VM matches")
+        _ => {
+            let why = said.reason.as_deref().unwrap_or("no VM matches");
+            return format!(
+                "{name} is not checked yet, because the VM of this node is not identified: {why}; run: harvester-node-agent whoami"
+            );
+        }
+    };
+    let remedy = match said.kind {
+        NameKind::NodeName => {
+            format!("set it to {expected} in the RKE2/K3s configuration, or remove it there")
+        }
+        _ if said.has_template => format!(
+            "set node-name to {expected} in the RKE2/K3s configuration; /etc/hostname is a template"
         ),
-    }
+        _ => format!("hostnamectl set-hostname {expected}"),
+    };
+    let more = match verdict {
+        Verdict::Fqdn => ", and `prefer_fqdn_over_hostname: false` in the cloud-init user data",
+        _ => "",
+    };
+    format!(
+        "{name} {found} ({}), and the name of a registered Node cannot change: {}; fix: {remedy}{more}",
+        verdict.name(),
+        verdict.consequence(),
+    )
 }
 
 #[cfg(test)]
@@ -217,6 +303,8 @@ mod tests {
             name: "localhost".to_owned(),
             verdict,
             vm: (verdict != Verdict::Unknown).then(|| "pool1-abcde".to_owned()),
+            given: None,
+            has_template: false,
             reason: None,
             may_learn: true,
             labels: WantedName::None,
@@ -244,7 +332,9 @@ mod tests {
             (Verdict::NodeIdSuffix, true),
             (Verdict::ConfiguredOverride, true),
             (Verdict::Unknown, false),
+            (Verdict::Fqdn, false),
             (Verdict::Mismatch, false),
+            (Verdict::Shared, false),
             (Verdict::AnotherVm, false),
         ] {
             assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
@@ -277,6 +367,127 @@ mod tests {
             panic!("it opened");
         };
         assert!(!text.contains("hostnamectl"), "{text}");
+    }
+
+    #[test]
+    fn a_name_of_cloud_init_is_not_called_the_name_of_a_vm() {
+        let given = GateStatement {
+            vm: None,
+            given: Some("web".to_owned()),
+            ..said(Verdict::Mismatch)
+        };
+        let unknown = GateStatement {
+            given: Some("web".to_owned()),
+            ..said(Verdict::Unknown)
+        };
+        for said in [given, unknown] {
+            let Decision::Wait(text) = at(said, 0) else {
+                panic!("it opened");
+            };
+            assert!(
+                text.contains("VM") && text.contains("not identified"),
+                "{text}"
+            );
+            assert!(!text.contains("VM `"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_domain_waits_for_the_short_one_and_a_template_is_kept() {
+        let text = |has_template| {
+            let said = GateStatement {
+                name: "pool1-abcde.example.org".to_owned(),
+                has_template,
+                ..said(Verdict::Fqdn)
+            };
+            match at(said, 0) {
+                Decision::Wait(text) => text,
+                Decision::Open(opening) => panic!("{opening:?}"),
+            }
+        };
+        assert!(text(false).contains("hostnamectl set-hostname pool1-abcde, and"));
+        assert!(text(false).contains("prefer_fqdn_over_hostname: false"));
+        let late = match at(said(Verdict::Shared), 120) {
+            Decision::Open(opening) => opening.text,
+            Decision::Wait(text) => panic!("{text}"),
+        };
+        // The Node may be that of another VM.
+        assert!(!late.contains("delete"), "{late}");
+        assert!(!text(true).contains("hostnamectl"), "{}", text(true));
+    }
+
+    #[test]
+    fn a_name_that_is_not_the_vms_is_not_said_to_match() {
+        for verdict in [Verdict::ConfiguredOverride, Verdict::PlatformHostname] {
+            let Decision::Open(opening) = at(said(verdict), 0) else {
+                panic!("it waits");
+            };
+            assert!(!opening.text.contains("matches"), "{}", opening.text);
+        }
+    }
+
+    #[test]
+    fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
+        let present = |copied: Option<&str>| Present {
+            path: "/kubelet.kubeconfig".to_owned(),
+            node: Some("a".to_owned()),
+            copied: copied.map(str::to_owned),
+        };
+        let says = |verdict| {
+            Daemon::Says(GateStatement {
+                kind: NameKind::NodeName,
+                name: "a".to_owned(),
+                ..said(verdict)
+            })
+        };
+        let at = |present: &Present, daemon: &Daemon, seconds| {
+            reason(&decide_registered(
+                present,
+                daemon,
+                Duration::from_secs(seconds),
+                BOUND,
+            ))
+        };
+        let (usual, copied) = (present(None), present(Some("another product_uuid")));
+        let (fine, up) = (Some(GateReason::NotFirstStart), Some(GateReason::TimeUp));
+        let gone = Daemon::Missing(DAEMON_GRACE);
+        for daemon in [
+            Daemon::Silent,
+            gone.clone(),
+            says(Verdict::Unknown),
+            says(Verdict::Mismatch),
+        ] {
+            assert_eq!(at(&usual, &daemon, 0), fine, "{daemon:?}");
+        }
+        for present in [&usual, &copied] {
+            assert_eq!(at(present, &says(Verdict::Match), 0), fine);
+            assert_eq!(at(present, &says(Verdict::AnotherVm), 119), None);
+            assert_eq!(at(present, &says(Verdict::AnotherVm), 120), up);
+        }
+        for daemon in [
+            Daemon::Silent,
+            says(Verdict::Unknown),
+            says(Verdict::Mismatch),
+        ] {
+            assert_eq!(
+                (at(&copied, &daemon, 119), at(&copied, &daemon, 120)),
+                (None, up)
+            );
+        }
+        assert_eq!(at(&copied, &gone, 20), up);
+        let Decision::Wait(text) =
+            decide_registered(&copied, &says(Verdict::Unknown), Duration::ZERO, BOUND)
+        else {
+            panic!("it opened");
+        };
+        for part in [
+            "/kubelet.kubeconfig",
+            "Node `a`",
+            "another product_uuid",
+            "explain node-of-another-vm",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
     }
 
     #[test]

@@ -1,67 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for the identity of this machine, and for names that differ from its VM.
 
-use crate::catalog::{Code, CommandPlace, Finding};
+use crate::catalog::{Code, CommandPlace, Finding, REJOIN_KUBEADM, REJOIN_SERVERS};
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
 use crate::decide::name_match::Verdict;
-use crate::facts::names::{VmName, short};
+use crate::facts::names::{VmName, is_hostname_template, is_made_from, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::shell_word;
 
 /// Adds findings for names of this machine that differ from its VM.
 pub(super) fn names(identity: &Identity, observation: &Observation, findings: &mut Vec<Finding>) {
-    if let Some(vm) = &identity.expected {
-        let differing = |judged: &&JudgedName| {
-            judged.kind != NameKind::StaticHostname
-                && !judged.verdict.is_match()
-                && judged.verdict != Verdict::Unknown
-        };
-        let texts: Vec<String> = identity
-            .names
-            .iter()
-            .filter(differing)
-            .map(|judged| {
-                format!(
-                    "{} `{}` ({})",
-                    judged.kind.as_str(),
-                    judged.name.escape_debug(),
-                    judged.verdict.name()
-                )
-            })
-            .collect();
-        if !texts.is_empty() {
-            let code = if identity.verdict == Verdict::AnotherVm {
-                Code::NameOfAnotherVm
-            } else {
-                Code::HostnameDiffers
-            };
-            let finding = Finding::new(code, format!("VM `{vm}`, {}", texts.join(", ")));
-            let is_free = code == Code::HostnameDiffers
-                && lasting_name(observation, identity) == Some(vm.as_str());
-            let is_node_right = identity
-                .names
-                .iter()
-                .any(|judged| judged.kind == NameKind::NodeName && judged.verdict.is_match());
-            findings.push(match is_free {
-                // Whatever the hostname is, this Node must stay.
-                _ if is_node_right => finding
-                    .with_remedy(format!(
-                        "The Node name matches the VM; only the hostname differs. Set the hostname, and `hostname:` in the cloud-init user \
-                         data, to `{vm}`. Do not delete the Node."
-                    ))
-                    .and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
-                true => finding.and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
-                false => finding,
-            });
-        }
+    let differing = |judged: &&JudgedName| {
+        judged.kind != NameKind::StaticHostname
+            && !judged.verdict.is_match()
+            && judged.verdict != Verdict::Unknown
+    };
+    let texts: Vec<String> = identity
+        .names
+        .iter()
+        .filter(differing)
+        .map(|judged| {
+            let name = judged.name.escape_debug();
+            let verdict = judged.verdict.name();
+            format!("{} `{name}` ({verdict})", judged.kind.as_str())
+        })
+        .collect();
+    if !texts.is_empty() {
+        let seen = format!("{}, {}", identity.reference(), texts.join(", "));
+        findings.push(differs(identity, observation, seen));
     }
     let machine = &observation.machine;
     if let (Some(kernel), Some(fixed)) = (
         machine.kernel_hostname.known(),
         machine.static_hostname.known(),
     ) && short(kernel) != short(fixed)
+        && !is_made_from(kernel, fixed)
     {
         let text = format!(
             "kernel `{}`, /etc/hostname `{}`",
@@ -70,10 +45,97 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
         );
         let finding = Finding::new(Code::StaticHostnameDiffers, text);
         findings.push(match lasting_name(observation, identity) {
-            Some(name) => finding.and_command(CommandPlace::Vm, set_hostname(name)),
+            _ if is_hostname_template(fixed) => finding.with_remedy(
+                "/etc/hostname is a template (hostname(5)), which this systemd does not support, or another program set the hostname. Do \
+                 not replace the template; set `node-name:` in the RKE2/K3s configuration if the Node must keep its name.",
+            ),
+            Some(name) => set_hostname(finding, observation, name),
             None => finding,
         });
     }
+}
+
+/// Returns the finding for names that differ from the VM, with the fix for this case: a Node is only ever deleted if its own name is
+/// wrong and was not chosen.
+fn differs(identity: &Identity, observation: &Observation, seen: String) -> Finding {
+    let code = match identity.verdict {
+        Verdict::AnotherVm => Code::NameOfAnotherVm,
+        Verdict::Shared => Code::HostnameOfSeveralVms,
+        Verdict::ConfiguredOverride => Code::ConfiguredOverride,
+        _ => Code::HostnameDiffers,
+    };
+    let finding = Finding::new(code, seen);
+    if code != Code::HostnameDiffers {
+        return finding;
+    }
+    let vm = identity.expected.as_ref().map_or("", VmName::as_str);
+    let mut names = identity.names.iter();
+    let node = names.find(|judged| judged.kind == NameKind::NodeName);
+    let is_registered = observation.kubelet.known().is_some();
+    let right = match node.map(|judged| (judged.verdict, judged.name.as_str())) {
+        Some((verdict, _)) if verdict.is_match() => Some(("matches the VM", vm)),
+        Some((Verdict::ConfiguredOverride, name)) => Some(("is configured", name)),
+        _ => None,
+    };
+    if let Some((how, name)) = right {
+        let steps = vec![format!(
+            "The Node name {how}; only the hostname differs. Set the hostname, and `hostname:` in the cloud-init user data, to `{name}`. \
+             Do not delete the Node."
+        )];
+        return set_hostname(finding.with_steps(steps), observation, name);
+    }
+    if identity.vm_name().is_none() {
+        return finding.with_remedy(
+            "Find out with `harvester-node-agent whoami` why the VM is not identified. Then this finding names the hostname to set.",
+        );
+    }
+    match identity.verdict {
+        Verdict::PlatformHostname | Verdict::RancherTruncated | Verdict::NodeIdSuffix if is_registered => {
+            finding.with_steps(vec![
+                "KubeVirt, Rancher or `with-node-id` made this name from the VM name, so a Node that is deleted registers with it again. \
+                 Keep qemu-guest-agent running: cloud provider 0.2.1 and later finds the VM through it."
+                    .to_owned(),
+                "For new VMs, use VM names without dots that fit into the hostname, or set `node-name:` to the VM name before the Node \
+                 registers."
+                    .to_owned(),
+            ])
+        }
+        Verdict::Fqdn => fqdn(finding, observation, vm, is_registered),
+        _ if !is_registered => set_hostname(
+            finding.with_steps(vec![
+                "Find where the name comes from: `hostname:` in the VM's cloud-init user data, DHCP, or the image.".to_owned(),
+                format!("Set the hostname to `{vm}` before the kubelet starts: a Node keeps its name."),
+            ]),
+            observation,
+            vm,
+        ),
+        _ => finding,
+    }
+}
+
+/// Adds the fix for a name with a domain.
+fn fqdn(finding: Finding, observation: &Observation, vm: &str, is_registered: bool) -> Finding {
+    let cloud_init = "In the cloud-init user data of new VMs, set `prefer_fqdn_over_hostname: false`, and do not run `hostnamectl \
+                      set-hostname` with a domain."
+        .to_owned();
+    if is_registered {
+        let mut steps = vec![format!(
+            "The registered Node cannot be renamed. With cloud provider 0.2.1 or later, keep qemu-guest-agent running: it finds the VM \
+             through it. To replace the Node: set `node-name: {vm}` in the RKE2/K3s configuration, drain the Node, stop the Kubernetes \
+             service, delete the Node, and start the service."
+        )];
+        steps.extend([REJOIN_SERVERS, REJOIN_KUBEADM].map(str::to_owned));
+        steps.push(cloud_init);
+        return finding.with_steps(steps);
+    }
+    let steps = vec![
+        format!(
+            "Before the kubelet starts, remove the domain from the hostname, or set `node-name: {vm}` in the RKE2/K3s configuration. With \
+             kubeadm: `nodeRegistration.name`."
+        ),
+        cloud_init,
+    ];
+    set_hostname(finding.with_steps(steps), observation, vm)
 }
 
 /// Returns a finding if Harvester's cloud provider manages the Node and cannot find its VM: by the Node name, or by the hostname that
@@ -99,7 +161,16 @@ pub(super) fn deletion(
             name.name.escape_debug(),
             agent.name()
         );
-        Finding::new(Code::NodeMayBeDeleted, text)
+        let finding = Finding::new(Code::NodeMayBeDeleted, text);
+        match name.verdict {
+            // A name that was chosen stays: without the steps that replace the Node.
+            Verdict::ConfiguredOverride => {
+                let steps = finding.code.entry().fix.iter().take(2);
+                let steps = steps.map(ToString::to_string).collect();
+                finding.with_steps(steps)
+            }
+            _ => finding,
+        }
     })
 }
 
@@ -113,8 +184,14 @@ fn lasting_name<'a>(observation: &'a Observation, identity: &'a Identity) -> Opt
     node.or_else(|| identity.expected.as_ref().map(VmName::as_str))
 }
 
-fn set_hostname(name: &str) -> String {
-    format!("hostnamectl set-hostname {}", shell_word(name))
+/// Adds the command that sets the hostname, unless it would replace a template that names other VMs, too.
+fn set_hostname(finding: Finding, observation: &Observation, name: &str) -> Finding {
+    let present = observation.machine.static_hostname.known();
+    if present.is_some_and(|present| is_hostname_template(present)) {
+        return finding;
+    }
+    let command = format!("hostnamectl set-hostname {}", shell_word(name));
+    finding.and_command(CommandPlace::Vm, command)
 }
 
 /// Reports whether the instance of this VM does not exist any more, although this VM runs: another cluster or namespace runs it

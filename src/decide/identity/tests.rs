@@ -42,10 +42,11 @@ fn every_verdict_is_reached_by_its_rule() {
         (
             VM,
             None,
-            "pool1-abcde.example.org.",
+            "pool1-abcde.",
             VM,
             Verdict::MatchExceptCaseOrDomain,
         ),
+        (VM, None, "pool1-abcde.example.org.", VM, Verdict::Fqdn),
         (VM, Some("web"), "web", "web", Verdict::PlatformHostname),
         ("web.prod", None, "web", "web", Verdict::PlatformHostname),
         (
@@ -59,6 +60,7 @@ fn every_verdict_is_reached_by_its_rule() {
         (VM, None, VM, "chosen-by-hand", Verdict::ConfiguredOverride),
         (VM, None, "localhost", VM, Verdict::Mismatch),
         (VM, None, "pool1-abcdf", "pool1-abcdf", Verdict::AnotherVm),
+        (VM, None, "pool1-abcdf.org", VM, Verdict::Mismatch),
         (VM, None, "evil\u{1b}[31m", VM, Verdict::Mismatch),
     ] {
         let mut world = World::new();
@@ -70,10 +72,10 @@ fn every_verdict_is_reached_by_its_rule() {
         });
         world.vmi().name = VmName::parse(vm).unwrap();
         world.vmi().hostname = spec_hostname.map(str::to_owned);
-        world
-            .observation
-            .distributions
-            .push(Distribution::with_node_name("chosen-by-hand"));
+        if verdict == Verdict::ConfiguredOverride {
+            let configured = Distribution::with_node_name(node);
+            world.observation.distributions.push(configured);
+        }
         rename(&mut world, hostname, node);
         let identity = world.identity();
         assert_eq!(identity.verdict, verdict, "{vm} {hostname} {node}");
@@ -217,7 +219,7 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     assert_eq!(
         (identity.vm_name(), identity.verdict),
         (None, Verdict::Mismatch),
-        "cloud-init names what is expected"
+        "cloud-init received another name"
     );
     world.observation.machine.platform_hostname = Fact::Absent;
     assert_eq!(world.identity().verdict, Verdict::Unknown);

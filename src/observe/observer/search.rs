@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Observer;
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::is_proven;
+use crate::decide::identity::{is_proven, shares_hostname};
 use crate::decide::schedule::{Phase, Purpose, list_delay, list_retry};
 use crate::facts::names::{Namespace, VmName};
 use crate::facts::observation::{Candidates, Observation};
@@ -59,7 +59,11 @@ impl Observer {
             let is_ours = names.contains(&other.name) || self.duplicates.contains(&other.name);
             other.name != vmi.name && is_ours
         };
-        let others: Vec<Vmi> = candidates.vmis.iter().filter(concerns).cloned().collect();
+        // One is enough to know that the hostname identifies none of them.
+        let mut vmis = candidates.vmis.iter();
+        let namesake = vmis.find(|other| shares_hostname(vmi, other) && !concerns(other));
+        let others = candidates.vmis.iter().filter(concerns).chain(namesake);
+        let others: Vec<Vmi> = others.cloned().collect();
         let coverage = candidates.coverage;
         self.own = Some(OwnInstance {
             vmi: vmi.clone(),

@@ -54,6 +54,11 @@ fn names_that_any_machine_may_have_pass() {
         ("debian", true),
         ("ubuntu", false),
         ("worker-1", false),
+        ("# managed by puppet\nlocalhost", true),
+        ("# managed by puppet\nworker-1", false),
+        ("# worker-1", true),
+        ("node-????-????", true),
+        ("web-$", true),
     ] {
         let hostname = Some(file("/etc/hostname", name));
         let image = Image {

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What names lead to: verdict, finding, fix, condition and labels of one plan agree.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::catalog::{Finding, Severity};
+use crate::decide::fixtures::{VM, World};
+use crate::decide::{Action, Plan, Write};
+use crate::facts::distribution::Distribution;
+use crate::facts::guest_agent::UnitState;
+use crate::facts::machine::Mac;
+use crate::facts::names::{NodeName, VmName};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+
+/// A machine with this hostname, and the Node name of its kubelet; none before it registers.
+fn named(hostname: &str, node: Option<&str>) -> World {
+    let mut world = World::new();
+    let machine = &mut world.observation.machine;
+    machine.kernel_hostname = Fact::Known(hostname.to_owned());
+    machine.static_hostname = Fact::Known(hostname.to_owned());
+    match (node, &mut world.observation.kubelet) {
+        (Some(node), Fact::Known(kubelet)) => kubelet.node_name = NodeName::parse(node).unwrap(),
+        (_, kubelet) => *kubelet = Fact::failed(UnavailableKind::Missing, "none"),
+    }
+    if node.is_none() {
+        world.observation.node = Fact::failed(UnavailableKind::Missing, "none");
+    }
+    world
+}
+
+fn add_other(world: &mut World, name: &str) {
+    world.add_vmi(|other| {
+        other.name = VmName::parse(name).unwrap();
+        other.uid = format!("uid-of-{name}");
+        other.firmware_uuid = Some(Uuid::from_u128(7));
+        other.macs = [Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+    });
+}
+
+fn codes(plan: &Plan) -> Vec<&'static str> {
+    plan.findings
+        .iter()
+        .map(|found| found.code.as_str())
+        .collect()
+}
+
+/// Returns everything that a finding advises.
+fn advice(finding: &Finding) -> String {
+    let commands = finding
+        .commands()
+        .iter()
+        .map(|command| command.text.to_string());
+    let commands: Vec<String> = commands.collect();
+    format!("{} {}", finding.remedy(), commands.join(" "))
+}
+
+fn is_destructive(text: &str) -> bool {
+    let text = text.to_lowercase().replace("do not delete the node", "");
+    ["drain", "delete", "reset", "uninstall"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+/// Returns the status and the reason of the identity condition after the labels were written.
+fn condition(world: &mut World) -> Option<(&'static str, &'static str)> {
+    for _ in 0..2 {
+        let plan = world.plan();
+        world.apply(&plan);
+    }
+    world.memory = Default::default();
+    world.node().conditions.clear();
+    let plan = world.plan();
+    let mut wanted = plan.actions.iter().filter_map(|action| match action {
+        Action::PatchConditions(patch) => Some(&patch.conditions),
+        _ => None,
+    });
+    let mut wanted = wanted.next()?.iter();
+    let (wanted, _) = wanted.find(|(wanted, _)| wanted.kind == "HarvesterIdentityVerified")?;
+    Some((wanted.status, wanted.reason))
+}
+
+#[test]
+fn a_name_with_a_domain_is_a_mismatch_for_every_reader() {
+    let full = format!("{VM}.example.org");
+    for hostname in [full.clone(), format!("{VM}.Example.ORG")] {
+        let mut world = named(&hostname, Some(&full));
+        let verdict = world.identity().verdict;
+        assert_eq!(verdict.name(), "fqdn", "{hostname}");
+        assert!(!verdict.may_register() && !verdict.is_match());
+        assert!(verdict.consequence().contains("whole Node name"));
+        assert_eq!(condition(&mut world), Some(("False", "Fqdn")));
+        let plan = world.plan();
+        assert_eq!(codes(&plan), ["hostname-differs"]);
+        assert!(advice(&plan.findings[0]).contains("prefer_fqdn_over_hostname: false"));
+    }
+    // Before the kubelet starts, the hostname is what would register.
+    let world = named(&full, None);
+    assert_eq!(world.identity().verdict.name(), "fqdn");
+    let plan = world.plan();
+    let found = plan
+        .findings
+        .iter()
+        .find(|found| found.code.as_str() == "hostname-differs");
+    let advice = advice(found.unwrap());
+    assert!(
+        advice.contains(&format!("hostnamectl set-hostname {VM}")),
+        "{advice}"
+    );
+    assert!(advice.contains(&format!("node-name: {VM}")), "{advice}");
+    assert!(!is_destructive(&advice), "{advice}");
+}
+
+#[test]
+fn a_hostname_with_a_domain_beside_a_node_name_without_one_is_judged_by_the_next_start() {
+    let full = format!("{VM}.example.org");
+    let mut world = named(&full, Some(VM));
+    assert_eq!(world.identity().verdict.name(), "fqdn");
+    let plan = world.plan();
+    assert!(
+        !is_destructive(&advice(&plan.findings[0])),
+        "{}",
+        advice(&plan.findings[0])
+    );
+    // A configured name registers, whatever the hostname.
+    world.observation.distributions = vec![Distribution::with_node_name(VM)];
+    assert!(world.identity().verdict.is_match());
+    assert_eq!(codes(&world.plan()), [""; 0]);
+}
+
+#[test]
+fn a_difference_in_case_stays_harmless() {
+    let mut world = named(&VM.to_uppercase(), Some(VM));
+    assert!(world.identity().verdict.is_match());
+    assert_eq!(
+        condition(&mut world).map(|(status, _)| status),
+        Some("True")
+    );
+    assert_eq!(codes(&world.plan()), [""; 0]);
+}
+
+#[test]
+fn a_name_with_a_domain_is_one_for_every_name_that_the_platform_makes() {
+    for (vm, given, hostname) in [
+        ("pool1-abcde", Some("web"), "web.example.org"),
+        ("web.prod", None, "web.example.org"),
+        ("web.prod", None, "web.prod.example.org"),
+        (
+            "very-long-cluster-name-pool1-q99l7-6ndw9",
+            None,
+            "very-long-f864a.example.org",
+        ),
+    ] {
+        let mut world = named(hostname, None);
+        world.vmi().name = VmName::parse(vm).unwrap();
+        world.vmi().hostname = given.map(str::to_owned);
+        assert_eq!(
+            world.identity().verdict.name(),
+            "fqdn",
+            "{hostname} of {vm}"
+        );
+    }
+}
+
+#[test]
+fn a_configured_node_name_is_a_notice_and_its_node_is_never_deleted() {
+    let with_id = Distribution {
+        with_node_id: true,
+        ..Distribution::with_node_name("worker-a")
+    };
+    for (distribution, node) in [
+        (Distribution::with_node_name("Worker-A"), "worker-a"),
+        (with_id, "worker-a-1a2b3c4d"),
+        (Distribution::with_node_name("another"), "another"),
+        (
+            Distribution::with_node_name("vm.example.org"),
+            "vm.example.org",
+        ),
+    ] {
+        for hostname in [VM, node] {
+            let mut world = named(hostname, Some(node));
+            world.observation.distributions = vec![distribution.clone()];
+            let verdict = world.identity().verdict;
+            assert_eq!(verdict.name(), "configured-override", "{node} {hostname}");
+            let plan = world.plan();
+            assert_eq!(codes(&plan), ["configured-override"], "{node} {hostname}");
+            let finding = &plan.findings[0];
+            assert_eq!(finding.code.entry().severity, Severity::Notice);
+            assert!(!is_destructive(&advice(finding)), "{}", advice(finding));
+        }
+        // The hostname is wrong as well: that is a warning, and no reason to delete the Node.
+        let mut world = named("localhost", Some(node));
+        world.observation.distributions = vec![distribution.clone()];
+        let plan = world.plan();
+        assert_eq!(codes(&plan), ["hostname-differs"], "{node}");
+        assert!(
+            !is_destructive(&advice(&plan.findings[0])),
+            "{}",
+            advice(&plan.findings[0])
+        );
+    }
+    let mut world = named(VM, Some("chosen"));
+    world.observation.distributions = vec![Distribution::with_node_name("chosen")];
+    world.node().provider_id = Some("harvester://vm-uid".to_owned());
+    if let Fact::Known(agent) = &mut world.observation.guest_agent
+        && let Fact::Known(unit) = &mut agent.unit
+    {
+        unit.state = UnitState::Inactive;
+    }
+    let plan = world.plan();
+    let found = plan
+        .findings
+        .iter()
+        .find(|found| found.code.as_str() == "node-may-be-deleted");
+    let fix = found.unwrap().remedy();
+    assert!(!fix.contains("rain the Node"), "{fix}");
+    // Names that the platform made come again.
+    let mut world = named("web", Some("web"));
+    world.vmi().hostname = Some("web".to_owned());
+    let plan = world.plan();
+    let found = plan
+        .findings
+        .iter()
+        .find(|found| found.code.as_str() == "hostname-differs");
+    let advice = advice(found.unwrap()).replace("that is deleted registers", "");
+    assert!(!is_destructive(&advice), "{advice}");
+}
+
+#[test]
+fn a_name_that_only_cloud_init_received_is_not_compared_with_itself() {
+    let why = Unavailable {
+        retry_after: Some(Duration::from_secs(30)),
+        ..Unavailable::new(UnavailableKind::NotAsked, "listed in 30 s")
+    };
+    for hostname in ["web", "web.prod-2", "WEB", "elsewhere"] {
+        let mut world = named(hostname, None);
+        world.observation.machine.product_uuid = Fact::Known(Uuid::from_u128(9));
+        world.observation.machine.platform_hostname = Fact::Known("web".to_owned());
+        world.observation.candidates = Fact::Failed(why.clone());
+        let verdict = match hostname {
+            "elsewhere" => "mismatch",
+            _ => "vm-unknown",
+        };
+        assert_eq!(world.identity().verdict.name(), verdict, "{hostname}");
+        for finding in &world.plan().findings {
+            assert!(!finding.seen.contains("VM `"), "{}", finding.seen);
+            assert!(!is_destructive(&advice(finding)), "{}", advice(finding));
+        }
+    }
+}
+
+#[test]
+fn a_hostname_of_several_vms_belongs_to_none_of_them() {
+    let mut world = named("web", Some("web"));
+    world.vmi().name = VmName::parse("web.prod-2").unwrap();
+    assert_eq!(world.identity().verdict.name(), "platform-hostname");
+    add_other(&mut world, "web.prod-1");
+    let verdict = world.identity().verdict;
+    assert_eq!(verdict.name(), "hostname-of-several-vms");
+    assert!(!verdict.may_register());
+    let plan = world.plan();
+    assert_eq!(codes(&plan), ["hostname-of-several-vms"]);
+    let finding = &plan.findings[0];
+    assert_eq!(finding.code.entry().severity, Severity::Error);
+    assert!(!is_destructive(&advice(finding)), "{}", advice(finding));
+    // While Harvester is away, and beside a node name of its own.
+    world.apply(&plan);
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
+    assert_eq!(world.identity().verdict.name(), "hostname-of-several-vms");
+    world.observation.distributions = vec![Distribution::with_node_name("web")];
+    assert_eq!(world.identity().verdict.name(), "configured-override");
+    // The whole name of the VM is a Node name that all components find.
+    let mut world = named("web.prod-2", Some("web.prod-2"));
+    world.vmi().name = VmName::parse("web.prod-2").unwrap();
+    add_other(&mut world, "web.prod-1");
+    assert_eq!(world.identity().verdict.name(), "names-match");
+}
+
+#[test]
+fn the_name_of_another_vm_writes_no_label_and_no_label_file() {
+    let mut world = named("other", Some("other"));
+    add_other(&mut world, "other");
+    world.settings.registration.node_labels = true;
+    for _ in 0..3 {
+        let plan = world.plan();
+        let mut actions = plan.actions.iter();
+        assert!(
+            actions.all(|action| action.write() != Write::Node),
+            "{:?}",
+            plan.actions
+        );
+        assert_eq!(plan.sync.reason(), "NameOfAnotherVM");
+        assert_eq!(plan.registration.labels, None);
+        assert_eq!(codes(&plan), ["name-of-another-vm"]);
+        let text = format!(
+            "{} {}",
+            plan.findings[0].code.entry().impact,
+            advice(&plan.findings[0])
+        );
+        assert!(
+            text.contains("out-of-service") && text.contains("hot-plugged"),
+            "{text}"
+        );
+        world.apply(&plan);
+    }
+}
+
+#[test]
+fn a_template_of_hostnames_is_neither_a_difference_nor_replaced() {
+    let mut world = named("node-92a9-061c", Some("node-92a9-061c"));
+    world.observation.machine.static_hostname = Fact::Known("node-????-????".to_owned());
+    world.vmi().name = VmName::parse("node-92a9-061c").unwrap();
+    assert_eq!(codes(&world.plan()), [""; 0]);
+    world.vmi().name = VmName::parse(VM).unwrap();
+    world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "none");
+    world.observation.node = Fact::failed(UnavailableKind::Missing, "none");
+    let plan = world.plan();
+    assert!(codes(&plan).contains(&"hostname-differs"));
+    assert!(!codes(&plan).contains(&"static-hostname-differs"));
+    for finding in &plan.findings {
+        assert!(
+            !advice(finding).contains("set-hostname"),
+            "{}",
+            advice(finding)
+        );
+    }
+    // A systemd that does not know templates: said, and not replaced either.
+    world.observation.machine.kernel_hostname = Fact::Known("localhost".to_owned());
+    let plan = world.plan();
+    let found = plan
+        .findings
+        .iter()
+        .find(|found| found.code.as_str() == "static-hostname-differs");
+    let advice = advice(found.unwrap());
+    assert!(!advice.contains("set-hostname"), "{advice}");
+}
