@@ -356,10 +356,9 @@ catalog! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
-            "If the service has been starting for minutes, read its journal. `Node password rejected` means that another VM has registered a node of this name.",
-            "If that VM still exists, give this node another name. If it was an earlier VM of this name that no longer exists, delete its Secret `<NODE>.node-password.rke2` or `.k3s` in the namespace kube-system of the guest cluster: the node then joins by itself.",
+            "`Node password rejected` in its journal, and no other VM has this name: delete Secret <NODE>.node-password.rke2 in kube-system.",
         ],
-        run: [vm SERVICES, vm JOURNAL],
+        run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
