@@ -742,6 +742,13 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];
+    FileNotWritten, "file-not-written", Machine, Warning, "file of the agent cannot be written",
+        impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
+        fix: [
+            "Disk full or read-only: `df` and `findmnt` show it.",
+            "Disk that does not respond: a backup freezes file systems for some seconds. If none is in progress, `fsfreeze --unfreeze MOUNTPOINT` thaws one; otherwise look for errors of the disk in the kernel log.",
+        ],
+        run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
     HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [

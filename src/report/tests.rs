@@ -11,9 +11,10 @@ use super::*;
 use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
+use crate::sys::disk::Content;
 
-/// Creates a reporter that saves its state through `saver`.
-fn reporter(root: &Root, saver: Saver) -> Reporter {
+/// Creates a reporter that starts with `state`.
+fn reporter(root: &Root, state: State) -> Reporter {
     let environment = NotifyEnvironment {
         notify_socket: None,
         watchdog_usec: None,
@@ -31,7 +32,7 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
         SignalBoard::default(),
-        saver,
+        state,
         agent,
         MetricsPage::default(),
     )
@@ -64,13 +65,15 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     let (allowed, place) = (Mutex::new(allowed), root.join(STATUS_FILE));
     let world = World::new();
     let state = State::new(MachineId::of(&world.observation.machine));
-    let saver = Saver::with(state, move |state| {
-        began.send((place.exists(), state.clone())).unwrap();
+    let mut reporter = reporter(&root, state);
+    let write = move |content: &Content| {
+        let state: State = serde_json::from_str(content.text.as_ref().unwrap()).unwrap();
+        began.send((place.exists(), state)).unwrap();
         // A reporter that waited for this disk would never go on.
         let _ = allowed.lock().unwrap().recv();
         Ok(())
-    });
-    let mut reporter = reporter(&root, saver);
+    };
+    reporter.state_file = FileWriter::with(SOON, write, |_, _| ());
     publish(&mut reporter, &world);
     let (is_reported, saved) = begins.recv_timeout(SOON).unwrap();
     assert!(is_reported, "the disk came first");
