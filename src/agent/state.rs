@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state that is kept over a restart. It belongs to one machine: in a cloned image it is detected and discarded.
 
-mod saver;
+use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::decide::Migration;
 use crate::decide::scheduled_events::{EventTracker, ScheduledEvent};
-use std::path::Path;
-
 use crate::facts::machine::Machine;
-use crate::sys::atomic_file::{self, WriteError};
+use crate::sys::atomic_file;
+use crate::sys::disk::{self, Content};
 use crate::sys::root::{ReadError, Root};
-pub use saver::Saver;
 
 /// The path of the state file, readable only by this agent.
 const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
@@ -29,6 +28,9 @@ const VERSION: u32 = 1;
 
 /// The maximum size of the file. The state has only a few lines.
 const SIZE_MAX: u64 = 64 << 10;
+
+/// How long the start waits for the disk. The state can be read while its file system is frozen, but not moved aside.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +116,15 @@ impl State {
             events: Vec::new(),
         }
     }
+
+    /// Returns the content of the file.
+    pub fn content(&self) -> Content {
+        Content {
+            path: STATE_FILE.into(),
+            text: Some(serde_json::to_string_pretty(self).unwrap_or_default()),
+            mode: STATE_MODE,
+        }
+    }
 }
 
 /// The reason why an earlier state is not used.
@@ -128,6 +139,12 @@ enum Unused {
 /// Reads the state for the daemon. The second value is the reason why an earlier state was not used; the file was then renamed or
 /// belongs to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
+    let (root_, machine_) = (root.clone(), machine.clone());
+    let loaded = disk::within(LOAD_TIMEOUT, move || load_or_move_aside(&root_, &machine_));
+    loaded.unwrap_or_else(|| (recall(root, machine), None))
+}
+
+fn load_or_move_aside(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
     // The state may stay the same for months, and then nothing else would remove it.
     atomic_file::remove_unfinished(root, STATE_FILE);
@@ -171,12 +188,6 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
     }
 }
 
-/// Writes the state to the file.
-fn save(root: &Root, state: &State) -> Result<(), WriteError> {
-    let text = serde_json::to_vec_pretty(state).unwrap_or_default();
-    atomic_file::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
-}
-
 /// Renames the file, so that an administrator can check it.
 fn aside(root: &Root, why: &str) -> String {
     match atomic_file::move_aside(root, Path::new(STATE_FILE), "unusable") {
@@ -198,6 +209,11 @@ mod tests {
         }
     }
 
+    fn write(root: &Root, state: &State) {
+        let text = state.content().text.unwrap();
+        atomic_file::write_atomic(root, STATE_FILE, text.as_bytes(), STATE_MODE).unwrap();
+    }
+
     pub(crate) fn tree() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
@@ -212,7 +228,7 @@ mod tests {
         let hosts = ["hv-a", "hv-b", "2026-11-21T00:00:00Z"].map(str::to_owned);
         let [from, to, at] = hosts;
         state.last_migration = Some(Migration { from, to, at });
-        save(&root, &state).unwrap();
+        write(&root, &state);
         assert_eq!(load(&root, &machine("a")), (state, None));
         let (other, why) = load(&root, &machine("b"));
         assert_eq!(other, State::new(machine("b")));
@@ -225,7 +241,7 @@ mod tests {
         let mut here = crate::decide::fixtures::World::new().observation.machine;
         let mut state = State::new(MachineId::of(&here));
         state.vm = Some("pool1-abcde".to_owned());
-        save(&root, &state).unwrap();
+        write(&root, &state);
         let (machine_id, product_uuid) = (here.machine_id.clone(), here.product_uuid.clone());
         let failed = || Unavailable::new(UnavailableKind::Unreachable, "I/O error");
         here.machine_id = Fact::Failed(failed());

@@ -93,7 +93,7 @@ catalog! {
             "If the name was chosen, nothing is necessary: keep the Node, and keep qemu-guest-agent running.",
             "For new nodes, set `node-name:` to the VM name, or remove it, before the Node registers.",
         ],
-        run: [vm "grep -rn 'node-name' /etc/rancher", vm "systemctl status qemu-guest-agent"];
+        run: [vm "grep -rn 'node-name' /etc/rancher", vm "systemctl --no-pager status qemu-guest-agent"];
     NodeMayBeDeleted, "node-may-be-deleted", Identity, Error, "Harvester cloud provider may delete this Node",
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
         fix: [
@@ -371,10 +371,9 @@ catalog! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
-            "If the service has been starting for minutes, read its journal. `Node password rejected` means that another VM has registered a node of this name.",
-            "If that VM still exists, give this node another name. If it was an earlier VM of this name that no longer exists, delete its Secret `<NODE>.node-password.rke2` or `.k3s` in the namespace kube-system of the guest cluster: the node then joins by itself.",
+            "`Node password rejected` in its journal, and no other VM has this name: delete Secret <NODE>.node-password.rke2 in kube-system.",
         ],
-        run: [vm SERVICES, vm JOURNAL],
+        run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
@@ -762,6 +761,13 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];
+    FileNotWritten, "file-not-written", Machine, Warning, "file of the agent cannot be written",
+        impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
+        fix: [
+            "Disk full or read-only: `df` and `findmnt` show it.",
+            "Disk that does not respond: a backup freezes file systems for some seconds. If none is in progress, `fsfreeze --unfreeze MOUNTPOINT` thaws one; otherwise look for errors of the disk in the kernel log.",
+        ],
+        run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
     HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [

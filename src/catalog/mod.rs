@@ -296,6 +296,7 @@ impl Code {
                 | Self::WatchInterrupted
                 | Self::WatchProgressMissing
                 | Self::MetricsUnavailable
+                | Self::FileNotWritten
                 | Self::HookFailed
                 | Self::DownwardMetricsUnusable
                 | Self::PodInfoUnusable

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Exit, Output, Strictness, once, whoami};
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::state::{self, MachineId, Saver, State};
+use crate::agent::state::{self, MachineId, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, RoundReport};
 use crate::catalog::Code;
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
@@ -202,7 +202,7 @@ fn locked(error: &lock::LockError) -> Answer {
             "; the agent is already running: see `harvester-node-agent status`, or reconcile with \
              `systemctl reload harvester-node-agent`"
         }
-        lock::LockError::Unusable(_) => "",
+        lock::LockError::Unusable(_) | lock::LockError::Stalled => "",
     };
     Answer::stderr(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
 }
@@ -260,7 +260,7 @@ async fn serve(
         journal.clone(),
         notifier,
         health.clone(),
-        Saver::new(process.root.clone(), state),
+        state,
         process_status(&clock),
         board.clone(),
     );
@@ -274,7 +274,10 @@ async fn serve(
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
     }
     if let Some(why) = discarded {
-        health.issue("state", Some(ObservationIssue::StateDiscarded { why }));
+        health.issue(
+            "discarded-state",
+            Some(ObservationIssue::StateDiscarded { why }),
+        );
     }
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
     let listener = Listener::new(

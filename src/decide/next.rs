@@ -203,13 +203,13 @@ pub(super) fn next_round(
     [
         settled, quiet, unit, reload, list, refused, writes, pod, reporter,
     ]
-        .into_iter()
-        .flatten()
-        .fold(usual, |first, other| {
-            if other.after < first.after {
-                other
-            } else {
-                first
-            }
-        })
+    .into_iter()
+    .flatten()
+    .fold(usual, |first, other| {
+        if other.after < first.after {
+            other
+        } else {
+            first
+        }
+    })
 }

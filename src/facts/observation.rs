@@ -163,6 +163,11 @@ pub enum ObservationIssue {
         /// The port that the unit denies, if that is the reason.
         forbidden: Option<u16>,
     },
+    /// Files of the agent that cannot be written.
+    FilesNotWritten {
+        /// The errors, with the files.
+        what: String,
+    },
     /// Hooks for a state of a scheduled event that were rejected or failed.
     HooksFailed {
         /// The hooks and the reasons.

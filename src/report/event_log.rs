@@ -4,11 +4,8 @@
 //!
 //! The file is world-readable: it must never contain a secret.
 
-use std::path::Path;
-
-use super::trouble::Trouble;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::sys::atomic_file;
+use crate::sys::disk::Content;
 use crate::sys::escape::in_json;
 use crate::sys::root::{ReadError, Root};
 
@@ -36,12 +33,13 @@ pub fn line(event: &ScheduledEvent) -> String {
     format!("{}\n", in_json(&text))
 }
 
-/// Writes the file, unless it has this content.
-pub fn publish(root: &Root, log: &[ScheduledEvent]) -> Option<Trouble> {
-    let text: String = log.iter().map(line).collect();
-    atomic_file::write_atomic(root, Path::new(EVENTS_FILE), text.as_bytes(), MODE)
-        .err()
-        .map(|error| Trouble::new(EVENTS_FILE, &error))
+/// Returns the content of the file.
+pub fn content(log: &[ScheduledEvent]) -> Content {
+    Content {
+        path: EVENTS_FILE.into(),
+        text: Some(log.iter().map(line).collect()),
+        mode: MODE,
+    }
 }
 
 /// Reads the file. A line that cannot be parsed is skipped.

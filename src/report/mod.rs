@@ -10,6 +10,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod event_log;
 pub mod exposition;
+mod files;
 pub mod journal;
 pub mod layout;
 pub mod logging;
@@ -23,7 +24,6 @@ pub mod status_file;
 pub mod systemd;
 pub mod text;
 pub mod textfile;
-pub mod trouble;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::state::{Saver, State};
+use crate::agent::state::State;
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Finding, FindingKey};
 use crate::config::{MetricsFile, Settings};
@@ -40,16 +40,16 @@ use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;
-use crate::sys::atomic_file;
+use crate::sys::disk::FileWriter;
 use crate::sys::root::Root;
 use changes::{LabelChange, Reported, RoundEvents};
 use compose::Context;
 use counters::Counters;
+use files::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
 use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, MigrationStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
-use trouble::Trouble;
 
 /// How long the exit of the process waits for the journal.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -66,7 +66,9 @@ pub struct Reporter {
     health: SignalBoard,
     reported: Arc<Mutex<Reported>>,
     state: State,
-    saver: Saver,
+    state_file: FileWriter,
+    status_file: FileWriter,
+    events_file: FileWriter,
     context: Context,
     counters: Counters,
     textfile: Textfile,
@@ -75,8 +77,6 @@ pub struct Reporter {
     /// Whether nothing was published yet.
     is_first: bool,
     line: String,
-    /// The errors of reports that could not be written, by report.
-    troubles: BTreeMap<&'static str, String>,
 }
 
 impl Reporter {
@@ -86,11 +86,11 @@ impl Reporter {
         journal: Journal,
         systemd: Notifier,
         health: SignalBoard,
-        saver: Saver,
+        state: State,
         agent: AgentStatus,
         board: MetricsPage,
     ) -> Self {
-        let state = saver.saved();
+        let files = Files::new(&root, &health);
         let last_migration = state
             .last_migration
             .as_ref()
@@ -112,21 +112,22 @@ impl Reporter {
             scheduled_event: None,
         };
         Self {
+            textfile: Textfile::new(&root, files.metrics_writer("textfile")),
             root,
             journal,
             systemd,
             health,
             reported: Arc::default(),
             state,
-            saver,
+            state_file: files.writer("state"),
+            status_file: files.writer("status"),
+            events_file: files.writer("events"),
             context,
             counters: Counters::default(),
-            textfile: Textfile::default(),
             board,
             ready: false,
             is_first: true,
             line: String::new(),
-            troubles: BTreeMap::new(),
         }
     }
 
@@ -155,19 +156,7 @@ impl Reporter {
     /// Writes all queued entries and the state, and closes the reports.
     pub fn close(self) {
         self.journal.close(CLOSE_TIMEOUT);
-        self.saver.close(SAVE_TIMEOUT);
-    }
-
-    /// Reports an error of a report once, and again after the report was written in between.
-    fn mention(&mut self, of: &'static str, trouble: Option<Trouble>) {
-        let Some(trouble) = trouble else {
-            self.troubles.remove(of);
-            return;
-        };
-        let before = self.troubles.insert(of, trouble.what.clone());
-        if before.as_ref() != Some(&trouble.what) {
-            self.say(Priority::Warning, None, format!("report failed: {trouble}"));
-        }
+        self.state_file.settle(SAVE_TIMEOUT);
     }
 
     fn remember(&mut self, report: &RoundReport<'_>) {
@@ -213,16 +202,6 @@ impl Reporter {
         self.state = state;
     }
 
-    /// Saves the state in the background and reports the outcome of the previous save.
-    fn save(&mut self) {
-        if let Some(outcome) = self.saver.outcome() {
-            let error = outcome.err();
-            let trouble = error.map(|error| Trouble::new(atomic_file::STATE_DIRECTORY, &error));
-            self.mention("state", trouble);
-        }
-        self.saver.save(&self.state);
-    }
-
     /// Updates the metrics if they are enabled.
     fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
@@ -240,21 +219,11 @@ impl Reporter {
             false => (String::new(), String::new()),
         };
         self.board.show(listen, &state, &activity);
-        let left = self.textfile.leave(&self.root, path.as_deref());
-        let trouble = path.and_then(|path| {
-            let (root, uptime) = (&self.root, report.now.uptime);
-            self.textfile
-                .publish(root, &path, &state, &activity, uptime)
-        });
-        // Prometheus does not detect this error, so a round must report it.
-        let what = trouble.or(left).map(|trouble| trouble.what);
-        let source = "textfile";
-        let issue = what.map(|what| ObservationIssue::MetricsUnavailable {
-            source,
-            what,
-            forbidden: None,
-        });
-        self.health.issue(source, issue);
+        self.textfile.leave(path.as_deref());
+        if let Some(path) = path {
+            let uptime = report.now.uptime;
+            self.textfile.publish(&path, &state, &activity, uptime);
+        }
     }
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
@@ -308,18 +277,18 @@ impl Publish for Reporter {
         for record in records {
             self.journal.send(record);
         }
-        let trouble = status_file::publish(&self.root, &status);
-        self.mention("status", trouble);
+        self.status_file.write(status_file::content(&status));
+        self.status_file.settle(SETTLE);
         if self.is_first || !plan.scheduled.is_empty() {
             self.is_first = false;
-            let trouble = event_log::publish(&self.root, &self.state.events);
-            self.mention("events", trouble);
+            self.events_file
+                .write(event_log::content(&self.state.events));
+            self.events_file.settle(SETTLE);
         }
         self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);
-        // Last, so that no other report waits for the disk.
-        self.save();
+        self.state_file.write(self.state.content());
     }
 
     fn hint(&mut self, hint: Trigger) {

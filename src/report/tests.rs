@@ -14,9 +14,10 @@ use crate::decide::fixtures::{World, now};
 use crate::decide::{Now, Refusal, Write, WriteResult};
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, UnavailableKind};
+use crate::sys::disk::Content;
 
-/// Creates a reporter that saves its state through `saver`.
-fn reporter(root: &Root, saver: Saver) -> Reporter {
+/// Creates a reporter that starts with `state`.
+fn reporter(root: &Root, state: State) -> Reporter {
     let environment = NotifyEnvironment {
         notify_socket: None,
         watchdog_usec: None,
@@ -34,7 +35,7 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
         SignalBoard::default(),
-        saver,
+        state,
         agent,
         MetricsPage::default(),
     )
@@ -75,13 +76,15 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     let (allowed, place) = (Mutex::new(allowed), root.join(STATUS_FILE));
     let world = World::new();
     let state = State::new(MachineId::of(&world.observation.machine));
-    let saver = Saver::with(state, move |state| {
-        began.send((place.exists(), state.clone())).unwrap();
+    let mut reporter = reporter(&root, state);
+    let write = move |content: &Content| {
+        let state: State = serde_json::from_str(content.text.as_ref().unwrap()).unwrap();
+        began.send((place.exists(), state)).unwrap();
         // A reporter that waited for this disk would never go on.
         let _ = allowed.lock().unwrap().recv();
         Ok(())
-    });
-    let mut reporter = reporter(&root, saver);
+    };
+    reporter.state_file = FileWriter::with(SOON, write, |_, _| ());
     publish(&mut reporter, &world);
     let (is_reported, saved) = begins.recv_timeout(SOON).unwrap();
     assert!(is_reported, "the disk came first");
@@ -103,7 +106,7 @@ fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String>
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, Saver::with(state, |_| Ok(())));
+    let mut reporter = reporter(&root, state);
     publish_with(&mut reporter, world, results);
     reporter.close();
     let status = status_file::read(&root).unwrap();
@@ -195,7 +198,7 @@ fn each_source_of_one_code_has_its_own_first_time() {
     let root = Root::new(dir.path());
     let mut world = World::new();
     let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, Saver::with(state, |_| Ok(())));
+    let mut reporter = reporter(&root, state);
     let mut times = |world: &World| {
         publish(&mut reporter, world);
         let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();

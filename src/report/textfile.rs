@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::trouble::Trouble;
-use crate::sys::atomic_file;
+use super::files::SETTLE;
+use crate::sys::disk::{Content, FileWriter};
 use crate::sys::root::Root;
 
 /// The collector's directory in Debian and derived distributions.
@@ -32,9 +32,12 @@ pub fn default_file(root: &Root) -> Option<&'static Path> {
     is_directory.then_some(Path::new(DEFAULT_FILE))
 }
 
-/// The file as last written.
-#[derive(Debug, Default)]
+/// The file.
+#[derive(Debug)]
 pub struct Textfile {
+    root: Root,
+    writer: FileWriter,
+    /// What was written last, without what each round changes.
     state: String,
     /// The time of the last write, since the start of the process.
     written: Option<Duration>,
@@ -43,45 +46,51 @@ pub struct Textfile {
 }
 
 impl Textfile {
+    /// Creates a textfile that was not written yet.
+    pub fn new(root: &Root, writer: FileWriter) -> Self {
+        Self {
+            root: root.clone(),
+            writer,
+            state: String::new(),
+            written: None,
+            place: None,
+        }
+    }
+
     /// Removes the file from its previous path if the path has changed. For an earlier process only the default path is known.
-    pub fn leave(&mut self, root: &Root, path: Option<&Path>) -> Option<Trouble> {
+    pub fn leave(&mut self, path: Option<&Path>) {
         let place = Some(path.map(Path::to_owned));
         if self.place == place {
-            return None;
+            return;
         }
         let before = std::mem::replace(&mut self.place, place);
-        let before = before.unwrap_or_else(|| default_file(root).map(Path::to_owned));
-        let before = before.filter(|before| Some(before.as_path()) != path)?;
-        self.written = None;
-        let error = atomic_file::remove(root, &before).err()?;
-        Some(Trouble::new(before, &error))
+        let before = before.unwrap_or_else(|| default_file(&self.root).map(Path::to_owned));
+        if let Some(before) = before.filter(|before| Some(before.as_path()) != path) {
+            self.written = None;
+            self.write(before, None);
+        }
     }
 
     /// Writes both pages: immediately if the first one changed; if only the second one changed, not before the file is some
     /// minutes old. The directory must exist.
-    pub fn publish(
-        &mut self,
-        root: &Root,
-        path: &Path,
-        state: &str,
-        activity: &str,
-        uptime: Duration,
-    ) -> Option<Trouble> {
+    pub fn publish(&mut self, path: &Path, state: &str, activity: &str, uptime: Duration) {
         let is_fresh = self
             .written
             .is_some_and(|written| uptime.saturating_sub(written) < STALE);
-        if is_fresh && self.state == state && root.exists(path) {
-            return None;
+        if is_fresh && self.state == state && self.root.exists(path) {
+            return;
         }
-        let text = [state, activity].concat();
-        match atomic_file::write_atomic(root, path, text.as_bytes(), TEXTFILE_MODE) {
-            Ok(_) => {
-                self.state = state.to_owned();
-                self.written = Some(uptime);
-                None
-            }
-            Err(error) => Some(Trouble::new(path, &error)),
-        }
+        let is_written = self.write(path.to_owned(), Some([state, activity].concat()));
+        self.written = is_written.then_some(uptime);
+        state.clone_into(&mut self.state);
+    }
+
+    fn write(&self, path: PathBuf, text: Option<String>) -> bool {
+        let mode = TEXTFILE_MODE;
+        let content = Content { path, text, mode };
+        self.writer.write(content.clone());
+        self.writer.settle(SETTLE);
+        self.writer.has_written(&content)
     }
 }
 
@@ -89,18 +98,38 @@ impl Textfile {
 mod tests {
     use super::*;
 
+    use std::sync::mpsc;
+
+    use crate::sys::disk::Outcome;
+
+    /// Returns a textfile and the outcomes of its writes: errors, or nothing.
+    fn textfile(root: &Root) -> (Textfile, mpsc::Receiver<Option<String>>) {
+        let (told, outcomes) = mpsc::channel();
+        let writer = FileWriter::new(root, move |_, outcome| {
+            let error = match outcome {
+                Outcome::Written => None,
+                other => Some(format!("{other:?}")),
+            };
+            told.send(error).unwrap();
+        });
+        (Textfile::new(root, writer), outcomes)
+    }
+
     #[test]
     fn the_file_is_written_only_into_a_directory_that_exists() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         assert_eq!(default_file(&root), None);
-        let mut textfile = Textfile::default();
+        let (mut textfile, outcomes) = textfile(&root);
         let path = Path::new(DEFAULT_FILE);
-        let mut publish = || textfile.publish(&root, path, "a 1\n", "b 2\n", Duration::ZERO);
-        assert_eq!(publish().unwrap().path, path);
+        let mut publish = || textfile.publish(path, "a 1\n", "b 2\n", Duration::ZERO);
+        publish();
+        let error = outcomes.recv().unwrap().unwrap();
+        assert!(error.contains(DEFAULT_DIRECTORY), "{error}");
         std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
         assert_eq!(default_file(&root), Some(path));
-        assert_eq!(publish(), None);
+        publish();
+        assert_eq!(outcomes.recv().unwrap(), None);
         assert_eq!(root.read_text(path, 1000).unwrap(), "a 1\nb 2\n");
         assert_eq!(
             root.list(DEFAULT_DIRECTORY).unwrap(),
@@ -113,27 +142,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         let (default, other) = (Path::new(DEFAULT_FILE), Path::new("/other.prom"));
-        let mut textfile = Textfile::default();
+        let (mut file, outcomes) = textfile(&root);
         // There is no file to remove.
-        assert_eq!(textfile.leave(&root, None), None);
+        file.leave(None);
         std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
         for path in [Some(default), Some(other), Some(default), None] {
-            assert_eq!(textfile.leave(&root, path), None);
+            file.leave(path);
             if let Some(path) = path {
-                let written = textfile.publish(&root, path, "a 1\n", "", Duration::ZERO);
-                assert_eq!(written, None);
+                file.publish(path, "a 1\n", "", Duration::ZERO);
             }
             for place in [default, other] {
                 assert_eq!(root.exists(place), path == Some(place), "{path:?}");
             }
         }
+        assert_eq!(outcomes.try_iter().flatten().next(), None);
         // A file of an earlier process, and a file that is not ours.
         std::fs::write(root.join(default), "old").unwrap();
-        assert_eq!(Textfile::default().leave(&root, None), None);
+        textfile(&root).0.leave(None);
         assert!(!root.exists(default));
         std::fs::create_dir(root.join(default)).unwrap();
-        let trouble = Textfile::default().leave(&root, None).unwrap();
-        assert!(trouble.what.contains("is not a regular file"), "{trouble}");
+        let (mut file, outcomes) = textfile(&root);
+        file.leave(None);
+        let error = outcomes.recv().unwrap().unwrap();
+        assert!(error.contains("is not a regular file"), "{error}");
     }
 
     #[test]
@@ -141,10 +172,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         let path = Path::new("/a.prom");
-        let mut textfile = Textfile::default();
+        let (mut textfile, _outcomes) = textfile(&root);
         let mut written = |state: &str, activity: &str, seconds| {
             let uptime = Duration::from_secs(seconds);
-            assert_eq!(textfile.publish(&root, path, state, activity, uptime), None);
+            textfile.publish(path, state, activity, uptime);
             root.read_text(path, 1000).unwrap()
         };
         assert_eq!(written("a 1\n", "t 0\n", 0), "a 1\nt 0\n");

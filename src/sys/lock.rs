@@ -12,6 +12,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
@@ -21,6 +23,7 @@ use nix::sys::stat::Mode;
 use crate::sys::atomic_file::{
     Location, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below,
 };
+use crate::sys::disk;
 use crate::sys::root::{ReadError, Root};
 
 /// The lock, in the private directory of the agent.
@@ -41,10 +44,13 @@ const STAT_LIMIT: u64 = 4096;
 /// The maximum size of the boot ID, in bytes: a UUID and a line end.
 const BOOT_ID_LIMIT: u64 = 64;
 
+/// How long a start waits for a disk.
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The lock, held until dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// The process that holds the lock.
@@ -75,6 +81,9 @@ pub enum LockError {
     /// The lock file cannot be used; whether another agent runs is unknown.
     #[error("failed to use the lock file")]
     Unusable(#[source] WriteError),
+    /// The disk does not respond; whether another agent runs is unknown.
+    #[error("the disk of `{LOCK_FILE}` does not respond")]
+    Stalled,
 }
 
 /// Whether an agent runs on this system, as far as this user can determine.
@@ -132,8 +141,22 @@ impl Instance {
     }
 }
 
-/// Acquires the lock, or returns its holder. Never waits.
+/// Acquires the lock, or returns its holder. Waits for nobody, and some seconds for a disk that does not respond.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
+    let tree = root.clone();
+    let opened = disk::within(DISK_TIMEOUT, move || lock(&tree));
+    let lock = opened.unwrap_or(Err(LockError::Stalled))?;
+    // The process ID is only for users; the lock is also valid without it (when the disk is full).
+    let file = Mutex::new(lock.file.try_clone().ok());
+    disk::within(DISK_TIMEOUT, move || {
+        // Closed before the result is there: each descriptor keeps the lock.
+        let file = file.lock().map(|mut file| file.take());
+        let _ = file.ok().flatten().map(|file| write_pid(&file));
+    });
+    Ok(lock)
+}
+
+fn lock(root: &Root) -> Result<Lock, LockError> {
     let place = Location::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
     let mut file = place
         .open_in_place(LOCK_MODE)
@@ -146,9 +169,7 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
         }
         Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
     }
-    // The process ID is only for users; the lock is also valid without it (when the disk is full).
-    let _ = write_pid(&mut file);
-    Ok(Lock { _file: file })
+    Ok(Lock { file })
 }
 
 /// Reports whether an agent runs, without changing its lock. `published` is the process in the last status: it
@@ -196,7 +217,7 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
     }
 }
 
-fn write_pid(file: &mut File) -> io::Result<()> {
+fn write_pid(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())
 }

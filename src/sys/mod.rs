@@ -3,6 +3,7 @@
 //! JSON with a memory limit. Independent of Kubernetes.
 
 pub mod atomic_file;
+pub mod disk;
 pub mod document;
 pub mod epoll;
 pub mod escape;

@@ -121,6 +121,9 @@ fn finding(issue: &ObservationIssue) -> Finding {
                 None => finding,
             }
         }
+        ObservationIssue::FilesNotWritten { what } => {
+            Finding::new(Code::FileNotWritten, what.clone())
+        }
         ObservationIssue::HooksFailed { what } => Finding::new(Code::HookFailed, what.clone()),
         ObservationIssue::UnexpectedObject { what } => {
             Finding::new(Code::UnexpectedObject, what.clone())

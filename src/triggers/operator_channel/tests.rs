@@ -111,7 +111,7 @@ async fn the_status_is_the_last_one_and_its_absence_is_an_error() {
             .contains("does not exist"),
         "{refused}"
     );
-    status_file::publish(&talk.guest.root, &json!({"trigger": "link"}));
+    talk.write_file(status_file::STATUS_FILE, "{\"trigger\": \"link\"}");
     assert_eq!(
         talk.ask_one("node-agent-status"),
         json!({"return": {"trigger": "link"}})

@@ -24,6 +24,7 @@ const ROOM: u64 = 16 << 20;
 const SWITCH: &str = "[registration]\nnode_labels = true\n";
 const LABEL_DIRECTORY: &str = "/etc/rancher/rke2/config.yaml.d";
 const LABEL_FILE: &str = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
+const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 const STATE: &str = "/var/lib/harvester-node-agent/state.json";
 
 fn succeeds(command: &mut Command) {
@@ -433,71 +434,111 @@ async fn disks_that_become_read_only_delay_no_label_and_files_follow_afterwards(
     .await;
 }
 
-/// A frozen file system, on which every write waits.
-struct Frozen<'a>(&'a Agent, PathBuf);
+/// The file system of `/var`, in the mounts of an agent.
+struct Var<'a>(&'a Agent, PathBuf);
 
-impl<'a> Frozen<'a> {
-    fn new(agent: &'a Agent, path: PathBuf) -> Self {
-        let frozen = Self(agent, path);
-        assert!(frozen.fsfreeze("--freeze"));
-        frozen
-    }
-
-    fn fsfreeze(&self, what: &str) -> bool {
+impl Var<'_> {
+    fn fsfreeze(&self, what: &str) {
         let pid = self.0.pid().to_string();
         let mut command = Command::new("nsenter");
         let command = command.args(["--target", &pid, "--mount", "fsfreeze", what]);
-        command.arg(&self.1).status().unwrap().success()
+        succeeds(command.arg(&self.1));
     }
 }
 
-impl Drop for Frozen<'_> {
+impl Drop for Var<'_> {
+    /// A process that writes to it would outlive the test.
     fn drop(&mut self) {
-        self.fsfreeze("--unfreeze");
+        let pid = self.0.pid().to_string();
+        let mut command = Command::new("nsenter");
+        let command = command.args(["--target", &pid, "--mount", "fsfreeze", "--unfreeze"]);
+        let _ = command.arg(&self.1).status();
     }
+}
+
+/// Starts an agent in a mount namespace in which `/var` is a file system of its own, after `command`. Says why if that cannot be.
+fn agent_with_own_var(world: &World, command: &str) -> Result<Agent, String> {
+    let (var, image) = (world.guest.path("/var"), world.guest.path("/image"));
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(8 << 20).unwrap();
+    std::fs::create_dir_all(world.guest.path(TEXTFILE).parent().unwrap()).unwrap();
+    let mut format = Command::new("mkfs.ext4");
+    succeeds(format.args(["-q", "-d"]).arg(&var).arg(&image));
+    let (image, var) = (image.display().to_string(), var.display().to_string());
+    let script = format!("mount -o loop \"$0\" \"$1\"; VAR=$1; shift; {command} exec \"$@\"");
+    let own_mount = |script| ["--mount", "sh", "-ec", script, &image, &var].map(str::to_owned);
+    let tried = Command::new("unshare")
+        .args(own_mount("mount -o loop \"$0\" \"$1\""))
+        .output();
+    let tried = tried.map_err(|error| error.to_string())?;
+    if !tried.status.success() {
+        return Err(format!("{tried:?}"));
+    }
+    let arguments = own_mount(&script);
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    arguments.extend([BINARY, "run"]);
+    Ok(world.spawn_agent("unshare", &arguments))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_disk_with_the_state_delays_no_label_and_the_state_follows() {
+async fn a_frozen_file_system_delays_no_label_is_one_finding_and_all_files_follow() {
     let world = World::lab(WorldOptions::default()).await;
-    let image = world.guest.path("/image");
-    std::fs::File::create(&image)
-        .unwrap()
-        .set_len(8 << 20)
-        .unwrap();
-    succeeds(Command::new("mkfs.ext4").arg("-q").arg(&image));
-    let directory = Path::new(STATE).parent().unwrap();
-    let directory = world.guest.path(directory.to_str().unwrap());
-    std::fs::create_dir_all(&directory).unwrap();
-    let (image, path) = (image.display().to_string(), directory.display().to_string());
-    let mount = "mount -o loop \"$0\" \"$1\"; chmod 700 \"$1\"; shift; exec \"$@\"";
-    let own_mount = ["--mount", "sh", "-ec", mount, &image, &path];
-    let tried = Command::new("unshare").args(own_mount).arg("true").output();
-    if let Some(why) = tried.ok().filter(|output| !output.status.success()) {
-        let test = "a_stalled_disk_with_the_state_delays_no_label_and_the_state_follows";
-        harvester_lab::skip(test, format!("{why:?}"));
-        return;
-    }
-    let mut agent = world.spawn_agent("unshare", &[&own_mount[..], &[BINARY, "run"]].concat());
+    let mut agent = match agent_with_own_var(&world, "") {
+        Ok(agent) => agent,
+        Err(why) => {
+            let test = "a_frozen_file_system_delays_no_label_is_one_finding_and_all_files_follow";
+            harvester_lab::skip(test, why);
+            return;
+        }
+    };
     agent.wait_ready(SOON).await;
     synced(&world).await;
-    seen_has(&agent, &world, STATE, world.node_name()).await;
-    let frozen = Frozen::new(&agent, directory);
+    for file in [STATE, TEXTFILE] {
+        seen_has(&agent, &world, file, world.node_name()).await;
+    }
+    let frozen = Var(&agent, world.guest.path("/var"));
+    frozen.fsfreeze("--freeze");
     for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c")] {
-        // The disk stands still until after the last of them.
         world.migrate(host).await;
         label_becomes(&world, ZONE, zone).await;
         file_has(&world, "/run/harvester-node-agent/status.json", host).await;
     }
-    tokio::time::sleep(STARVES).await;
-    assert!(
-        !std::fs::read_to_string(seen_by(&agent, &world, STATE))
-            .unwrap()
-            .contains("hv-c")
-    );
-    drop(frozen);
-    seen_has(&agent, &world, STATE, "hv-c").await;
+    world.findings_become(&["file-not-written"]).await;
+    for file in [STATE, TEXTFILE] {
+        let text = std::fs::read_to_string(seen_by(&agent, &world, file)).unwrap();
+        assert!(!text.contains("hv-c"), "{file}");
+    }
+    frozen.fsfreeze("--unfreeze");
+    for file in [STATE, TEXTFILE] {
+        seen_has(&agent, &world, file, "hv-c").await;
+    }
     world.findings_become(&[]).await;
+    drop(frozen);
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.wait_exit(SOON).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_starts_on_a_frozen_file_system_writes_labels() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut agent = match agent_with_own_var(&world, "fsfreeze --freeze \"$VAR\";") {
+        Ok(agent) => agent,
+        Err(why) => {
+            harvester_lab::skip(
+                "an_agent_that_starts_on_a_frozen_file_system_writes_labels",
+                why,
+            );
+            return;
+        }
+    };
+    agent.wait_ready(SOON).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    world.findings_become(&["file-not-written"]).await;
+    let frozen = Var(&agent, world.guest.path("/var"));
+    frozen.fsfreeze("--unfreeze");
+    seen_has(&agent, &world, STATE, world.node_name()).await;
+    world.findings_become(&[]).await;
+    drop(frozen);
     agent.signal(Signal::SIGTERM);
     assert_eq!(agent.wait_exit(SOON).await.code(), Some(0));
 }
