@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::decide::Migration;
+use crate::decide::node_ownership::is_same_uuid;
 use crate::decide::scheduled_events::{EventTracker, ScheduledEvent};
 use crate::facts::machine::Machine;
 use crate::sys::atomic_file;
@@ -98,7 +99,7 @@ impl MachineId {
     /// Reports whether both firmware UUIDs are known and differ.
     pub fn is_other_hardware(&self, other: &Self) -> bool {
         let uuids = self.product_uuid.zip(other.product_uuid);
-        uuids.is_some_and(|(ours, theirs)| ours != theirs)
+        uuids.is_some_and(|(ours, theirs)| !is_same_uuid(ours, theirs))
     }
 }
 
@@ -139,15 +140,7 @@ enum Unused {
 /// Reads the state for the daemon. The second value is the reason why an earlier state was not used; the file was then renamed or
 /// belongs to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
-    let (root_, machine_) = (root.clone(), machine.clone());
-    let loaded = disk::within(LOAD_TIMEOUT, move || load_or_move_aside(&root_, &machine_));
-    loaded.unwrap_or_else(|| (recall(root, machine), None))
-}
-
-fn load_or_move_aside(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
-    // The state may stay the same for months, and then nothing else would remove it.
-    atomic_file::remove_unfinished(root, STATE_FILE);
     match read(root, machine) {
         Ok(state) => (state.unwrap_or_else(fresh), None),
         Err(Unused::Foreign(why)) => (fresh(), Some(why)),
@@ -181,7 +174,13 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
             state.version
         ))),
         Ok(state) if state.machine.is_foreign(machine) => {
-            Err(Unused::Foreign(format!("`{path}` {OF_ANOTHER_VM}")))
+            let or_changed = match state.machine.is_other_hardware(machine) {
+                true => "",
+                false => ", or its identifiers have changed",
+            };
+            Err(Unused::Foreign(format!(
+                "`{path}` {OF_ANOTHER_VM}{or_changed}"
+            )))
         }
         Ok(state) => Ok(Some(state)),
         Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),
@@ -190,9 +189,13 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
 
 /// Renames the file, so that an administrator can check it.
 fn aside(root: &Root, why: &str) -> String {
-    match atomic_file::move_aside(root, Path::new(STATE_FILE), "unusable") {
-        Ok(moved) => format!("{why}; moved to {}", moved.display()),
-        Err(_) => why.to_owned(),
+    let root = root.clone();
+    let moved = disk::within(LOAD_TIMEOUT, move || {
+        atomic_file::move_aside(&root, Path::new(STATE_FILE), "unusable")
+    });
+    match moved {
+        Some(Ok(moved)) => format!("{why}; moved to {}", moved.display()),
+        _ => why.to_owned(),
     }
 }
 

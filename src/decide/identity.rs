@@ -48,6 +48,18 @@ impl Identity {
         }
     }
 
+    /// Reports whether our Node has the name of another VM, or would get it.
+    pub fn is_named_as_another(&self) -> bool {
+        self.node_verdict() == Verdict::AnotherVm
+    }
+
+    /// Returns the verdict on the name of the Node, or on all names while it has none.
+    pub fn node_verdict(&self) -> Verdict {
+        let mut names = self.names.iter();
+        let node = names.find(|judged| judged.kind == NameKind::NodeName);
+        node.map_or(self.verdict, |judged| judged.verdict)
+    }
+
     /// Returns the name of the VM, if it is proven.
     pub fn vm_name(&self) -> Option<&VmName> {
         match &self.vm {

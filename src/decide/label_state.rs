@@ -174,7 +174,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     let Some(placement) = inputs.placement else {
         return without_host(inputs);
     };
-    if inputs.identity.verdict == Verdict::AnotherVm {
+    if inputs.identity.is_named_as_another() {
         return LabelState::AnotherVm;
     }
     if inputs.settling {

@@ -45,7 +45,6 @@ use guest_agent::GuestAgentHealth;
 use identity::Identity;
 use label_state::LabelState;
 use labels::{LabelPlan, Owned, plan_labels};
-use name_match::Verdict;
 use next::{next_round, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
@@ -196,7 +195,7 @@ pub fn plan(
         RunKind::Once => None,
     };
     // The Node may belong to the other VM.
-    let is_of_another = identity.verdict == Verdict::AnotherVm;
+    let is_of_another = identity.is_named_as_another();
     let labeled = placement.filter(|_| settling.is_none() && !is_of_another);
     let mut labels = LabelPlan::default();
     if let (Some(node), Some(placement)) = (node, labeled) {

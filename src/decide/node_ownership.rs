@@ -48,7 +48,7 @@ impl Reporters {
         if ours.is_nil() || ours.is_max() {
             return None;
         }
-        if !is_same(ours, theirs) {
+        if !is_same_uuid(ours, theirs) {
             self.are_in_turn |= self.has_seen_ours;
             self.other = Some(theirs);
             self.ours_since = None;
@@ -100,7 +100,7 @@ impl Reporters {
 }
 
 /// Compares two UUIDs in both byte orders: before SMBIOS 2.6, the byte order of the first three fields was not defined.
-fn is_same(ours: Uuid, theirs: Uuid) -> bool {
+pub fn is_same_uuid(ours: Uuid, theirs: Uuid) -> bool {
     ours == theirs || ours.to_bytes_le() == *theirs.as_bytes()
 }
 

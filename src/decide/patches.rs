@@ -38,10 +38,8 @@ pub fn node_patch(
         serde_json::to_string(&labels.owned).unwrap_or_default(),
     );
     let stays = labels.left.iter().any(|left| {
-        matches!(
-            left.reason,
-            SkipReason::WouldMix | SkipReason::Held | SkipReason::HostNotRead
-        )
+        matches!(left.reason, SkipReason::WouldMix | SkipReason::Held)
+            || left.reason == SkipReason::HostNotRead && placement.trouble.is_some()
     });
     if !stays && placement.known.is_some() {
         want(ANNOTATION_HOST, placement.host.to_string());

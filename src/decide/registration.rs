@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::Scene;
 use super::labels::LabelPlan;
-use super::name_match::Verdict;
 use crate::catalog::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
@@ -192,7 +191,7 @@ fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labe
     // A kubelet with the name of another VM must not change the labels of that VM's Node.
     let placement = seen
         .placement
-        .filter(|_| seen.identity.verdict != Verdict::AnotherVm)?;
+        .filter(|_| !seen.identity.is_named_as_another())?;
     let keys = [REGION, ZONE]
         .into_iter()
         .chain(settings.topology.host_label.as_ref().map(LabelKey::as_str));

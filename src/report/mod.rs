@@ -74,8 +74,6 @@ pub struct Reporter {
     textfile: Textfile,
     board: MetricsPage,
     ready: bool,
-    /// Whether nothing was published yet.
-    is_first: bool,
     line: String,
 }
 
@@ -126,7 +124,6 @@ impl Reporter {
             counters: Counters::default(),
             board,
             ready: false,
-            is_first: true,
             line: String::new(),
         }
     }
@@ -279,12 +276,9 @@ impl Publish for Reporter {
         }
         self.status_file.write(status_file::content(&status));
         self.status_file.settle(SETTLE);
-        if self.is_first || !plan.scheduled.is_empty() {
-            self.is_first = false;
-            self.events_file
-                .write(event_log::content(&self.state.events));
-            self.events_file.settle(SETTLE);
-        }
+        self.events_file
+            .write(event_log::content(&self.state.events));
+        self.events_file.settle(SETTLE);
         self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);

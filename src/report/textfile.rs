@@ -63,12 +63,16 @@ impl Textfile {
         if self.place == place {
             return;
         }
-        let before = std::mem::replace(&mut self.place, place);
+        let before = self.place.clone();
         let before = before.unwrap_or_else(|| default_file(&self.root).map(Path::to_owned));
         if let Some(before) = before.filter(|before| Some(before.as_path()) != path) {
             self.written = None;
-            self.write(before, None);
+            // A disk that does not respond must not make the next content replace this one.
+            if !self.write(before, None) {
+                return;
+            }
         }
+        self.place = place;
     }
 
     /// Writes both pages: immediately if the first one changed; if only the second one changed, not before the file is some
@@ -85,12 +89,13 @@ impl Textfile {
         state.clone_into(&mut self.state);
     }
 
+    /// Reports whether the file is written, or will be.
     fn write(&self, path: PathBuf, text: Option<String>) -> bool {
-        let mode = TEXTFILE_MODE;
+        let (mode, is_removal) = (TEXTFILE_MODE, text.is_none());
         let content = Content { path, text, mode };
         self.writer.write(content.clone());
-        self.writer.settle(SETTLE);
-        self.writer.has_written(&content)
+        let is_idle = self.writer.settle(SETTLE);
+        !is_idle && !is_removal || self.writer.has_written(&content)
     }
 }
 

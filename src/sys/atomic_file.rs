@@ -128,13 +128,6 @@ pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
     .map_err(place.io_error("remove"))
 }
 
-/// Removes the temporary file of a process that was killed before it could rename it to `path`.
-pub fn remove_unfinished(root: &Root, path: impl AsRef<Path>) {
-    if let Ok(place) = Location::open(root, path.as_ref()) {
-        place.remove_new();
-    }
-}
-
 /// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
 #[derive(Debug)]
 pub(crate) struct Location {

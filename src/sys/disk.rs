@@ -16,15 +16,17 @@ use super::root::Root;
 /// How long a write may take until it is reported. A sync takes seconds on a busy disk.
 const STALL: Duration = Duration::from_secs(10);
 
-/// Runs `work` in a thread and returns its result; `None` if it has none within `limit`. The thread then goes on, and its result is
-/// dropped.
+/// Runs `work` in a thread and returns its result; `None` if it has none within `limit`. The thread then goes on, and keeps its result
+/// until the process ends: a lock stays locked.
 pub fn within<T: Send + 'static>(
     limit: Duration,
     work: impl Fn() -> T + Send + Sync + 'static,
 ) -> Option<T> {
     let (result, results) = mpsc::channel();
     in_thread(move || {
-        let _ = result.send(work());
+        if let Err(late) = result.send(work()) {
+            Box::leak(Box::new(late));
+        }
     });
     results.recv_timeout(limit).ok()
 }

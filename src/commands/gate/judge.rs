@@ -156,10 +156,10 @@ pub fn decide_registered(
     };
     let verdict = said.map_or(Verdict::Unknown, |said| said.verdict);
     let why = match (&present.copied, verdict) {
-        (_, Verdict::AnotherVm) => "that is the name of another VM".to_owned(),
-        (None, _) => return fine(),
         (Some(_), verdict) if verdict.may_register() => return fine(),
-        (Some(why), _) => why.clone(),
+        (Some(why), _) => Some(why),
+        (None, Verdict::AnotherVm) => None,
+        (None, _) => return fine(),
     };
     let node = said.map(|said| &said.name).or(present.node.as_ref());
     let node = node.map_or_else(String::new, |node| {
@@ -167,9 +167,16 @@ pub fn decide_registered(
     });
     let vm = said.and_then(|said| said.vm.as_ref());
     let vm = vm.map_or_else(String::new, |vm| format!(", and this is VM `{vm}`"));
-    let problem = format!(
-        "{path} is the kubelet credential{node}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: {COPIED}"
-    );
+    let problem = match why {
+        Some(why) => format!(
+            "{path} is the kubelet credential{node}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: \
+             {EXPLAIN} node-of-another-vm"
+        ),
+        None => format!(
+            "{path} is the kubelet credential{node}, which is the name of another VM{vm}: {}; fix: {EXPLAIN} name-of-another-vm",
+            verdict.consequence()
+        ),
+    };
     let is_alone = matches!(daemon, Daemon::Missing(since) if *since >= DAEMON_GRACE);
     if waited < bound && !is_alone {
         return Decision::Wait(problem);
@@ -180,7 +187,7 @@ pub fn decide_registered(
     )
 }
 
-const COPIED: &str = "harvester-node-agent explain node-of-another-vm";
+const EXPLAIN: &str = "harvester-node-agent explain";
 
 /// Decides, `waited` after the start of the gate, with a wait of at most `bound`.
 pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {

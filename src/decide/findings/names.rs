@@ -89,7 +89,7 @@ fn differs(identity: &Identity, observation: &Observation, seen: String) -> Find
             "Find out with `harvester-node-agent whoami` why the VM is not identified. Then this finding names the hostname to set.",
         );
     }
-    match identity.verdict {
+    match identity.node_verdict() {
         Verdict::PlatformHostname | Verdict::RancherTruncated | Verdict::NodeIdSuffix if is_registered => {
             finding.with_steps(vec![
                 "KubeVirt, Rancher or `with-node-id` made this name from the VM name, so a Node that is deleted registers with it again. \

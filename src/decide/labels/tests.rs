@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::LabelKey;
 use crate::decide::fixtures::{World, forbidden, host_labels};
+use crate::decide::{ANNOTATION_HOST, Action};
 use crate::facts::Fact;
 use crate::facts::placement::PlacementReads;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
@@ -358,6 +359,16 @@ fn a_source_that_is_refused_or_not_understood_removes_no_label_that_another_one_
         assert!(!moved.changes.contains_key(RACK), "{kind:?}: {moved:?}");
         let unread = (RACK, SkipReason::HostNotRead);
         assert!(reasons(&moved).contains(&unread), "{kind:?}: {moved:?}");
+        // A source that is refused for good does not keep the migration from its end.
+        let patches = world
+            .plan()
+            .actions
+            .into_iter()
+            .filter_map(|action| match action {
+                Action::PatchNode(patch) => patch.annotations.get(ANNOTATION_HOST).cloned(),
+                _ => None,
+            });
+        assert_eq!(patches.collect::<Vec<_>>(), ["hv-b"], "{kind:?}");
     }
 }
 

@@ -308,6 +308,31 @@ fn the_name_of_another_vm_writes_no_label_and_no_label_file() {
 }
 
 #[test]
+fn a_hostname_of_another_vm_takes_no_label_from_a_node_of_the_right_name() {
+    let mut world = named("other", Some(VM));
+    add_other(&mut world, "other");
+    let plan = world.plan();
+    assert_eq!(world.identity().verdict.name(), "name-of-another-vm");
+    assert_eq!(codes(&plan), ["name-of-another-vm"]);
+    let mut actions = plan.actions.iter();
+    assert!(actions.any(|action| action.write() == Write::Node));
+}
+
+#[test]
+fn a_node_name_with_the_id_of_the_node_is_not_replaced_for_a_domain_in_the_hostname() {
+    let hostname = format!("{VM}.example.org");
+    let world = named(&hostname, Some(&format!("{VM}-0a1b2c3d")));
+    let plan = world.plan();
+    let finding = &plan.findings[0];
+    assert_eq!(finding.code.as_str(), "hostname-differs");
+    assert!(
+        !is_destructive(&advice(finding).replace("Node that is deleted", "")),
+        "{}",
+        advice(finding)
+    );
+}
+
+#[test]
 fn a_template_of_hostnames_is_neither_a_difference_nor_replaced() {
     let mut world = named("node-92a9-061c", Some("node-92a9-061c"));
     world.observation.machine.static_hostname = Fact::Known("node-????-????".to_owned());

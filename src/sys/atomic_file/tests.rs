@@ -71,9 +71,6 @@ fn what_a_killed_process_left_behind_is_replaced() {
         assert_eq!(root.list(RUNTIME_DIRECTORY).unwrap(), ["status.json"]);
     }
     leave();
-    remove_unfinished(&root, STATUS);
-    assert_eq!(root.list(RUNTIME_DIRECTORY).unwrap(), ["status.json"]);
-    leave();
     remove(&root, STATUS).unwrap();
     assert!(root.list(RUNTIME_DIRECTORY).unwrap().is_empty());
 }
