@@ -212,15 +212,19 @@ impl CredentialError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Encoding {
     /// A JSON string, as the API of Rancher and Harvester returns it.
-    #[error("is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE`")]
+    #[error(
+        "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE` into another file, and move that to FILE"
+    )]
     JsonString,
     /// `\n` in place of line breaks.
     #[error(
-        "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE`"
+        "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE` into another file, and move that to FILE"
     )]
     Escaped,
     /// Base64, as in a Secret.
-    #[error("is the base64 of a kubeconfig: decode it with `base64 -d FILE`")]
+    #[error(
+        "is the base64 of a kubeconfig: decode it with `base64 -d FILE` into another file, and move that to FILE"
+    )]
     Base64,
     /// A reference in the configuration of a cluster in Rancher.
     #[error(

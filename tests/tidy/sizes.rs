@@ -9,7 +9,7 @@ use super::{product_files, product_lines, read};
 /// A module, its ceiling of lines, and why that was raised if it was. It is the count rounded up to the next 10, and goes down with it.
 #[rustfmt::skip]
 const CEILINGS: &[(&str, usize, &str)] = &[
-    ("access", 1740, "an encoded kubeconfig is named with the command that decodes it"),
+    ("access", 1750, "an encoded kubeconfig is named with the command that decodes it"),
     ("agent", 620, ""),
     ("apply", 420, "a change of a file has a limit"),
     ("catalog", 1450, "findings of files, of names, and of each source"),

@@ -246,22 +246,23 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         let text = format!("{name} cannot be checked, the VM name is unknown: {why}");
         return open(GateReason::NameUnknowable, text, labels);
     }
-    let problem = problem(said, &name);
+    let (problem, fix) = problem(said, &name);
     if is_over {
+        // A host that is renamed now registers a second Node.
         let text = format!("the kubelet starts, although {problem}{missing}{TOO_LATE}");
         open(GateReason::TimeUp, text, labels)
     } else {
-        Decision::Wait(problem)
+        Decision::Wait(format!("{problem}; {fix}"))
     }
 }
 
 const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
-const TOO_LATE: &str = "; afterwards run: harvester-node-agent doctor";
+const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent doctor";
 const SILENT: &str = "harvester-node-agent.service has no result yet";
 
-/// Describes the problem, its consequence and its fix.
-fn problem(said: &GateStatement, name: &str) -> String {
+/// Describes the problem with its consequence, and the fix while the kubelet has not started.
+fn problem(said: &GateStatement, name: &str) -> (String, String) {
     let verdict = said.verdict;
     let (expected, found) = match (&said.vm, &said.given) {
         (Some(vm), _) if verdict != Verdict::Unknown => (vm, format!("does not match VM `{vm}`")),
@@ -272,9 +273,10 @@ fn problem(said: &GateStatement, name: &str) -> String {
         }
         _ => {
             let why = said.reason.as_deref().unwrap_or("no VM matches");
-            return format!(
-                "{name} is not checked yet, because the VM of this node is not identified: {why}; run: harvester-node-agent whoami"
+            let text = format!(
+                "{name} is not checked yet, because the VM of this node is not identified: {why}"
             );
+            return (text, "run: harvester-node-agent whoami".to_owned());
         }
     };
     let remedy = match said.kind {
@@ -290,11 +292,12 @@ fn problem(said: &GateStatement, name: &str) -> String {
         Verdict::Fqdn => ", and `prefer_fqdn_over_hostname: false` in the cloud-init user data",
         _ => "",
     };
-    format!(
-        "{name} {found} ({}), and the name of a registered Node cannot change: {}; fix: {remedy}{more}",
+    let text = format!(
+        "{name} {found} ({}), and the name of a registered Node cannot change: {}",
         verdict.name(),
         verdict.consequence(),
-    )
+    );
+    (text, format!("fix: {remedy}{more}"))
 }
 
 #[cfg(test)]
