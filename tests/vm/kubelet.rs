@@ -87,10 +87,10 @@ pub fn add_to(seed: Seed, world: &World, version: Kubernetes) -> Seed {
         )
         .running(run("systemctl enable --now containerd"))
         .running(run("ctr --namespace k8s.io images import /opt/busybox.tar"))
-        // The package is installed in the background.
+        // The package is installed in the background. Seldom asked: a question takes as long as the pause where a processor is emulated.
         .running(run(
-            "until systemctl enable harvester-node-agent-gate kubelet; do sleep 1; done; \
-             while systemctl is-active install-harvester-node-agent; do sleep 1; done; systemctl start --no-block kubelet",
+            "until systemctl enable harvester-node-agent-gate kubelet; do sleep 5; done; \
+             while systemctl is-active install-harvester-node-agent; do sleep 5; done; systemctl start --no-block kubelet",
         ))
 }
 

@@ -44,7 +44,7 @@ use crate::figures::Figures;
 use crate::stage::{Setting, Stage};
 
 /// Generous: a limit for something broken on an emulated processor that others share.
-pub const LIMIT: Duration = Duration::from_secs(600);
+pub const LIMIT: Duration = Duration::from_secs(1200);
 
 /// A scenario.
 #[derive(Debug, Clone, Copy)]

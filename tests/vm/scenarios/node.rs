@@ -47,6 +47,8 @@ pub async fn a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_rig
     let held = format!(
         "journalctl --unit={GATE} --boot --output=cat | grep 'delaying the kubelet.*{WRONG_NAME}.* does not match VM'"
     );
+    // The limit of one wait is not that of a whole first boot.
+    stage.started().await;
     stage.inside.until(&held).await;
     let kubelet = stage.inside.property("kubelet", "ActiveState").await;
     assert_eq!(kubelet, "inactive", "the gate delays it");
