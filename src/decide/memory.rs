@@ -63,6 +63,8 @@ pub struct Memory {
     pub failures: u32,
     /// The time of the next retry of these reads, since the start of the process.
     pub retry: Option<Duration>,
+    /// The next read of files that the kernel could not read.
+    pub unread: Option<Unread>,
     /// The time of the list of the namespace because no name identified the VM, since the start of the process.
     pub list: Option<Duration>,
     /// The time of the next periodic read of everything, since the start of the process.
@@ -95,6 +97,15 @@ pub struct Memory {
     pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
+}
+
+/// The next read of files that the kernel could not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unread {
+    /// The number of consecutive reads that failed.
+    pub failures: u32,
+    /// The time of the next one, since the start of the process.
+    pub due: Duration,
 }
 
 /// A virt-launcher pod of the VM.

@@ -1218,6 +1218,36 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
 }
 
 #[test]
+fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round() {
+    let mut world = World::new();
+    world.settle();
+    world.observation.is_unread = true;
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        // The watch delivers what the labels need, so nothing else has to be retried.
+        world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+        let plan = world.plan();
+        let due = world.uptime + plan.next.after;
+        assert!(plan.next.scope.files && plan.next.scope.units);
+        world.memory = plan.memory;
+        // A round that reads no files postpones nothing.
+        world.uptime += plan.next.after / 2;
+        let plan = world.plan();
+        assert_eq!(world.uptime + plan.next.after, due);
+        world.memory = plan.memory;
+        waits.push(due.saturating_sub(world.uptime) * 2);
+        world.uptime = due;
+        world.reasons = Reasons::new(Trigger::Timer, due);
+        world.reasons.scope = plan.next.scope;
+        world.memory = world.plan().memory;
+    }
+    assert!(waits.is_sorted() && waits.iter().all(|wait| *wait <= Duration::from_secs(60)));
+    world.observation.is_unread = false;
+    let plan = world.plan();
+    assert!(plan.memory.unread.is_none() && plan.next.after > Duration::from_secs(60));
+}
+
+#[test]
 fn a_look_that_asks_nothing_puts_off_no_retry() {
     let mut world = World::new();
     world.settle();

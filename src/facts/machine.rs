@@ -37,6 +37,21 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Reports whether the kernel could not read a file, which may pass.
+    pub fn is_unread(&self) -> bool {
+        let reads = [
+            self.kernel_hostname.why(),
+            self.static_hostname.why(),
+            self.platform_hostname.why(),
+            self.product_uuid.why(),
+            self.product_serial.why(),
+            self.nics.why(),
+            self.vendor.why(),
+            self.machine_id.why(),
+        ];
+        reads.into_iter().flatten().any(|why| why.kind.is_passing())
+    }
+
     /// Returns a number that is constant for this machine and differs from others, to spread a fleet over time. KubeVirt gives
     /// every VM its own firmware UUID; a machine ID may be part of an image.
     pub fn phase(&self) -> u64 {

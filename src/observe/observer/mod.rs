@@ -70,6 +70,8 @@ pub struct Observer {
     health: SignalBoard,
     distributions: Vec<Distribution>,
     distribution_problems: Vec<(String, bool)>,
+    /// Whether the kernel could not read one of their files, which may pass.
+    is_distribution_unread: bool,
     kubelet: Fact<Kubelet>,
     harvester: Fact<Harvester>,
     node: Fact<Node>,
@@ -132,6 +134,7 @@ impl Observer {
             health,
             distributions: Vec::new(),
             distribution_problems: Vec::new(),
+            is_distribution_unread: false,
             kubelet: Fact::Failed(unread()),
             harvester: Fact::Failed(unread()),
             node: Fact::Failed(unread()),

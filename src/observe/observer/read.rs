@@ -186,6 +186,9 @@ impl Observer {
             .collect();
         Observation {
             label_files: registration::read(&self.root),
+            is_unread: machine.is_unread()
+                || self.is_distribution_unread
+                || self.connections.is_unread(),
             issues,
             ..self.observation(machine)
         }
@@ -318,6 +321,7 @@ impl Observer {
             drop_in: self.drop_in,
             vm: self.vm.clone(),
             clock: self.health.clock_steps(),
+            is_unread: false,
             issues: Vec::new(),
         }
     }
