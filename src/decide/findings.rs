@@ -18,6 +18,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
+pub use names::replacing_provider_id;
 pub use placement::sources;
 pub use rbac::{service_account, vmi_rbac};
 
