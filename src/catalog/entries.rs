@@ -780,6 +780,10 @@ catalog! {
             "Disk that does not respond: a backup freezes file systems for some seconds. If it lasts, check in Harvester whether a backup or snapshot of this VM is in progress, and look for errors of the disk in the kernel log.",
         ],
         run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
+    FileNotRead, "file-not-read", Machine, Warning, "files of this node cannot be read",
+        impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
+        fix: ["The disk does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
+        run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [

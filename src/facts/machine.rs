@@ -7,8 +7,8 @@ use std::fmt;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Fact;
 use super::nic::Nic;
+use super::{Fact, Unavailable};
 
 /// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
@@ -37,6 +37,21 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Creates the facts of a machine whose files could not be read.
+    pub fn unread(why: &Unavailable) -> Self {
+        Self {
+            kernel_hostname: Fact::Failed(why.clone()),
+            static_hostname: Fact::Failed(why.clone()),
+            platform_hostname: Fact::Failed(why.clone()),
+            product_uuid: Fact::Failed(why.clone()),
+            product_serial: Fact::Failed(why.clone()),
+            nics: Fact::Failed(why.clone()),
+            macs: Fact::Failed(why.clone()),
+            vendor: Fact::Failed(why.clone()),
+            machine_id: Fact::Failed(why.clone()),
+        }
+    }
+
     /// Reports whether the kernel could not read a file, which may pass.
     pub fn is_unread(&self) -> bool {
         let reads = [

@@ -165,6 +165,11 @@ pub enum ObservationIssue {
         /// The port that the unit denies, if that is the reason.
         forbidden: Option<u16>,
     },
+    /// Files of this machine that cannot be read: the disk does not respond.
+    FilesNotRead {
+        /// The error.
+        what: String,
+    },
     /// Files of the agent that cannot be written.
     FilesNotWritten {
         /// The errors, with the files.

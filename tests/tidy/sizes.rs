@@ -11,7 +11,7 @@ use super::{product_files, product_lines, read};
 const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1770, "an encoded kubeconfig is named with the command that decodes it; the token of one that cannot be used"),
     ("agent", 630, "the VM whose disk was copied"),
-    ("apply", 420, "a change of a file has a limit"),
+    ("apply", 400, ""),
     ("catalog", 1460, "findings of files, of names, and of each source"),
     ("commands", 9040, "a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
     ("config", 1910, ""),
