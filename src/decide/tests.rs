@@ -211,6 +211,8 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
     world.add_vmi(|other| other.uid = "twin".to_owned());
     let plan = world.plan();
     assert!(codes(&plan).contains(&Code::IdentityAmbiguous));
+    // The status and the metric say the same word as the condition.
+    assert_eq!(world.identity().verdict.reason(), "IdentityAmbiguous");
     assert!(conditions(&plan).contains(&(
         "HarvesterIdentityVerified",
         "False",
