@@ -183,6 +183,14 @@ pub(super) fn next_round(
     let list = memory
         .list
         .map(|due| again(left(due), Trigger::Timer, Scope::MOVED));
+    let search = memory
+        .search
+        .filter(|_| memory.is_search_urgent(seen.identity));
+    let searched = Scope {
+        search: true,
+        ..Scope::MOVED
+    };
+    let search = search.map(|due| again(left(due), Trigger::Timer, searched));
     // A write that is sent in this round has no time of its retry yet.
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
@@ -221,7 +229,7 @@ pub(super) fn next_round(
     let reporter = memory.reporters.check();
     let reporter = reporter.map(|left| again(left, Trigger::Timer, node));
     [
-        settled, quiet, unit, reload, list, refused, writes, pod, unread, reporter,
+        settled, quiet, unit, reload, list, refused, writes, pod, unread, search, reporter,
     ]
     .into_iter()
     .flatten()

@@ -1365,6 +1365,31 @@ fn duplicates_are_searched_a_few_times_a_day_and_never_at_a_start_or_a_reload() 
 }
 
 #[test]
+fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
+    let mut world = World::new();
+    world.settle();
+    let name = Fact::Known("web".to_owned());
+    world.observation.machine.kernel_hostname = name.clone();
+    world.observation.machine.static_hostname = name;
+    world.vmi().name = VmName::parse("web.prod-2").unwrap();
+    world.memory = Memory::default();
+    let plan = world.plan();
+    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    let due = world.uptime + plan.next.after;
+    world.apply(&plan);
+    // Another round does not postpone it.
+    world.uptime += plan.next.after / 2;
+    world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
+    let plan = world.plan();
+    assert!(plan.next.scope.search && world.uptime + plan.next.after <= due);
+    world.apply(&plan);
+    world.uptime = due;
+    world.reasons = Reasons::new(Trigger::Timer, due);
+    world.reasons.scope = plan.next.scope;
+    assert!(!world.plan().next.scope.search);
+}
+
+#[test]
 fn what_a_watch_will_report_is_not_asked_for_meanwhile() {
     let mut world = World::new();
     world.settle();
