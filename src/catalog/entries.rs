@@ -178,8 +178,8 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
-        impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
+    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM show another host",
+        impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
             "Check that the Harvester controllers are running.",
             "Annotate the VMI, which does not restart the VM: the controllers then reconcile it.",

@@ -1092,6 +1092,60 @@ fn a_rival_is_fought_three_times_and_then_named() {
     );
 }
 
+#[test]
+fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with_its_writer() {
+    let mut world = World::new();
+    world.settle();
+    let revert = |world: &mut World| {
+        let node = world.node();
+        node.labels.insert(ZONE.to_owned(), "rack-x".to_owned());
+        node.label_managers
+            .insert(ZONE.to_owned(), "kubectl-label".to_owned());
+    };
+    let found = |world: &World| codes(&world.plan()).contains(&Code::LabelConflict);
+    let reported = |world: &World| {
+        let conditions = &world.observation.node.known().unwrap().conditions;
+        let mut topology = conditions
+            .iter()
+            .filter(|one| one.kind == conditions::TOPOLOGY);
+        topology.next().and_then(|one| one.reason.clone())
+    };
+    for _ in 0..4 {
+        revert(&mut world);
+        let plan = world.plan();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(1);
+    }
+    world.settle();
+    assert!(found(&world));
+    for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c"), ("hv-b", "rack-b")] {
+        world.migrate(host, "eu-1", zone);
+        let plan = world.plan();
+        assert_eq!(patches(&plan)[0].labels[ZONE].as_deref(), Some(zone));
+        world.apply(&plan);
+        world.settle();
+        assert!(found(&world), "the labels match for a moment");
+        assert_eq!(reported(&world).as_deref(), Some("LabelConflict"));
+        world.uptime += Duration::from_secs(1);
+        revert(&mut world);
+        assert!(found(&world) && patches(&world.plan()).is_empty());
+        world.settle();
+        assert_eq!(reported(&world).as_deref(), Some("LabelConflict"));
+        world.uptime += Duration::from_secs(60);
+    }
+    world.migrate("hv-a", "eu-1", "rack-a");
+    world.settle();
+    for _ in 0..3 {
+        assert!(found(&world));
+        world.uptime += Duration::from_secs(6 * 60);
+        let plan = world.plan();
+        world.apply(&plan);
+    }
+    world.settle();
+    assert!(!found(&world));
+    assert_eq!(reported(&world).as_deref(), Some("Synced"));
+}
+
 /// Returns the number of patches in 100 rounds within an hour with a conflicting writer, and the world after them.
 fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
     world.settle();
@@ -1127,7 +1181,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert_eq!(patches(&plan)[0].annotations[ANNOTATION_HOST], "hv-b");
-    assert_eq!(codes(&plan), []);
+    assert_eq!(codes(&plan), [Code::LabelConflict]);
     world.apply(&plan);
     strip(&mut world);
     assert!(patches(&world.plan()).is_empty());
@@ -1222,6 +1276,7 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
 #[test]
 fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round() {
     let mut world = World::new();
+    world.settings.timing.poll = Duration::from_secs(86_400);
     world.settle();
     world.observation.is_unread = true;
     let mut waits = Vec::new();
