@@ -178,7 +178,7 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM show another host",
+    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM are not known to be those of its host",
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
             "Check that the Harvester controllers are running.",

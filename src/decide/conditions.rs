@@ -193,7 +193,7 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
         ),
         LabelState::Stale => (
             "False",
-            "the annotations of the VMI show another host; labels are unchanged".to_owned(),
+            "the annotations of the VMI are not known to be those of its host; labels are unchanged".to_owned(),
         ),
         LabelState::Partial => (
             "False",
