@@ -40,7 +40,7 @@ pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Re
     if change.kind == LabelFileKind::Kubelet {
         reload(bus, change.kind).await?;
     }
-    // systemd may still reload for somebody else, such as a package manager at the first boot.
+    // systemd may still reload for another program, such as a package manager at the first boot.
     let restart = bus.call_within(RELOAD, MANAGER, "TryRestartUnit", &[SERVICE, "replace"]);
     reported(restart.await, |why| {
         format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}")

@@ -68,7 +68,7 @@ fn worlds() -> Vec<World> {
                 world
                     .node()
                     .labels
-                    .insert("somebody/else".to_owned(), "x".to_owned());
+                    .insert("other.example/key".to_owned(), "x".to_owned());
                 world
                     .node()
                     .labels
@@ -771,7 +771,7 @@ fn a_round_that_reads_nothing_does_not_postpone_the_list() {
 }
 
 #[test]
-fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
+fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);

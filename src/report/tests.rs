@@ -193,7 +193,7 @@ fn the_status_shows_the_labels_that_the_node_has_and_not_those_that_are_planned(
     let labels = labels_of(&world, &patched(&world, &Ok(())));
     assert_eq!(zone(&labels), Some("rack-b"));
     world.observation.node = Fact::failed(UnavailableKind::Unreachable, "no answer");
-    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "nobody knows");
+    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "they are unknown");
 }
 
 #[test]

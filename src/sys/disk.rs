@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_while_it_lasts_and_nobody_waits_for_it() {
+    fn a_stall_is_told_while_it_lasts_and_no_caller_waits_for_it() {
         let (thaw, thawed) = mpsc::channel();
         let thawed = Mutex::new(thawed);
         let (told, outcomes) = mpsc::channel();

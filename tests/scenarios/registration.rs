@@ -20,7 +20,7 @@ on_both!(
     a_node_registers_with_the_labels_of_its_host,
     a_migration_changes_the_file_before_the_node_and_then_all_rests,
     a_held_zone_is_held_by_the_file_too,
-    a_file_of_somebody_else_and_one_that_is_not_there_stay_so,
+    a_file_of_another_program_and_one_that_is_not_there_stay_so,
     a_read_only_directory_is_a_finding_with_the_command_that_helps,
     switched_off_the_file_goes_and_its_directory_stays,
     kubeadm_gets_a_drop_in_of_the_kubelets_unit,
@@ -201,7 +201,7 @@ async fn a_held_zone_is_held_by_the_file_too(on: On) {
     findings_become(&world, &["pinned-by-config"]).await;
 }
 
-async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
+async fn a_file_of_another_program_and_one_that_is_not_there_stay_so(on: On) {
     let world = unregistered(on, Distribution::Rke2).await;
     world.guest.agent_config("10-registration.toml", SWITCH);
     let theirs = format!("node-label+: [\"{ZONE}=elsewhere\"]\n");
