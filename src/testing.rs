@@ -1,7 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: runs one test in a separate process, optionally in a separate mount namespace.
+//! For tests only: runs one test in a separate process, optionally in a separate mount namespace; timeouts of several tests.
 
 use std::process::{Command, Output};
+use std::time::Duration;
+
+use harvester_lab::world::SOON;
+
+use crate::wire::virtio::downward_metrics::ReadTimeouts;
+
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Timeouts for a host that responds, however busy the machine is. What is always waited for is brief.
+pub(crate) const TIMEOUTS: ReadTimeouts = ReadTimeouts {
+    send: SOON,
+    receive: SOON,
+    again: BRIEF,
+};
+
+/// Timeouts for a host that does not accept a request.
+pub(crate) const NOT_SERVED: ReadTimeouts = ReadTimeouts {
+    send: BRIEF,
+    ..TIMEOUTS
+};
+
+/// Timeouts for a host that does not respond.
+pub(crate) const NO_ANSWER: ReadTimeouts = ReadTimeouts {
+    receive: BRIEF,
+    ..TIMEOUTS
+};
 
 /// The environment variable that is set in a process that runs only one test.
 const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";

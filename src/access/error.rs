@@ -206,6 +206,11 @@ impl CredentialError {
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
     }
+
+    /// Reports whether the kernel could not read one of them, which may pass.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_passing())
+    }
 }
 
 /// An encoding of a kubeconfig, as APIs and tools return one. A client would have to guess which of them is meant, so none is used.

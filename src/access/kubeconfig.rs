@@ -13,6 +13,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::Url;
 use ring::digest::{Context, Digest, SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};
+use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::error::{CredentialError, Encoding, PemProblem, quoted};
@@ -54,6 +55,24 @@ pub(super) fn read(
         .map(Zeroizing::new)
         .map_err(CredentialError::Unreadable)?;
     read_text(root, path, &text, allowed, touched)
+}
+
+/// Returns the token of a kubeconfig, also if that cannot be used for another reason, such as a missing CA certificate.
+pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
+    let text = root.read(path, KUBECONFIG_MAX).map(Zeroizing::new).ok()?;
+    let document = parse(&text).ok()?;
+    let mut reader = KubeconfigReader {
+        root,
+        path,
+        allowed: &OptIns::default(),
+        touched: &mut Vec::new(),
+        secret_files: Vec::new(),
+        digest: Context::new(&SHA256),
+    };
+    let document = KubeconfigKey::whole(path, &document);
+    let user = reader.context(&document).ok()?.child("user").ok()?;
+    let user = reader.entry(&document, "users", "user", &user).ok()?;
+    reader.token(&user).ok()?
 }
 
 /// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.

@@ -21,9 +21,6 @@ const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
 /// The file contains no secrets, but other users do not need it.
 const STATE_MODE: u32 = 0o600;
 
-/// The end of the reason for which the state of another VM is discarded.
-pub const OF_ANOTHER_VM: &str = "belongs to another VM";
-
 /// The version of the format. Newer versions are not parsed.
 const VERSION: u32 = 1;
 
@@ -40,6 +37,10 @@ pub struct State {
     version: u32,
     /// The machine that the state belongs to.
     pub machine: MachineId,
+    /// The firmware UUID of the VM that used this disk before, until the Node is known to be that of this VM: the disk was copied, and
+    /// the kubelet's credential with it.
+    #[serde(default)]
+    pub copied_from: Option<Uuid>,
     /// The VM that was found last. It is only used as one more name to search for, and is no proof.
     #[serde(default)]
     pub vm: Option<String>,
@@ -91,15 +92,10 @@ impl MachineId {
 }
 
 impl MachineId {
-    /// Returns the firmware UUID.
-    pub fn uuid(&self) -> Option<Uuid> {
-        self.product_uuid
-    }
-
-    /// Reports whether both firmware UUIDs are known and differ.
-    pub fn is_other_hardware(&self, other: &Self) -> bool {
-        let uuids = self.product_uuid.zip(other.product_uuid);
-        uuids.is_some_and(|(ours, theirs)| !is_same_uuid(ours, theirs))
+    /// Returns the firmware UUID, if that of `here` is known too and differs.
+    fn other_hardware(&self, here: &Self) -> Option<Uuid> {
+        let (theirs, ours) = self.product_uuid.zip(here.product_uuid)?;
+        (!is_same_uuid(ours, theirs)).then_some(theirs)
     }
 }
 
@@ -109,6 +105,7 @@ impl State {
         Self {
             version: VERSION,
             machine,
+            copied_from: None,
             vm: None,
             last_migration: None,
             last_latency: None,
@@ -131,8 +128,8 @@ impl State {
 /// The reason why an earlier state is not used.
 #[derive(Debug)]
 enum Unused {
-    /// It belongs to another VM.
-    Foreign(String),
+    /// It belongs to another VM, with this firmware UUID if that is certain.
+    Foreign(String, Option<Uuid>),
     /// It cannot be read or parsed.
     Unusable(String),
 }
@@ -143,22 +140,28 @@ pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
     match read(root, machine) {
         Ok(state) => (state.unwrap_or_else(fresh), None),
-        Err(Unused::Foreign(why)) => (fresh(), Some(why)),
+        Err(Unused::Foreign(why, copied_from)) => {
+            let state = State {
+                copied_from,
+                ..fresh()
+            };
+            (state, Some(why))
+        }
         Err(Unused::Unusable(why)) => (fresh(), Some(aside(root, &why))),
     }
 }
 
 /// Reads the state for a command. The file is not changed.
 pub fn recall(root: &Root, machine: &MachineId) -> State {
-    let state = read(root, machine).ok().flatten();
-    state.unwrap_or_else(|| State::new(machine.clone()))
-}
-
-/// Returns the machine on which the state was written.
-pub fn owner(root: &Root) -> Option<MachineId> {
-    let bytes = root.read(STATE_FILE, SIZE_MAX).ok()?;
-    let state = serde_json::from_slice::<State>(&bytes).ok()?;
-    Some(state.machine)
+    let fresh = || State::new(machine.clone());
+    match read(root, machine) {
+        Ok(state) => state.unwrap_or_else(fresh),
+        Err(Unused::Foreign(_, copied_from)) => State {
+            copied_from,
+            ..fresh()
+        },
+        Err(Unused::Unusable(_)) => fresh(),
+    }
 }
 
 fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
@@ -174,13 +177,13 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
             state.version
         ))),
         Ok(state) if state.machine.is_foreign(machine) => {
-            let or_changed = match state.machine.is_other_hardware(machine) {
-                true => "",
-                false => ", or its identifiers have changed",
+            let other = state.machine.other_hardware(machine);
+            let or_changed = match other {
+                Some(_) => "",
+                None => ", or its identifiers have changed",
             };
-            Err(Unused::Foreign(format!(
-                "`{path}` {OF_ANOTHER_VM}{or_changed}"
-            )))
+            let why = format!("`{path}` belongs to another VM{or_changed}");
+            Err(Unused::Foreign(why, other))
         }
         Ok(state) => Ok(Some(state)),
         Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),

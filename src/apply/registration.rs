@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes and removes our own files that pass labels to the kubelet of a distribution.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::Mutex;
 
 use crate::decide::Refusal;
 use crate::decide::registration::{Edit, FileChange};
 use crate::facts::registration::LabelFileKind;
 use crate::sys::atomic_file::{self, WriteError};
+use crate::sys::disk::DiskWork;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, MANAGER};
@@ -25,8 +22,8 @@ const RELOAD: Duration = Duration::from_secs(20);
 /// The time limit of a change of a file. Less than our watchdog allows.
 const EDIT: Duration = Duration::from_secs(10);
 
-/// Held while a file is changed, so that a disk that does not respond holds one thread.
-pub type Turn = Arc<Mutex<()>>;
+/// The changes of files.
+pub type Edits = DiskWork<Result<(), WriteError>>;
 
 /// The name of our own service.
 const SERVICE: &str = "harvester-node-agent.service";
@@ -39,11 +36,11 @@ const SERVICE: &str = "harvester-node-agent.service";
 /// Returns a one-line message if one of these steps fails.
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
-    edit(root, bus, change, &Turn::default()).await?;
+    edit(root, bus, change, &mut Edits::default()).await?;
     if change.kind == LabelFileKind::Kubelet {
         reload(bus, change.kind).await?;
     }
-    // systemd may still reload for somebody else, such as a package manager at the first boot.
+    // systemd may still reload for another program, such as a package manager at the first boot.
     let restart = bus.call_within(RELOAD, MANAGER, "TryRestartUnit", &[SERVICE, "replace"]);
     reported(restart.await, |why| {
         format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}")
@@ -70,7 +67,12 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// Returns a one-line message if the file cannot be changed or systemd does not reload.
-pub async fn edit(root: &Root, bus: &Bus, change: &FileChange, turn: &Turn) -> Result<(), Refusal> {
+pub async fn edit(
+    root: &Root,
+    bus: &Bus,
+    change: &FileChange,
+    edits: &mut Edits,
+) -> Result<(), Refusal> {
     if change.is_reload() {
         return reload(bus, change.kind).await;
     }
@@ -83,34 +85,12 @@ pub async fn edit(root: &Root, bus: &Bus, change: &FileChange, turn: &Turn) -> R
         Edit::Remove => atomic_file::remove(&file, path),
         Edit::Reload => Ok(()),
     };
-    within(EDIT, turn, path, work).await
-}
-
-/// Runs blocking work beside the loop, which must notify the watchdog: a disk may be slow, or never respond. Work that exceeds the
-/// limit goes on, and holds its turn until it ends.
-async fn within(
-    limit: Duration,
-    turn: &Turn,
-    path: &Path,
-    work: impl FnOnce() -> Result<(), WriteError> + Send + 'static,
-) -> Result<(), Refusal> {
     let stalled = || {
         let path = path.display();
         refusal(format!("{path} was not changed: the disk does not respond"))
     };
-    let Ok(held) = Arc::clone(turn).try_lock_owned() else {
-        return Err(stalled());
-    };
-    let done = tokio::task::spawn_blocking(move || {
-        let result = work();
-        drop(held);
-        result
-    });
-    tokio::time::timeout(limit, done)
-        .await
-        .map_err(|_| stalled())?
-        .map_err(|error| refusal(error.to_string()))?
-        .map_err(|error| refusal(chain(&error)))
+    let result = edits.run(EDIT, work).await.ok_or_else(stalled)?;
+    result.map_err(|error| refusal(chain(&error)))
 }
 
 async fn reload(bus: &Bus, kind: LabelFileKind) -> Result<(), Refusal> {
@@ -143,23 +123,19 @@ fn refusal(text: String) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     #[tokio::test]
-    async fn a_disk_that_does_not_respond_holds_one_thread_and_not_the_loop() {
-        let (allow, allowed) = mpsc::channel::<()>();
-        let (turn, path) = (Turn::default(), LabelFileKind::Kubelet.path());
-        let stuck = move || {
-            let _ = allowed.recv();
-            Ok(())
+    async fn a_disk_that_does_not_respond_is_named_with_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let bus = Bus::new(&root, None);
+        let change = FileChange {
+            kind: LabelFileKind::Kubelet,
+            edit: Edit::Remove,
         };
-        let first = within(Duration::from_millis(10), &turn, path, stuck).await;
-        let text = "was not changed: the disk does not respond";
-        assert!(first.unwrap_err().text.ends_with(text));
-        let second = within(EDIT, &turn, path, || panic!("a second thread")).await;
-        assert!(second.unwrap_err().text.ends_with(text));
-        drop(allow);
-        drop(turn.lock().await);
-        within(EDIT, &turn, path, || Ok(())).await.unwrap();
+        let (mut edits, _end) = Edits::stalled();
+        let refused = edit(&root, &bus, &change, &mut edits).await.unwrap_err();
+        let text = "05-harvester-node-agent.conf was not changed: the disk does not respond";
+        assert!(refused.text.ends_with(text), "{}", refused.text);
     }
 }

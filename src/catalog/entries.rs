@@ -36,7 +36,14 @@ const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAM
 const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.name,DRIVER:.spec.drivers[*].name,VM:.spec.drivers[*].nodeID'";
 
 /// Steps that several findings share.
-const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
+pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
+/// The commands of it.
+pub static REJOIN_COMMANDS: [FixCommand; 4] = [
+    command(place!(guest), DRAIN),
+    command(place!(vm), STOP),
+    command(place!(guest), DELETE_NODE),
+    command(place!(vm), START),
+];
 /// The exceptions from a deletion of the Node.
 pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
 /// The exception of kubeadm.
@@ -44,6 +51,16 @@ pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Repeat the last command for the other nodes. Then restart the pods of the CSI driver and the cloud provider in kube-system.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
+const SYSTEM_UUID: &str =
+    "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID";
+const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
+
+const fn command(place: CommandPlace, text: &'static str) -> FixCommand {
+    FixCommand {
+        place,
+        text: Cow::Borrowed(text),
+    }
+}
 
 catalog! {
     NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
@@ -59,12 +76,10 @@ catalog! {
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, a hostname baked into the image, or a disk that was copied from the other VM.",
             "If only the hostname has the name of the other VM, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
-            "If this VM has a copy of the other VM's disk, the Node is not this one: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
-            REJOIN_SERVERS,
-            "Only if the other VM is no node: drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service.",
-            REJOIN_KUBEADM,
+            "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
+            "If they are equal, this VM reports the Node. Keep the other VM from joining under its name before this node is replaced by one with its own name.",
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid"],
+        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest SYSTEM_UUID, vm PRODUCT_UUID],
         suppresses: [HostnameOfSeveralVms, HostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
     HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error, "KubeVirt gives this hostname to several VMs",
         impact: "KubeVirt truncates a VM name at its first dot and at 63 characters. The second VM that registers with this hostname takes over the Node of the first one, and the Harvester cloud provider and CSI driver find no VM with that name.",
@@ -73,7 +88,7 @@ catalog! {
             "For new VMs, use names without dots (in Rancher: the name of the machine pool), or set `spec.template.spec.hostname` of each VM.",
             "If the Node is registered, check which VM reports it before any change: it may be the other one.",
         ],
-        run: [harvester VM_HARDWARE, guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid"],
+        run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID],
         suppresses: [HostnameDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning, "hostname or Node name differs from the VM name",
         impact: "Cloud provider and CSI driver look up the VM by the whole Node name. If that differs, they find none: no providerID, no topology after a migration, no release of the volumes of a stopped VM. If only the hostname differs, the kubelet may register a second Node.",
@@ -82,9 +97,7 @@ catalog! {
             "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
             "If the name has a domain: set `prefer_fqdn_over_hostname: false` in the cloud-init user data of new VMs.",
             "If the Node name was chosen, keep the Node, and set the name as `node-name:` in the configuration of RKE2/K3s.",
-            REJOIN_SERVERS,
-            "Only if the Node name differs and was not chosen: it cannot change. Drain the Node, stop the Kubernetes service, delete the Node, set the hostname, and start the service.",
-            REJOIN_KUBEADM,
+            "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
         run: [vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
     ConfiguredOverride, "configured-override", Identity, Notice, "Node name is configured and differs from the VM name",
@@ -99,9 +112,6 @@ catalog! {
         fix: [
             "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, restart the Kubernetes service: the Node registers again.",
             "Start qemu-guest-agent; install or unmask it first, if necessary. The cloud provider then finds the VM by the hostname, if that is the Node name.",
-            "A Node name cannot change. To correct it, drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service.",
-            REJOIN_SERVERS,
-            REJOIN_KUBEADM,
         ],
         run: [vm "systemctl enable --now qemu-guest-agent", guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest CLOUD_PROVIDER_LOG],
         suppresses: [HostnameDiffers];
@@ -136,15 +146,18 @@ catalog! {
         suppresses: [VmNotFound, NoTopologySource];
     ProviderIdDiffers, "provider-id-differs", Identity, Warning, "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
-        fix: [REJOIN_SERVERS, REJOIN],
-        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
+        fix: [
+            "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
+            "If they are equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
+        ],
+        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest SYSTEM_UUID, vm PRODUCT_UUID];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
             "If this VM is a copy, first stop its Kubernetes service. Then remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
         ],
-        run: [guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid", vm SERVICES],
+        run: [guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM.
         suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
@@ -165,8 +178,8 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
-        impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
+    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM are not known to be those of its host",
+        impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
             "Check that the Harvester controllers are running.",
             "Annotate the VMI, which does not restart the VM: the controllers then reconcile it.",
@@ -311,10 +324,9 @@ catalog! {
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
-            REJOIN_SERVERS,
-            REJOIN,
+            "Only a new Node gets another providerID. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
-        run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
+        run: [vm "grep -rn cloud-provider /etc/rancher"];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
         fix: [
@@ -371,9 +383,9 @@ catalog! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
-            "`Node password rejected` in its journal, and no other VM has this name: delete Secret <NODE>.node-password.rke2 in kube-system.",
+            "`Node password rejected` in its journal: a node of this name has joined before, and a Secret in kube-system keeps its password (`node-password.rke2`, `node-password.k3s`). Check whether that is another VM before you change either.",
         ],
-        run: [vm SERVICES],
+        run: [vm SERVICES, vm JOURNAL, guest "kubectl get nodes -o wide"],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
@@ -765,9 +777,13 @@ catalog! {
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",
-            "Disk that does not respond: a backup freezes file systems for some seconds. If none is in progress, `fsfreeze --unfreeze MOUNTPOINT` thaws one; otherwise look for errors of the disk in the kernel log.",
+            "Disk that does not respond: a backup freezes file systems for some seconds. If it lasts, check in Harvester whether a backup or snapshot of this VM is in progress, and look for errors of the disk in the kernel log.",
         ],
         run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
+    FileNotRead, "file-not-read", Machine, Warning, "files of this node cannot be read",
+        impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
+        fix: ["The disk does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
+        run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [
@@ -784,8 +800,7 @@ catalog! {
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
             "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",
-            "If they are the same, empty the file in the image, and recreate the VMs. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
-            "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, `systemd-machine-id-setup`, then reboot.",
+            "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
         ],
         run: [vm "sha256sum /etc/machine-id /etc/rancher/node/password", image "harvester-node-agent bake-check --root /mnt"];
     UnexpectedObject, "unexpected-object", HarvesterApi, Error, "API returned an object that was not requested",

@@ -21,7 +21,7 @@ use crate::facts::Prerequisite;
 use crate::facts::observation::Api;
 
 pub use command::{CommandPlace, CommandWord, FixCommand};
-pub use entries::{Code, REJOIN_KUBEADM, REJOIN_SERVERS};
+pub use entries::{Code, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS};
 pub use group::Group;
 
 /// The severity of a finding.
@@ -147,10 +147,14 @@ impl Finding {
     }
 
     /// Appends one command to the current ones.
-    pub fn and_command(mut self, place: CommandPlace, text: String) -> Self {
-        self.commands = self.commands().to_vec();
+    pub fn and_command(self, place: CommandPlace, text: String) -> Self {
         let text = Cow::Owned(text);
-        self.commands.push(FixCommand { place, text });
+        self.and_commands(&[FixCommand { place, text }])
+    }
+
+    /// Appends commands to the current ones.
+    pub fn and_commands(mut self, more: &[FixCommand]) -> Self {
+        self.commands = [self.commands(), more].concat();
         self
     }
 

@@ -34,7 +34,7 @@ use crate::facts::names::is_hostname_template;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::observe;
-use crate::report::status::{FindingStatus, IdentityStatus, Status};
+use crate::report::status::{IdentityStatus, Status};
 use crate::report::status_file;
 use crate::sys::escape::json_text;
 use crate::sys::lock::Presence;
@@ -138,21 +138,16 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
 
 /// Returns the reason to believe that the disk was copied from another machine: the agent wrote its state there.
 fn copied(root: &Root) -> Option<String> {
-    let ours = MachineId::of(&observe::machine::read_machine(root));
-    if let Some(before) = state::owner(root)
-        && before.is_other_hardware(&ours)
-    {
-        let uuid = |machine: &MachineId| machine.uuid().unwrap_or_default();
-        let (ours, before) = (uuid(&ours), uuid(&before));
-        return Some(format!(
-            "its disk was used with product_uuid {before}, and this VM has {ours}"
-        ));
-    }
-    // The daemon may have replaced the state by now.
-    let status = Status::from_json(&status_file::read(root).ok()?).ok()?;
-    let is_of_another = |finding: &&FindingStatus| finding.observed.ends_with(state::OF_ANOTHER_VM);
-    let finding = status.findings.iter().find(is_of_another)?;
-    Some(finding.observed.clone())
+    let machine = observe::machine::read_machine(root);
+    let status = || Status::from_json(&status_file::read(root).ok()?).ok();
+    // A daemon that cannot save its state still has a status.
+    let before = state::recall(root, &MachineId::of(&machine))
+        .copied_from
+        .or_else(|| status()?.identity.copied_from)?;
+    let ours = machine.product_uuid.known().copied().unwrap_or_default();
+    Some(format!(
+        "its disk was used with product_uuid {before}, and this VM has {ours}"
+    ))
 }
 
 /// Returns the reason why there is nothing to wait for.
@@ -392,6 +387,45 @@ mod tests {
         let path = root.join(&content.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content.text.unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_copied_disk_is_known_at_every_boot_until_the_node_is_that_of_this_vm() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let save = |state: &state::State| {
+            let content = state.content();
+            write(content.path.to_str().unwrap(), &content.text.unwrap());
+        };
+        let uuid = |last| format!("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4{last}");
+        let boot = |last| {
+            write("/sys/class/dmi/id/product_uuid", &uuid(last));
+            let ours = MachineId::of(&observe::machine::read_machine(&root));
+            state::load(&root, &ours).0
+        };
+        save(&boot("a"));
+        assert_eq!(copied(&root), None);
+        let mut state = boot("b");
+        assert!(copied(&root).unwrap().contains(&uuid("a")));
+        // The daemon replaces the state of the other VM.
+        save(&state);
+        assert_eq!(boot("b").copied_from, state.copied_from);
+        assert!(copied(&root).unwrap().contains(&uuid("a")));
+        state.copied_from = None;
+        save(&state);
+        assert_eq!(copied(&root), None);
+        let own = Instance::own().unwrap();
+        publish(&root, &own);
+        assert_eq!(copied(&root), None);
+        let mut status = status_file::read(&root).unwrap();
+        status["identity"]["copiedFrom"] = json!(uuid("a"));
+        write(status_file::STATUS_FILE, &status.to_string());
+        assert!(copied(&root).unwrap().contains(&uuid("a")));
     }
 
     #[test]

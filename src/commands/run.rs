@@ -358,7 +358,11 @@ async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Ta
     }
     let sources = health.signals().into_iter();
     let sources = sources.map(EventSourceStatus::from).collect();
-    let mut status = Status::new(&last.report(settings), &context(&clock, sources));
+    let context = Context {
+        copied_from: state.copied_from,
+        ..context(&clock, sources)
+    };
+    let mut status = Status::new(&last.report(settings), &context);
     if task == Task::Whoami {
         status.permissions = observer
             .permissions(settings)
@@ -383,6 +387,7 @@ async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Ta
 pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
     Context {
         agent: process_status(clock),
+        copied_from: None,
         event_sources,
         since: std::collections::BTreeMap::new(),
         last_migration: None,

@@ -80,12 +80,12 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
     let (status, reason, message) = match &identity.vm {
         OwnVm::Ambiguous(vms) => (
             "False",
-            "IdentityAmbiguous",
+            Verdict::Ambiguous.reason(),
             format!("several VMs match this node: {}", vms.join(", ")),
         ),
         OwnVm::NotFound(_) => (
             "False",
-            "VMNotFound",
+            Verdict::NotFound.reason(),
             "no VM in the namespace matches this node".to_owned(),
         ),
         OwnVm::Unknown(_)
@@ -193,7 +193,7 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
         ),
         LabelState::Stale => (
             "False",
-            "the annotations of the VMI show another host; labels are unchanged".to_owned(),
+            "the annotations of the VMI are not known to be those of its host; labels are unchanged".to_owned(),
         ),
         LabelState::Partial => (
             "False",
@@ -307,6 +307,8 @@ mod tests {
         );
         for (verdict, code) in [
             (Verdict::Shared, Code::HostnameOfSeveralVms),
+            (Verdict::Ambiguous, Code::IdentityAmbiguous),
+            (Verdict::NotFound, Code::VmNotFound),
             (Verdict::ConfiguredOverride, Code::ConfiguredOverride),
         ] {
             assert_eq!(verdict.name(), code.as_str());

@@ -37,6 +37,8 @@ pub struct ConflictTracker {
     armed: bool,
     reverts: Vec<Duration>,
     standing_down: Option<ConflictBackoff>,
+    /// Whether we write again, to see whether the conflict is over.
+    is_retrying: bool,
     /// The time since which no change is needed.
     peace: Option<Duration>,
 }
@@ -62,6 +64,11 @@ impl ConflictTracker {
         self.labels.extend(patch.labels.clone());
         self.annotations.extend(patch.annotations.clone());
         self.armed = true;
+    }
+
+    /// Returns the conflict that may be over: we write again, and no writer has reverted that so far.
+    pub fn retried(&self) -> Option<&ConflictBackoff> {
+        self.standing_down.as_ref().filter(|_| self.is_retrying)
     }
 
     /// Compares the current Node with the record, given the patch for `host`. Returns the conflicting writer if the patch must not
@@ -91,16 +98,14 @@ impl ConflictTracker {
             let since = *self.peace.get_or_insert(now);
             if now.saturating_sub(since) >= REVERT_WINDOW {
                 self.standing_down = None;
+                self.is_retrying = false;
             }
             return None;
         };
         self.peace = None;
-        if self
-            .standing_down
-            .as_ref()
-            .is_some_and(|stand| stand.until <= now || moved)
-        {
-            self.standing_down = None;
+        let stand = self.standing_down.as_ref();
+        if stand.is_some_and(|stand| stand.until <= now && !self.is_retrying || moved) {
+            self.is_retrying = true;
             // One revert of the next attempt is enough to stop again.
             self.reverts = vec![now; REVERT_LIMIT - 1];
         }
@@ -118,6 +123,7 @@ impl ConflictTracker {
                     key: (*key).clone(),
                     until: now + STAND_DOWN,
                 });
+                self.is_retrying = false;
             }
         }
         let has_news = patch
@@ -126,7 +132,8 @@ impl ConflictTracker {
             .filter(|(_, value)| value.is_some())
             .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
         // Labels that no other writer reverted are still updated. Each counts as new only once for a value of the host.
-        self.standing_down.as_ref().filter(|_| !has_news)
+        let is_paused = !self.is_retrying && !has_news;
+        self.standing_down.as_ref().filter(|_| is_paused)
     }
 
     /// Reports whether a label that we want to set or remove was set or removed in the same way before.

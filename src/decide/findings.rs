@@ -18,6 +18,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
+pub use names::replacing_provider_id;
 pub use placement::sources;
 pub use rbac::{service_account, vmi_rbac};
 
@@ -27,7 +28,7 @@ pub fn raise(
     seen: Scene<'_>,
     labels: &LabelPlan,
     sync: &LabelState,
-    stand_down: Option<&ConflictBackoff>,
+    conflict: Option<&ConflictBackoff>,
     memory: &Memory,
     now: Now,
 ) -> (Vec<Finding>, Vec<Finding>) {
@@ -46,7 +47,7 @@ pub fn raise(
     names::identity(seen.identity, seen.observation, last, &mut findings);
     placement::placement(seen, sync, &mut findings);
     findings.extend(labels.left.iter().filter_map(labels::left));
-    if let Some(stand) = stand_down {
+    if let Some(stand) = conflict {
         let text = format!(
             "`{}` reverted {} 3 times in 10 minutes",
             stand.conflict.escape_debug(),

@@ -320,6 +320,7 @@ fn observation() -> Observation {
         drop_in: None,
         vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
         clock: ClockSteps::default(),
+        is_unread: false,
         issues: Vec::new(),
     }
 }

@@ -224,12 +224,15 @@ pub fn identify(
         })
         .collect();
     // The static host name takes effect only at the next boot. It has its own finding.
-    let verdict = names
+    let verdicts = names
         .iter()
         .filter(|judged| judged.kind != NameKind::StaticHostname)
-        .map(|judged| judged.verdict)
-        .max()
-        .unwrap_or(Verdict::Unknown);
+        .map(|judged| judged.verdict);
+    let verdict = match vm {
+        OwnVm::Ambiguous(_) => Verdict::Ambiguous,
+        OwnVm::NotFound(_) => Verdict::NotFound,
+        _ => verdicts.max().unwrap_or(Verdict::Unknown),
+    };
     let expected = reference.map(|own| own.vm.clone());
     Identity {
         vm,

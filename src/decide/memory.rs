@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::interruption;
+use super::name_match::Verdict;
 use super::next::trouble;
 use super::node_ownership::Reporters;
 use super::schedule::{self, Phase, Purpose, SEARCH};
@@ -63,6 +64,8 @@ pub struct Memory {
     pub failures: u32,
     /// The time of the next retry of these reads, since the start of the process.
     pub retry: Option<Duration>,
+    /// The next read of files that the kernel could not read.
+    pub unread: Option<Unread>,
     /// The time of the list of the namespace because no name identified the VM, since the start of the process.
     pub list: Option<Duration>,
     /// The time of the next periodic read of everything, since the start of the process.
@@ -71,6 +74,8 @@ pub struct Memory {
     pub reload: Option<Duration>,
     /// The time of the next search for duplicates, since the start of the process.
     pub search: Option<Duration>,
+    /// Whether this process has searched for them.
+    pub has_searched: bool,
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.
@@ -95,6 +100,15 @@ pub struct Memory {
     pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
+}
+
+/// The next read of files that the kernel could not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unread {
+    /// The number of consecutive reads that failed.
+    pub failures: u32,
+    /// The time of the next one, since the start of the process.
+    pub due: Duration,
 }
 
 /// A virt-launcher pod of the VM.
@@ -308,10 +322,22 @@ impl Memory {
         } else if scope.refused {
             self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
         }
+        self.has_searched |= scope.search;
         if self.search.is_none() || scope.search {
             let wait = schedule::poll(SEARCH, phase(Purpose::Search), now.uptime, now.random);
             self.search = Some(now.uptime + wait);
         }
+        if self.is_search_urgent(seen.identity) {
+            let soon = now.uptime + schedule::list_delay(phase(Purpose::List), now.random);
+            self.search = self.search.map(|due| due.min(soon));
+        }
+    }
+
+    /// Reports whether other VMs may have the hostname that KubeVirt made of our VM's name, and were not searched for since the start of
+    /// the process.
+    pub(super) fn is_search_urgent(&self, identity: &Identity) -> bool {
+        let mut names = identity.names.iter();
+        !self.has_searched && names.any(|judged| judged.verdict == Verdict::PlatformHostname)
     }
 
     /// Records the host names. `is_searched`: this round searches for the VMs that have them.

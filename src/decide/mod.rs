@@ -212,6 +212,10 @@ pub fn plan(
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
+    // A writer that reverts each attempt is one conflict, and is reported as one.
+    let retried = memory.conflicts.retried().filter(|_| labeled.is_some());
+    let conflict = stand_down.clone().or(retried.cloned());
+    let is_retried = conflict.is_some() && stand_down.is_none();
     // A source that changes constantly must not cause constant writes.
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
@@ -269,7 +273,7 @@ pub fn plan(
         let names_quiet = memory.names_left(settings, now).is_none();
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
-            conditions::topology(&sync),
+            conditions::topology(&sync).filter(|_| !is_retried),
             guest_agent::condition(health).filter(|wanted| {
                 wanted.status != "Unknown" || memory.guest_agent.is_long_unknown(now.uptime)
             }),
@@ -310,7 +314,7 @@ pub fn plan(
         seen,
         &labels,
         &sync,
-        stand_down.as_ref(),
+        conflict.as_ref(),
         &memory,
         now,
     );

@@ -30,6 +30,12 @@ pub enum Verdict {
     /// Unknown, because the VM's name is not known.
     #[serde(rename = "vm-unknown")]
     Unknown,
+    /// Unknown, because several VMs match this machine.
+    #[serde(rename = "identity-ambiguous")]
+    Ambiguous,
+    /// Unknown, because no VM matches this machine.
+    #[serde(rename = "vm-not-found")]
+    NotFound,
     /// The VM's name, or one that the platform derived from it, with a domain. The whole name becomes the Node name, and a VM is
     /// looked up by the whole Node name.
     Fqdn,
@@ -45,7 +51,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Match,
         Self::MatchExceptCaseOrDomain,
         Self::PlatformHostname,
@@ -57,6 +63,8 @@ impl Verdict {
         Self::Mismatch,
         Self::Shared,
         Self::AnotherVm,
+        Self::Ambiguous,
+        Self::NotFound,
     ];
 
     /// Returns the name used in reports: the reason in kebab-case.
@@ -74,7 +82,13 @@ impl Verdict {
             | Self::RancherTruncated
             | Self::NodeIdSuffix
             | Self::ConfiguredOverride => true,
-            Self::Unknown | Self::Fqdn | Self::Mismatch | Self::Shared | Self::AnotherVm => false,
+            Self::Unknown
+            | Self::Ambiguous
+            | Self::NotFound
+            | Self::Fqdn
+            | Self::Mismatch
+            | Self::Shared
+            | Self::AnotherVm => false,
         }
     }
 
@@ -88,6 +102,8 @@ impl Verdict {
             Self::NodeIdSuffix => "NodeIDSuffix",
             Self::ConfiguredOverride => "ConfiguredOverride",
             Self::Unknown => "VMUnknown",
+            Self::Ambiguous => "IdentityAmbiguous",
+            Self::NotFound => "VMNotFound",
             Self::Fqdn => "Fqdn",
             Self::Mismatch => "Mismatch",
             Self::Shared => "HostnameOfSeveralVMs",
@@ -109,7 +125,7 @@ impl Verdict {
                 "The Harvester cloud provider looks up the VM by the Node name, and since 0.2.1 by the hostname from \
                  qemu-guest-agent, or finds none; the CSI driver before 0.1.6 cannot attach volumes"
             }
-            Self::Unknown => "the names are not verified",
+            Self::Unknown | Self::Ambiguous | Self::NotFound => "the names are not verified",
             Self::Fqdn | Self::Mismatch => {
                 "The Harvester cloud provider and CSI driver look up the VM by the whole Node name and find none: no providerID, \
                  no topology after a migration, the Node may be deleted when it becomes NotReady, and volumes of a stopped VM are \
@@ -132,7 +148,7 @@ impl Verdict {
         match self {
             Self::Match | Self::MatchExceptCaseOrDomain | Self::Unknown => Severity::Notice,
             Self::ConfiguredOverride => Severity::Notice,
-            Self::Shared | Self::AnotherVm => Severity::Error,
+            Self::Ambiguous | Self::NotFound | Self::Shared | Self::AnotherVm => Severity::Error,
             Self::PlatformHostname
             | Self::RancherTruncated
             | Self::NodeIdSuffix

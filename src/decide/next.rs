@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::memory::Unread;
 use super::placement::Known;
 use super::{Memory, Now, Scene, schedule};
 use crate::config::{Settings, WatchMode};
@@ -71,6 +72,23 @@ fn unanswered(seen: Scene<'_>) -> Scope {
         node: seen.observation.node.known().is_none(),
         ..Scope::NONE
     }
+}
+
+/// Returns when files are read again that the kernel could not read, whatever the rounds until then are for.
+fn unread(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
+    let planned = memory.unread.filter(|_| !seen.reasons.scope.files);
+    memory.unread = seen.observation.is_unread.then(|| {
+        planned.unwrap_or_else(|| {
+            let failures = memory
+                .unread
+                .map_or(1, |unread| unread.failures.saturating_add(1));
+            Unread {
+                failures,
+                due: now.uptime + schedule::retry(failures, None, now.random),
+            }
+        })
+    });
+    memory.unread.map(|unread| unread.due)
 }
 
 /// Returns the next round if no trigger arrives before.
@@ -165,6 +183,14 @@ pub(super) fn next_round(
     let list = memory
         .list
         .map(|due| again(left(due), Trigger::Timer, Scope::MOVED));
+    let search = memory
+        .search
+        .filter(|_| memory.is_search_urgent(seen.identity));
+    let searched = Scope {
+        search: true,
+        ..Scope::MOVED
+    };
+    let search = search.map(|due| again(left(due), Trigger::Timer, searched));
     // A write that is sent in this round has no time of its retry yet.
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
@@ -194,6 +220,8 @@ pub(super) fn next_round(
     // Local files that change without an event.
     let pod = memory.pod_poll(seen, now);
     let pod = pod.map(|left| again(left, Trigger::Timer, Scope::NONE));
+    let unread = unread(seen, memory, now);
+    let unread = unread.map(|due| again(left(due), Trigger::Timer, Scope::LOCAL));
     let node = Scope {
         node: true,
         ..Scope::NONE
@@ -201,7 +229,7 @@ pub(super) fn next_round(
     let reporter = memory.reporters.check();
     let reporter = reporter.map(|left| again(left, Trigger::Timer, node));
     [
-        settled, quiet, unit, reload, list, refused, writes, pod, reporter,
+        settled, quiet, unit, reload, list, refused, writes, pod, unread, search, reporter,
     ]
     .into_iter()
     .flatten()

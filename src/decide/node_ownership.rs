@@ -81,6 +81,11 @@ impl Reporters {
         })
     }
 
+    /// Reports whether our kubelet reports the Node, and no other one has lately.
+    pub fn are_ours(&self) -> bool {
+        self.has_seen_ours && self.other.is_none()
+    }
+
     fn limit(&self) -> Duration {
         match self.are_in_turn {
             true => IN_TURN,

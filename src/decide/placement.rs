@@ -212,7 +212,11 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                     )
                 }
                 Ok(topology) => {
-                    let detail = format!("region/zone {topology} of {host}");
+                    let copy = match source.is_copy() {
+                        true => "; a copy, which does not follow an edit of the host",
+                        false => "",
+                    };
+                    let detail = format!("region/zone {topology} of {host}{copy}");
                     known = Some(Known {
                         topology,
                         source,

@@ -68,7 +68,7 @@ fn worlds() -> Vec<World> {
                 world
                     .node()
                     .labels
-                    .insert("somebody/else".to_owned(), "x".to_owned());
+                    .insert("other.example/key".to_owned(), "x".to_owned());
                 world
                     .node()
                     .labels
@@ -211,6 +211,8 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
     world.add_vmi(|other| other.uid = "twin".to_owned());
     let plan = world.plan();
     assert!(codes(&plan).contains(&Code::IdentityAmbiguous));
+    // The status and the metric say the same word as the condition.
+    assert_eq!(world.identity().verdict.reason(), "IdentityAmbiguous");
     assert!(conditions(&plan).contains(&(
         "HarvesterIdentityVerified",
         "False",
@@ -769,7 +771,7 @@ fn a_round_that_reads_nothing_does_not_postpone_the_list() {
 }
 
 #[test]
-fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
+fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
@@ -1090,6 +1092,60 @@ fn a_rival_is_fought_three_times_and_then_named() {
     );
 }
 
+#[test]
+fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with_its_writer() {
+    let mut world = World::new();
+    world.settle();
+    let revert = |world: &mut World| {
+        let node = world.node();
+        node.labels.insert(ZONE.to_owned(), "rack-x".to_owned());
+        node.label_managers
+            .insert(ZONE.to_owned(), "kubectl-label".to_owned());
+    };
+    let found = |world: &World| codes(&world.plan()).contains(&Code::LabelConflict);
+    let reported = |world: &World| {
+        let conditions = &world.observation.node.known().unwrap().conditions;
+        let mut topology = conditions
+            .iter()
+            .filter(|one| one.kind == conditions::TOPOLOGY);
+        topology.next().and_then(|one| one.reason.clone())
+    };
+    for _ in 0..4 {
+        revert(&mut world);
+        let plan = world.plan();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(1);
+    }
+    world.settle();
+    assert!(found(&world));
+    for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c"), ("hv-b", "rack-b")] {
+        world.migrate(host, "eu-1", zone);
+        let plan = world.plan();
+        assert_eq!(patches(&plan)[0].labels[ZONE].as_deref(), Some(zone));
+        world.apply(&plan);
+        world.settle();
+        assert!(found(&world), "the labels match for a moment");
+        assert_eq!(reported(&world).as_deref(), Some("LabelConflict"));
+        world.uptime += Duration::from_secs(1);
+        revert(&mut world);
+        assert!(found(&world) && patches(&world.plan()).is_empty());
+        world.settle();
+        assert_eq!(reported(&world).as_deref(), Some("LabelConflict"));
+        world.uptime += Duration::from_secs(60);
+    }
+    world.migrate("hv-a", "eu-1", "rack-a");
+    world.settle();
+    for _ in 0..3 {
+        assert!(found(&world));
+        world.uptime += Duration::from_secs(6 * 60);
+        let plan = world.plan();
+        world.apply(&plan);
+    }
+    world.settle();
+    assert!(!found(&world));
+    assert_eq!(reported(&world).as_deref(), Some("Synced"));
+}
+
 /// Returns the number of patches in 100 rounds within an hour with a conflicting writer, and the world after them.
 fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
     world.settle();
@@ -1125,7 +1181,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert_eq!(patches(&plan)[0].annotations[ANNOTATION_HOST], "hv-b");
-    assert_eq!(codes(&plan), []);
+    assert_eq!(codes(&plan), [Code::LabelConflict]);
     world.apply(&plan);
     strip(&mut world);
     assert!(patches(&world.plan()).is_empty());
@@ -1215,6 +1271,37 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
     };
     world.observation.candidates = Fact::Failed(why);
     assert!(world.plan().next.after >= Duration::from_secs(30));
+}
+
+#[test]
+fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round() {
+    let mut world = World::new();
+    world.settings.timing.poll = Duration::from_secs(86_400);
+    world.settle();
+    world.observation.is_unread = true;
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        // The watch delivers what the labels need, so nothing else has to be retried.
+        world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+        let plan = world.plan();
+        let due = world.uptime + plan.next.after;
+        assert!(plan.next.scope.files && plan.next.scope.units);
+        world.memory = plan.memory;
+        // A round that reads no files postpones nothing.
+        world.uptime += plan.next.after / 2;
+        let plan = world.plan();
+        assert_eq!(world.uptime + plan.next.after, due);
+        world.memory = plan.memory;
+        waits.push(due.saturating_sub(world.uptime) * 2);
+        world.uptime = due;
+        world.reasons = Reasons::new(Trigger::Timer, due);
+        world.reasons.scope = plan.next.scope;
+        world.memory = world.plan().memory;
+    }
+    assert!(waits.is_sorted() && waits.iter().all(|wait| *wait <= Duration::from_secs(60)));
+    world.observation.is_unread = false;
+    let plan = world.plan();
+    assert!(plan.memory.unread.is_none() && plan.next.after > Duration::from_secs(60));
 }
 
 #[test]
@@ -1330,6 +1417,31 @@ fn duplicates_are_searched_a_few_times_a_day_and_never_at_a_start_or_a_reload() 
     }
     assert!((3..=5).contains(&searches.len()), "{searches:?}");
     assert!(searches[0] > Duration::from_secs(30 * 60), "{searches:?}");
+}
+
+#[test]
+fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
+    let mut world = World::new();
+    world.settle();
+    let name = Fact::Known("web".to_owned());
+    world.observation.machine.kernel_hostname = name.clone();
+    world.observation.machine.static_hostname = name;
+    world.vmi().name = VmName::parse("web.prod-2").unwrap();
+    world.memory = Memory::default();
+    let plan = world.plan();
+    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    let due = world.uptime + plan.next.after;
+    world.apply(&plan);
+    // Another round does not postpone it.
+    world.uptime += plan.next.after / 2;
+    world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
+    let plan = world.plan();
+    assert!(plan.next.scope.search && world.uptime + plan.next.after <= due);
+    world.apply(&plan);
+    world.uptime = due;
+    world.reasons = Reasons::new(Trigger::Timer, due);
+    world.reasons.scope = plan.next.scope;
+    assert!(!world.plan().next.scope.search);
 }
 
 #[test]

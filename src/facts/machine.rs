@@ -7,8 +7,8 @@ use std::fmt;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Fact;
 use super::nic::Nic;
+use super::{Fact, Unavailable};
 
 /// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
@@ -37,6 +37,36 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Creates the facts of a machine whose files could not be read.
+    pub fn unread(why: &Unavailable) -> Self {
+        Self {
+            kernel_hostname: Fact::Failed(why.clone()),
+            static_hostname: Fact::Failed(why.clone()),
+            platform_hostname: Fact::Failed(why.clone()),
+            product_uuid: Fact::Failed(why.clone()),
+            product_serial: Fact::Failed(why.clone()),
+            nics: Fact::Failed(why.clone()),
+            macs: Fact::Failed(why.clone()),
+            vendor: Fact::Failed(why.clone()),
+            machine_id: Fact::Failed(why.clone()),
+        }
+    }
+
+    /// Reports whether the kernel could not read a file, which may pass.
+    pub fn is_unread(&self) -> bool {
+        let reads = [
+            self.kernel_hostname.why(),
+            self.static_hostname.why(),
+            self.platform_hostname.why(),
+            self.product_uuid.why(),
+            self.product_serial.why(),
+            self.nics.why(),
+            self.vendor.why(),
+            self.machine_id.why(),
+        ];
+        reads.into_iter().flatten().any(|why| why.kind.is_passing())
+    }
+
     /// Returns a number that is constant for this machine and differs from others, to spread a fleet over time. KubeVirt gives
     /// every VM its own firmware UUID; a machine ID may be part of an image.
     pub fn phase(&self) -> u64 {

@@ -146,7 +146,7 @@ pub enum UnavailableKind {
     Missing,
     /// The server of the Harvester credential is the guest cluster's own API.
     OwnApi,
-    /// No response, or a temporary error: connection, timeout, 429, 5xx.
+    /// No response, or a temporary error: connection, timeout, 429, 5xx, or a file that the kernel could not read.
     Unreachable,
     /// The server rejects the credential (401), or the credential cannot be used.
     #[serde(rename = "unauthorized")]

@@ -45,6 +45,8 @@ pub struct Observation {
     pub drop_in: Option<DropIn>,
     /// The steps of the wall clock since the start of the process.
     pub clock: ClockSteps,
+    /// Whether the kernel could not read a file of this machine, which may pass. No event reports when.
+    pub is_unread: bool,
     /// Issues outside the main reads: an invalid file of the distribution, a credential that others can read.
     pub issues: Vec<ObservationIssue>,
 }
@@ -162,6 +164,11 @@ pub enum ObservationIssue {
         what: String,
         /// The port that the unit denies, if that is the reason.
         forbidden: Option<u16>,
+    },
+    /// Files of this machine that cannot be read: the disk does not respond.
+    FilesNotRead {
+        /// The error.
+        what: String,
     },
     /// Files of the agent that cannot be written.
     FilesNotWritten {

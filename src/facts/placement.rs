@@ -55,6 +55,14 @@ impl Source {
         ("pod-info", Self::PodInfo),
     ];
 
+    /// Reports whether it is a copy of the host's labels, which Harvester or Kubernetes makes for the VM and does not update.
+    pub fn is_copy(self) -> bool {
+        matches!(
+            self,
+            Self::VmiAnnotations | Self::LauncherPod | Self::PodInfo
+        )
+    }
+
     /// Returns the name used in configuration and reports.
     pub fn as_str(self) -> &'static str {
         let named = Self::NAMES.iter().find(|(_, source)| *source == self);

@@ -190,6 +190,11 @@ impl Scope {
         units: true,
         ..Self::NONE
     };
+    /// The facts of this machine. Every round reads its names.
+    pub const LOCAL: Self = Self {
+        units: true,
+        ..Self::FILES
+    };
 
     /// Reports whether API requests are allowed. A reason that only concerns this machine must not retry a failed API request.
     pub fn asks_apis(self) -> bool {

@@ -397,7 +397,7 @@ mod tests {
         let macs: Vec<String> = vmi.macs.iter().map(ToString::to_string).collect();
         assert_eq!(macs, ["6e:22:41:9c:0a:71", "6e:22:41:9c:0a:72"]);
         assert!(vmi.annotated_by_harvester && vmi.annotations_are_fresh());
-        assert_eq!(vmi.annotations.len(), 1, "what nobody reads is not kept");
+        assert_eq!(vmi.annotations.len(), 1, "what is not used is not kept");
     }
 
     #[test]

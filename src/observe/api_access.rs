@@ -42,6 +42,8 @@ pub struct ApiAccess {
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
     kept: Option<String>,
+    /// Whether the kernel could not read a file, which may pass.
+    is_unread: bool,
     /// What users other than root can read or change of its files, as of the last read.
     exposed: Vec<ObservationIssue>,
     /// The files whose change requires a new read, as of the last read.
@@ -118,6 +120,11 @@ impl Connections {
             });
         }
         issues
+    }
+
+    /// Reports whether the kernel could not read a file of a credential, which may pass.
+    pub fn is_unread(&self) -> bool {
+        self.harvester.is_unread || self.guest.is_unread
     }
 
     /// Enables backoff after failures, for each API separately.
@@ -198,10 +205,12 @@ impl ApiAccess {
     ) {
         let what = api.credential();
         self.kept = None;
+        self.is_unread = false;
         self.candidates.clone_from(&candidates);
         let path = match search::find(root, candidates) {
             FoundCredential::At(candidate) => candidate.path,
             FoundCredential::Unreadable { candidate, error } => {
+                self.is_unread = error.is_passing();
                 let text = match &candidate.named_by {
                     Some(setting) => format!("{} ({setting})", chain(&error)),
                     None => chain(&error),
@@ -256,9 +265,13 @@ impl ApiAccess {
                     }
                 }
             }
-            LoadOutcome::KeptOld(error) => self.kept = Some(chain(&error)),
+            LoadOutcome::KeptOld(error) => {
+                self.is_unread = error.is_passing();
+                self.kept = Some(chain(&error));
+            }
             LoadOutcome::Absent => {}
             LoadOutcome::Failed(error) => {
+                self.is_unread = error.is_passing();
                 let kind = unreadable(error.is_denied());
                 self.refuse(Unavailable::new(kind, chain(&error)));
             }

@@ -98,6 +98,11 @@ impl DistributionProblem {
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable { source, .. } if source.is_denied())
     }
+
+    /// Reports whether the kernel could not read the file, which may pass.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.is_passing())
+    }
 }
 
 /// Returns the files whose change may change the result, as far as their names are known. Other files are read at the poll.
@@ -323,14 +328,8 @@ impl DistributionReader<'_> {
 
     /// An error of the kernel is reported for one file only: without file descriptors, or with a broken disk, all of them fail.
     fn unreadable(&mut self, source: ReadError) {
-        let is_general = |problem: &DistributionProblem| {
-            let DistributionProblem::Unreadable { source, .. } = problem else {
-                return false;
-            };
-            matches!(source, ReadError::Io { .. })
-        };
-        let is_repeated =
-            matches!(source, ReadError::Io { .. }) && self.problems.iter().any(is_general);
+        let mut problems = self.problems.iter();
+        let is_repeated = source.is_passing() && problems.any(DistributionProblem::is_passing);
         if !source.is_absent() && !is_repeated {
             let kind = self.kind;
             self.problems

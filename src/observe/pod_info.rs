@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::statfs::FUSE_SUPER_MAGIC;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::facts::pod_info::{PodInfo, PodInfoError};
 use crate::facts::{Fact, UnavailableKind};
+use crate::sys::disk::DiskWork;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
@@ -37,44 +36,30 @@ enum PodFilesError {
     Text { dir: PathBuf, source: PodInfoError },
 }
 
-/// The reader of the files. It starts no read while an earlier one has not returned.
+/// The reader of the files.
 #[derive(Debug, Default)]
 pub struct PodReader {
-    pending: Option<JoinHandle<Result<Option<PodInfo>, PodFilesError>>>,
+    files: DiskWork<Result<Option<PodInfo>, PodFilesError>>,
 }
 
 impl PodReader {
     /// Reads the files in a directory; [`Fact::Absent`] if it does not exist, or is empty because nothing is mounted there.
     ///
-    /// A round that is cut off leaves the read pending. Only the first round waits for a read.
+    /// Only the first round waits for a read that does not return: the time that the kernel waits for the host is unlimited.
     pub async fn read(&mut self, root: &Root, dir: &Path) -> Fact<PodInfo> {
-        let is_stuck = self
-            .pending
-            .as_ref()
-            .is_some_and(|pending| !pending.is_finished());
-        if !is_stuck {
-            // What an earlier read returned may be out of date.
-            self.pending = None;
-            if !root.is_present(dir) {
-                return Fact::Absent;
-            }
+        if !self.files.is_late() && !root.is_present(dir) {
+            return Fact::Absent;
         }
-        let reading = self.pending.get_or_insert_with(|| {
-            // A separate thread: the time that the kernel waits for the host is unlimited.
-            let (root, dir) = (root.clone(), dir.to_owned());
-            tokio::task::spawn_blocking(move || read_files(&root, &dir))
-        });
-        let limit = if is_stuck { Duration::ZERO } else { STALL };
-        let answer = timeout(limit, reading).await;
-        if answer.is_ok() {
-            self.pending = None;
-        }
-        match answer {
-            Ok(Ok(Ok(Some(info)))) => Fact::Known(info),
-            Ok(Ok(Ok(None))) => Fact::Absent,
-            Ok(Ok(Err(error))) => Fact::failed(kind(&error), chain(&error)),
-            Ok(Err(_)) => Fact::failed(UnavailableKind::Unreachable, "the read was canceled"),
-            Err(_) => {
+        let (tree, path) = (root.clone(), dir.to_owned());
+        match self
+            .files
+            .run(STALL, move || read_files(&tree, &path))
+            .await
+        {
+            Some(Ok(Some(info))) => Fact::Known(info),
+            Some(Ok(None)) => Fact::Absent,
+            Some(Err(error)) => Fact::failed(kind(&error), chain(&error)),
+            None => {
                 let text = format!(
                     "reading `{}` timed out after {} s",
                     dir.display(),
@@ -139,7 +124,7 @@ mod tests {
         reader.read(root, Path::new("/run/podinfo")).await
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn the_files_are_read_and_a_vm_without_them_has_no_error() {
         let (_dir, root) = tree(b"kubevirt.io/nodeName=\"hv-a\"\n", POD);
         assert_eq!(read(&root).await.known().unwrap().pod, POD);
@@ -147,7 +132,7 @@ mod tests {
         assert_eq!(read(&root).await, Fact::Absent);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn files_of_another_size_or_content_are_refused() {
         for (labels, name, said) in [
             (vec![b'a'; 65 * 1024], POD, "larger than 65536 bytes"),
@@ -176,20 +161,15 @@ mod tests {
         );
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_read_that_never_returns_is_not_started_twice() {
         let (_dir, root) = tree(b"", POD);
-        let stuck = tokio::spawn(async {
-            std::future::pending::<()>().await;
-            Ok(None)
-        });
-        let mut reader = PodReader {
-            pending: Some(stuck),
-        };
+        let (files, _end) = DiskWork::stalled();
+        let mut reader = PodReader { files };
         for _ in 0..2 {
             let fact = reader.read(&root, Path::new("/run/podinfo")).await;
             assert!(fact.why().unwrap().text.contains("timed out"), "{fact:?}");
-            assert!(reader.pending.is_some());
+            assert!(reader.files.is_late());
         }
     }
 }

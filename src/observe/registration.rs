@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_our_mark_is_somebody_elses() {
+    fn a_file_without_our_mark_is_not_ours() {
         let (_dir, root) = tree();
         assert_eq!(read(&root), []);
         let ours = format!("{MARK}\n");

@@ -38,6 +38,7 @@ impl<T> From<ReadError> for Fact<T> {
         match &error {
             ReadError::NotFound(_) => Self::Absent,
             ReadError::Denied(_) => Self::failed(UnavailableKind::Forbidden, chain(&error)),
+            ReadError::Io { .. } => Self::failed(UnavailableKind::Unreachable, chain(&error)),
             _ => Self::failed(UnavailableKind::Malformed, chain(&error)),
         }
     }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
     EvidenceStatus, FindingStatus, GuestAgentStatus, IdentityStatus, LabelsStatus,
@@ -33,6 +35,8 @@ const NAME_MAX: usize = 253;
 pub struct Context {
     /// The process.
     pub agent: AgentStatus,
+    /// The firmware UUID of the VM that used this disk before.
+    pub copied_from: Option<Uuid>,
     /// The event sources.
     pub event_sources: Vec<EventSourceStatus>,
     /// The time at which each finding was first observed.
@@ -72,7 +76,10 @@ impl Status {
             last_update_time,
             trigger: report.trigger.as_str().to_owned(),
             agent: context.agent.clone(),
-            identity: identity(report.identity),
+            identity: IdentityStatus {
+                copied_from: context.copied_from,
+                ..identity(report.identity)
+            },
             placement: report.placement.map(placement),
             labels: labels(report),
             registration: registration(report),
@@ -120,6 +127,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
         message,
+        copied_from: None,
         names: identity
             .names
             .iter()

@@ -103,6 +103,7 @@ impl Reporter {
             });
         let context = Context {
             agent,
+            copied_from: None,
             event_sources: Vec::new(),
             since: BTreeMap::new(),
             last_migration,
@@ -189,6 +190,14 @@ impl Reporter {
                 last.interruption_ms = state.last_interruption;
             }
         }
+        // This VM has joined as itself.
+        if report.identity.vmi().is_some()
+            && report.identity.node_verdict().may_register()
+            && report.plan.memory.reporters.are_ours()
+        {
+            state.copied_from = None;
+        }
+        self.context.copied_from = state.copied_from;
         state.scheduled.clone_from(&report.plan.memory.scheduled);
         event_log::append(&mut state.events, &report.plan.scheduled);
         state.vm = report

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::catalog::Severity;
 use crate::decide::Migration;
@@ -136,6 +137,9 @@ pub struct IdentityStatus {
     /// The reason why the VM is unknown, or could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The firmware UUID of the VM that used this disk before, until the Node is known to be that of this VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_from: Option<Uuid>,
     /// The names of this machine.
     pub names: Vec<NameStatus>,
     /// The results of the comparisons.

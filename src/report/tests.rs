@@ -101,6 +101,35 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     assert_eq!(saved.last_migration.unwrap().to, "hv-b");
 }
 
+#[test]
+fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let ours = world.observation.machine.product_uuid.known().copied();
+    let other = uuid::Uuid::from_u128(1);
+    let mut state = State::new(MachineId::of(&world.observation.machine));
+    state.copied_from = Some(other);
+    let mut reporter = reporter(&root, state);
+    let mut copied_from = |world: &World| {
+        publish(&mut reporter, world);
+        assert!(reporter.status_file.settle(SOON));
+        let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
+        assert_eq!(status.identity.copied_from, reporter.state.copied_from);
+        status.identity.copied_from
+    };
+    // No kubelet has reported the Node, or that of the other VM has.
+    for system_uuid in [None, Some(other)] {
+        world.node().system_uuid = system_uuid;
+        assert_eq!(copied_from(&world), Some(other));
+    }
+    world.node().system_uuid = ours;
+    let mut named = world.clone();
+    named.change_vmi(|vmi| vmi.name = crate::facts::names::VmName::parse("vm-2").unwrap());
+    assert_eq!(copied_from(&named), Some(other));
+    assert_eq!(copied_from(&world), None);
+}
+
 /// Returns the labels in the status after a round with these results.
 fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String> {
     let dir = tempfile::tempdir().unwrap();
@@ -164,7 +193,7 @@ fn the_status_shows_the_labels_that_the_node_has_and_not_those_that_are_planned(
     let labels = labels_of(&world, &patched(&world, &Ok(())));
     assert_eq!(zone(&labels), Some("rack-b"));
     world.observation.node = Fact::failed(UnavailableKind::Unreachable, "no answer");
-    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "nobody knows");
+    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "they are unknown");
 }
 
 #[test]

@@ -10,6 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
 use super::atomic_file::{self, WriteError};
 use super::root::Root;
 
@@ -38,6 +41,71 @@ fn in_thread(work: impl Fn() + Send + Sync + 'static) {
     let thread = thread::Builder::new().name("disk".to_owned());
     if thread.spawn(move || in_thread()).is_err() {
         work();
+    }
+}
+
+/// Runs work in another thread, one piece at a time: a disk that does not respond holds one thread, and not the caller.
+#[derive(Debug)]
+pub struct DiskWork<T> {
+    /// What has not returned, and whether it has exceeded its limit.
+    pending: Option<(oneshot::Receiver<T>, bool)>,
+}
+
+impl<T> Default for DiskWork<T> {
+    fn default() -> Self {
+        Self { pending: None }
+    }
+}
+
+impl<T: Send + 'static> DiskWork<T> {
+    /// Reports whether the last piece has exceeded its limit.
+    pub fn is_late(&self) -> bool {
+        matches!(self.pending, Some((_, true)))
+    }
+
+    /// Returns the result of `work`; `None` if it has none within `limit`, or if an earlier piece that was late still has none. A call
+    /// that is canceled delays the next one until its work ends.
+    pub async fn run(
+        &mut self,
+        limit: Duration,
+        work: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Option<T> {
+        // A simulated system has its files in this thread.
+        #[cfg(test)]
+        if super::root::testing::is_declared() {
+            return Some(work());
+        }
+        // An earlier result may be out of date.
+        if let Some((pending, is_late)) = &mut self.pending {
+            let left = if *is_late { Duration::ZERO } else { limit };
+            *is_late = timeout(left, pending).await.is_err();
+            if *is_late {
+                return None;
+            }
+        }
+        let (result, results) = oneshot::channel();
+        let (pending, is_late) = self.pending.insert((results, false));
+        let result = Mutex::new(Some(result));
+        in_thread(move || {
+            let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(result) = result {
+                let _ = result.send(work());
+            }
+        });
+        let done = timeout(limit, pending).await;
+        *is_late = done.is_err();
+        if done.is_ok() {
+            self.pending = None;
+        }
+        done.ok()?.ok()
+    }
+
+    /// Creates one with work that is late, and what ends that.
+    #[cfg(test)]
+    pub(crate) fn stalled() -> (Self, oneshot::Sender<T>) {
+        let (end, pending) = oneshot::channel();
+        let pending = Some((pending, true));
+        (Self { pending }, end)
     }
 }
 
@@ -281,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_while_it_lasts_and_nobody_waits_for_it() {
+    fn a_stall_is_told_while_it_lasts_and_no_caller_waits_for_it() {
         let (thaw, thawed) = mpsc::channel();
         let thawed = Mutex::new(thawed);
         let (told, outcomes) = mpsc::channel();
@@ -316,6 +384,38 @@ mod tests {
             }
         }
         assert!(writer.settle(SOON) && writer.has_written(&content("second")));
+    }
+
+    #[tokio::test]
+    async fn work_that_does_not_return_holds_one_thread_and_not_the_caller() {
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Mutex::new(ended);
+        let mut disk = DiskWork::default();
+        let stuck = move || {
+            let _ = ended.lock().unwrap().recv();
+            1
+        };
+        assert_eq!(disk.run(Duration::from_millis(1), stuck).await, None);
+        assert!(disk.is_late());
+        let second = || panic!("a second thread");
+        assert_eq!(disk.run(SOON, second).await, None);
+        drop(end);
+        // What the first one returns is out of date.
+        while disk.run(SOON, || 2).await != Some(2) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(disk.run(SOON, || 3).await, Some(3));
+        // What was canceled is awaited.
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Mutex::new(ended);
+        let slow = move || {
+            let _ = ended.lock().unwrap().recv();
+            4
+        };
+        let canceled = timeout(Duration::ZERO, disk.run(SOON, slow)).await;
+        assert!(canceled.is_err() && !disk.is_late());
+        drop(end);
+        assert_eq!(disk.run(SOON, || 5).await, Some(5));
     }
 
     #[test]

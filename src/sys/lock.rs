@@ -141,7 +141,7 @@ impl Instance {
     }
 }
 
-/// Acquires the lock, or returns its holder. Waits for nobody, and some seconds for a disk that does not respond.
+/// Acquires the lock, or returns its holder. Waits for no other process, and some seconds for a disk that does not respond.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     let tree = root.clone();
     let opened = disk::within(DISK_TIMEOUT, move || lock(&tree));

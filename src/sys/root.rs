@@ -85,6 +85,11 @@ impl ReadError {
         matches!(self, Self::Denied(_))
     }
 
+    /// Reports whether the kernel could not read it, which may pass: too few file descriptors, a disk with errors.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Io { .. })
+    }
+
     fn new(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_somebody_holds_is_tried_again_and_one_that_is_not_there_is_awaited() {
+    fn a_port_that_another_process_holds_is_tried_again_and_one_that_is_not_there_is_awaited() {
         let path = || PathBuf::from("/dev/vport1p1");
         let source = std::io::ErrorKind::Other.into();
         for error in [

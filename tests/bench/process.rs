@@ -64,7 +64,7 @@ impl Activity {
     }
 }
 
-/// A `qemu-ga` that nobody talks to. Dropping it kills it.
+/// A `qemu-ga` without a client. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct QemuGa {
     child: Child,
@@ -108,7 +108,7 @@ impl QemuGa {
 
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id().expect("nobody waited for it")
+        self.child.id().expect("it was not waited for")
     }
 }
 

@@ -365,7 +365,7 @@ impl Demo {
             .count()
     }
 
-    /// When a label was first seen with a value by somebody who watches the Node.
+    /// When a label was first seen with a value by a client that watches the Node.
     async fn visible(&self, key: &str, value: &str) -> Instant {
         self.version(key, |version| version.label(key).as_deref() == Some(value))
             .await

@@ -43,7 +43,7 @@ async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
     let _kubelet = kubelet(&world, &[]).await;
     all_is_well(&world).await;
     status_updates(&world, 2).await;
-    // From the first version of the Node on: no Pod was ever placed without them, and nobody had to write them.
+    // From the first version of the Node on: no Pod was ever placed without them, and no program had to write them later.
     let always = [[Some("rack-a"), Some("eu-1"), Some("hv-a")]
         .map(|v| v.map(str::to_owned))
         .to_vec()];

@@ -27,7 +27,7 @@ async fn static_node_labels_are_corrected_after_each_start_without_a_conflict(ve
     let mut expected = vec![vec![None, None], right.clone()];
     for start in 1..=2 {
         kubelet.restart();
-        // Wrong once, right ever after: never a mixture, and nobody writes again.
+        // Wrong once, right ever after: never a mixture, and no program writes again.
         expected.extend([stale.clone(), right.clone()]);
         eventually(2 * SOON, "the kubelet's labels are put right", || async {
             world.recorder.combinations(&[ZONE, REGION]).len() >= expected.len()

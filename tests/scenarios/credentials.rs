@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credentials that come late, change, break, or lead to the wrong place; and that nobody ever sees.
+//! Credentials that come late, change, break, or lead to the wrong place; and that no output ever shows.
 
 use std::path::Path;
 

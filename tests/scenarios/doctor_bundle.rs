@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The support archive: it holds what somebody else needs, and no secret of any file or record that the agent reads.
+//! The support archive: it holds what a supporter needs, and no secret of any file or record that the agent reads.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{BINARY, On, on_both};
 
 on_both!(
-    the_archive_reports_what_somebody_else_needs,
+    the_archive_reports_what_a_supporter_needs,
     no_secret_of_any_file_or_record_is_in_the_archive,
     a_file_that_is_there_is_never_written,
     an_archive_can_be_printed_and_a_journal_that_hangs_is_said,
@@ -105,7 +105,7 @@ fn read_all(top: &Path, inside: &Path, texts: &mut Vec<(String, String)>) {
     }
 }
 
-async fn the_archive_reports_what_somebody_else_needs(on: On) {
+async fn the_archive_reports_what_a_supporter_needs(on: On) {
     let record =
         json!({"MESSAGE": "hello from the journal", "PRIORITY": "6", "_CMDLINE": "not this"});
     let scene = Scene::new(on, &format!("{record}\n")).await;

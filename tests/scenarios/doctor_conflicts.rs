@@ -193,7 +193,7 @@ async fn a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause(o
         ..WorldOptions::default()
     };
     let world = on.world(options).await;
-    // A Node that is as new as this one is nobody's fault.
+    // A Node that is as new as this one has no fault.
     let taints = json!([untouched_since(None)]);
     change_node(&world, json!({"spec": {"taints": taints}})).await;
     finds(&world, &[]).await;

@@ -19,10 +19,10 @@ on_both!(
     a_token_of_rancher_is_reported_where_it_is_refused,
     a_credential_that_is_no_file_is_reported,
     a_path_that_rke2_names_in_vain_is_reported,
-    a_credential_that_somebody_else_can_change_is_reported,
+    a_credential_that_another_user_can_change_is_reported,
     a_token_of_another_namespace_is_reported,
     a_machine_with_the_id_of_its_image_is_reported,
-    a_unit_that_nobody_enabled_is_reported,
+    a_unit_that_is_not_enabled_is_reported,
 );
 
 pub(crate) const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
@@ -162,7 +162,7 @@ async fn a_path_that_rke2_names_in_vain_is_reported(on: On) {
     );
 }
 
-async fn a_credential_that_somebody_else_can_change_is_reported(on: On) {
+async fn a_credential_that_another_user_can_change_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let path = world.guest.path(HARVESTER);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660)).unwrap();
@@ -220,7 +220,7 @@ async fn a_machine_with_the_id_of_its_image_is_reported(on: On) {
     );
 }
 
-async fn a_unit_that_nobody_enabled_is_reported(on: On) {
+async fn a_unit_that_is_not_enabled_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let unit = "harvester-node-agent.service";
     world.guest.write(
@@ -313,7 +313,7 @@ async fn an_authority_that_is_another_one_is_a_matter_of_trust_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_credential_is_shown_to_nobody_who_is_not_trusted() {
+async fn the_credential_is_sent_to_no_server_that_is_not_trusted() {
     let world = World::lab(WorldOptions::default()).await;
     let server = lab(&world.harvester_api);
     server.present(ServerCertificate::OtherAuthority);

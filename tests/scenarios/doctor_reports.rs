@@ -20,7 +20,7 @@ const DOCUMENTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What somebody reported.
+/// What a user reported.
 #[derive(Debug)]
 struct Report {
     number: usize,
@@ -96,12 +96,12 @@ reports! {
     7 volumes_need_a_node_with_the_name_of_its_vm
         ["harvester/harvester#4396"]
         seen(csi_driver_that_knows_names_only, CsiDriverTooOld, "issues/4396", beside [HostnameDiffers]);
-    8 nobody_says_that_the_hostname_must_be_the_name_of_the_vm
+    8 nothing_says_that_the_hostname_must_be_the_name_of_the_vm
         ["harvester/harvester#4291"]
         seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
     9 a_hostname_in_the_user_data_leaves_the_node_tainted
         ["harvester/harvester#4947"]
-        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is `renamed`",
+        seen(renamed_node_without_a_cloud_provider, NodeUninitialized, "the Node is `renamed`",
             beside [HostnameDiffers, CloudProviderTooOld]);
     10 a_cluster_with_hostnames_of_its_own_cannot_be_upgraded
         ["harvester/harvester#11682"]
@@ -165,7 +165,7 @@ reports! {
             "harvester/harvester#7193", "harvester/harvester#8391", "rancher/rancher#45840", "rancher/dashboard#16018",
         ]
         unseen("the labels that were asked for stand in Rancher; those that Harvester itself needs are looked at, see 26");
-    26 nobody_knows_which_cluster_a_vm_belongs_to
+    26 it_is_unknown_which_cluster_a_vm_belongs_to
         ["harvester/harvester#4089"]
         seen(vm_without_cluster, VmLabelsMissing, "guestcluster.harvesterhci.io/name is missing");
     27 an_upgrade_of_harvester_cannot_move_the_vm

@@ -271,9 +271,10 @@ async fn a_hook_that_others_can_change_and_a_link_are_refused_in_one_finding() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_a_hook_that_hangs_nor_a_systemd_that_does_not_respond_delays_the_labels() {
-    // The response of systemd is awaited for 2 s, and the end of a hook forever: labels that waited for both states would come
-    // too late in either case.
-    let hooks = ["planned", "done"].map(|state| (0..16).map(move |hook| format!("{state}/{hook}")));
+    // The end of a hook is awaited forever, and the response of systemd for 2 s: in a loop that waited for all hooks, the labels would
+    // come 96 s after the first one, and `switch` fails before that.
+    let states = ["planned", "in-progress", "done"];
+    let hooks = states.map(|state| (0..16).map(move |hook| format!("{state}/{hook}")));
     let hooks: Vec<String> = hooks.into_iter().flatten().collect();
     let hooks: Vec<&str> = hooks.iter().map(String::as_str).collect();
     for is_stuck in [false, true] {
@@ -291,6 +292,8 @@ async fn neither_a_hook_that_hangs_nor_a_systemd_that_does_not_respond_delays_th
         };
         let migration = stage.plan().await;
         is_requested("planned").await;
+        stage.copy(&migration).await;
+        is_requested("in-progress").await;
         stage.switch(&migration).await;
         is_requested("done").await;
     }

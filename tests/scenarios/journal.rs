@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries of the journal: which are written, and that nobody waits for them.
+//! Entries of the journal: which are written, and that no caller waits for them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -75,7 +75,7 @@ async fn an_output_that_stands_still_delays_no_migration_and_the_loss_is_reporte
         let reloaded = || async { reloads(&agent) == count };
         eventually(SOON, "a reload", reloaded).await;
     }
-    // Nobody reads yet: an agent that waited for the journal would label nothing.
+    // No process reads yet: an agent that waited for the journal would label nothing.
     for (host, rack) in [("hv-b", "rack-b"), ("hv-c", "rack-c")] {
         world.migrate(host).await;
         label_becomes(&world, ZONE, rack).await;

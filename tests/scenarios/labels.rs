@@ -28,7 +28,7 @@ on_both!(
 
 async fn once_labels_the_node_and_a_second_once_writes_nothing(on: On) {
     let world = on.world(WorldOptions::default()).await;
-    // As after a migration that nobody followed.
+    // As after a migration that no agent followed.
     world
         .relabel_node("kubelet", &[(ZONE, Some("old")), (ZONE_BETA, Some("old"))])
         .await;

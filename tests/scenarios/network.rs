@@ -104,7 +104,7 @@ fn resolve(world: &World, addresses: &[&str]) {
     std::fs::write(world.guest.path("/hosts"), lines).unwrap();
 }
 
-/// A port that completes no more handshakes: nobody accepts, and the queue is full.
+/// A port that completes no more handshakes: no process accepts, and the queue is full.
 struct Full(#[expect(dead_code, reason = "held open")] (TcpListener, Vec<std::net::TcpStream>));
 
 impl Full {

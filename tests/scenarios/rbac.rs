@@ -34,7 +34,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// A request as a rule allows it: verb, group, resource.
 type Right = (String, String, String);
 
-/// A world in which the credential may do nothing, of a VM that nobody annotates.
+/// A world in which the credential may do nothing, of a VM without annotations.
 async fn without_rights(on: On) -> World {
     on.world(WorldOptions {
         vm: VmSpec::named(VM_NAME).created_by(None),

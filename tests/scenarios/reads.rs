@@ -139,7 +139,7 @@ async fn a_duplicate_is_found_by_a_search_stays_known_and_costs_no_second_list_o
     let read = reader.read(Scope::ALL).await;
     assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
     assert_eq!(read.lists, 0);
-    // Metadata, and what nobody has compared yet.
+    // Metadata, and what was not compared yet.
     let read = reader.read(SEARCH).await;
     assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
     assert_eq!(read.lists, 2);

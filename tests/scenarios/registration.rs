@@ -8,7 +8,7 @@ use harvester_lab::bus::{Bus, Systemd, Unit};
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Firmware, VmSpec};
 use harvester_lab::process::{Agent, Line, Notification, Output, Signal};
-use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
+use harvester_lab::world::{CloudState, Side, VM_NAME, World, WorldOptions, eventually};
 use serde_json::Value;
 
 use crate::{
@@ -20,7 +20,7 @@ on_both!(
     a_node_registers_with_the_labels_of_its_host,
     a_migration_changes_the_file_before_the_node_and_then_all_rests,
     a_held_zone_is_held_by_the_file_too,
-    a_file_of_somebody_else_and_one_that_is_not_there_stay_so,
+    a_file_of_another_program_and_one_that_is_not_there_stay_so,
     a_read_only_directory_is_a_finding_with_the_command_that_helps,
     switched_off_the_file_goes_and_its_directory_stays,
     kubeadm_gets_a_drop_in_of_the_kubelets_unit,
@@ -178,8 +178,13 @@ async fn a_migration_changes_the_file_before_the_node_and_then_all_rests(on: On)
     findings_become(&world, &[]).await;
     let inode = || std::fs::metadata(world.guest.path(FILE)).unwrap().ino();
     let (before, patches) = (inode(), node_patches(&world).await);
-    // The second reload comes after all that follows from the first.
+    let reads = async || {
+        let requests = world.agent_requests(Side::Guest).await.into_iter();
+        requests.filter(|request| request.verb == "get").count()
+    };
+    // The APIs are read some seconds after a reload. The second reload comes after all that follows from that read.
     for count in 1..=2 {
+        let before = reads().await;
         daemon.signal(Signal::SIGHUP);
         let mut reloads = 0;
         let is_reload = |one: &Notification| {
@@ -187,6 +192,10 @@ async fn a_migration_changes_the_file_before_the_node_and_then_all_rests(on: On)
             reloads == count
         };
         daemon.wait_notify(is_reload, SOON).await;
+        if count == 1 {
+            let is_read = || async { reads().await > before };
+            eventually(SOON, "a read of the Node", is_read).await;
+        }
     }
     assert_eq!((inode(), node_patches(&world).await), (before, patches));
 }
@@ -201,7 +210,7 @@ async fn a_held_zone_is_held_by_the_file_too(on: On) {
     findings_become(&world, &["pinned-by-config"]).await;
 }
 
-async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
+async fn a_file_of_another_program_and_one_that_is_not_there_stay_so(on: On) {
     let world = unregistered(on, Distribution::Rke2).await;
     world.guest.agent_config("10-registration.toml", SWITCH);
     let theirs = format!("node-label+: [\"{ZONE}=elsewhere\"]\n");

@@ -140,14 +140,14 @@ async fn token_of_a_secret(world: &World, name: &str) -> String {
     token
 }
 
-/// Kubernetes labels the Secret of a token that nobody has used for a year. The answer is a bare 401.
+/// Kubernetes labels the Secret of a token that was not used for a year. The answer is a bare 401.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_kubernetes_has_invalidated_is_named_with_its_secret() {
     let test = "a_token_that_kubernetes_has_invalidated_is_named_with_its_secret";
     if !RealApi::available(Kubernetes::V1_36, test) {
         return;
     }
-    // A server of its own: nobody else may find the Secret on it.
+    // A server of its own: no other test may find the Secret on it.
     let servers = RealOptions {
         flags: vec!["--service-account-lookup=true".to_owned()],
         ..RealOptions::of(Kubernetes::V1_36)

@@ -195,7 +195,7 @@ impl Inside {
             .await;
     }
 
-    /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of somebody else would not do: `journalctl`
+    /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of another program would not do: `journalctl`
     /// takes the first one that it finds after a cursor for the cursor's own.
     pub async fn cursor(&mut self) -> String {
         let shown = format!("{JOURNAL} --lines=1 --show-cursor --quiet --output=cat || true");

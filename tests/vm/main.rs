@@ -92,7 +92,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// From the environment; `None` where somebody else started this program.
+    /// From the environment; `None` where another program started this one.
     fn read() -> Option<Self> {
         let set = |name: &str| std::env::var(name).ok();
         let path = |name: &str| set(name).map(PathBuf::from);

@@ -139,5 +139,5 @@ pub async fn connect(socket: &Path) -> UnixStream {
         }
     };
     let connected = tokio::time::timeout(LIMIT, connected).await;
-    connected.unwrap_or_else(|_| panic!("nobody listens on {}", socket.display()))
+    connected.unwrap_or_else(|_| panic!("no process listens on {}", socket.display()))
 }

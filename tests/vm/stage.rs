@@ -394,7 +394,7 @@ impl Stage {
         }
     }
 
-    /// The guest's clock lost what nobody ran; KubeVirt sets it at the end of a migration.
+    /// The guest's clock lost the time for which it did not run; KubeVirt sets it at the end of a migration.
     async fn set_clock(&mut self) {
         let now = i64::try_from(micros(SystemTime::now()) * 1000).unwrap();
         let time = json!({"time": now});

@@ -214,7 +214,7 @@ fn topology_codes(reason: &str) -> Vec<Code> {
 }
 
 fn identity() -> Vec<Row> {
-    let verdicts = Verdict::ALL.into_iter().map(|verdict| {
+    let row = |verdict| {
         let codes = match verdict {
             Verdict::Match | Verdict::MatchExceptCaseOrDomain => Vec::new(),
             Verdict::PlatformHostname
@@ -226,42 +226,35 @@ fn identity() -> Vec<Row> {
             Verdict::Shared => vec![Code::HostnameOfSeveralVms],
             Verdict::AnotherVm => vec![Code::NameOfAnotherVm],
             Verdict::Unknown => [&CREDENTIAL[..], &API[..]].concat(),
+            Verdict::Ambiguous => vec![Code::IdentityAmbiguous],
+            Verdict::NotFound => vec![Code::VmNotFound],
         };
         let unread = Unavailable::new(UnavailableKind::Unreachable, "");
         let vm = match (verdict, VmName::parse("vm")) {
             (Verdict::Unknown, _) | (_, Err(_)) => OwnVm::Unknown(unread),
+            (Verdict::Ambiguous, _) => OwnVm::Ambiguous(Vec::new()),
+            (Verdict::NotFound, _) => OwnVm::NotFound(String::new()),
             (_, Ok(name)) => OwnVm::ProvenOffline(OfflineVm {
                 name,
                 namespace: None,
                 instance_uid: None,
             }),
         };
-        identity_row(vm, verdict, codes)
-    });
-    let ambiguous = OwnVm::Ambiguous(Vec::new());
-    let not_found = OwnVm::NotFound(String::new());
-    verdicts
-        .chain([
-            identity_row(ambiguous, Verdict::Unknown, vec![Code::IdentityAmbiguous]),
-            identity_row(not_found, Verdict::Unknown, vec![Code::VmNotFound]),
-        ])
-        .collect()
-}
-
-fn identity_row(vm: OwnVm, verdict: Verdict, codes: Vec<Code>) -> Row {
-    let condition = conditions::identity(&Identity {
-        vm,
-        evidence: Vec::new(),
-        names: Vec::new(),
-        verdict,
-        expected: None,
-    });
-    Row {
-        reason: condition.reason,
-        condition: Some(condition),
-        state: verdict.name(),
-        codes,
-    }
+        let condition = conditions::identity(&Identity {
+            vm,
+            evidence: Vec::new(),
+            names: Vec::new(),
+            verdict,
+            expected: None,
+        });
+        Row {
+            reason: condition.reason,
+            condition: Some(condition),
+            state: verdict.name(),
+            codes,
+        }
+    };
+    Verdict::ALL.into_iter().map(row).collect()
 }
 
 fn guest_agent() -> Vec<Row> {

@@ -549,6 +549,11 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
         matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
     );
     assert!(error.to_string().contains("cannot be verified"));
+    let (_dir, root) = tree();
+    write(&root, PATH, &text);
+    let whole = load_text(&good(), EVERYTHING).unwrap().token.unwrap();
+    let found = super::token(&root, Path::new(PATH)).unwrap();
+    assert_eq!(found.expose_secret(), whole.expose_secret());
 }
 
 #[test]

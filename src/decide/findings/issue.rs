@@ -121,6 +121,7 @@ fn finding(issue: &ObservationIssue) -> Finding {
                 None => finding,
             }
         }
+        ObservationIssue::FilesNotRead { what } => Finding::new(Code::FileNotRead, what.clone()),
         ObservationIssue::FilesNotWritten { what } => {
             Finding::new(Code::FileNotWritten, what.clone())
         }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for the identity of this machine, and for names that differ from its VM.
 
-use crate::catalog::{Code, CommandPlace, Finding, REJOIN_KUBEADM, REJOIN_SERVERS};
+use crate::catalog::{
+    Code, CommandPlace, Finding, FixCommand, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
+    REJOIN_SERVERS,
+};
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
 use crate::decide::name_match::Verdict;
+use crate::decide::node_ownership::is_same_uuid;
 use crate::facts::names::{VmName, is_hostname_template, is_made_from, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
@@ -109,8 +113,40 @@ fn differs(identity: &Identity, observation: &Observation, seen: String) -> Find
             observation,
             vm,
         ),
+        Verdict::Mismatch => replacing(finding, observation, &RENAME, &[]),
         _ => finding,
     }
+}
+
+/// The steps that replace a Node whose name is wrong.
+const RENAME: [&str; 3] = [
+    REJOIN_SERVERS,
+    "Drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service.",
+    REJOIN_KUBEADM,
+];
+
+/// Adds the steps and commands that replace the Node if the kubelet of this VM reports it. Any other Node may be that of a VM with a
+/// copy of this disk.
+fn replacing(
+    finding: Finding,
+    observation: &Observation,
+    steps: &[&str],
+    commands: &[FixCommand],
+) -> Finding {
+    let reported = observation.node.known().and_then(|node| node.system_uuid);
+    let uuids = reported.zip(observation.machine.product_uuid.known().copied());
+    if !uuids.is_some_and(|(theirs, ours)| is_same_uuid(ours, theirs)) {
+        return finding;
+    }
+    let all = finding.fix().into_iter().chain(steps.iter().copied());
+    let all = all.map(str::to_owned).collect();
+    finding.with_steps(all).and_commands(commands)
+}
+
+/// Adds what replaces a Node whose providerID cannot be corrected, if the kubelet of this VM reports it.
+pub fn replacing_provider_id(finding: Finding, observation: &Observation) -> Finding {
+    let steps = [REJOIN_SERVERS, REJOIN];
+    replacing(finding, observation, &steps, &REJOIN_COMMANDS)
 }
 
 /// Adds the fix for a name with a domain.
@@ -119,14 +155,20 @@ fn fqdn(finding: Finding, observation: &Observation, vm: &str, is_registered: bo
                       set-hostname` with a domain."
         .to_owned();
     if is_registered {
-        let mut steps = vec![format!(
-            "The registered Node cannot be renamed. With cloud provider 0.2.1 or later, keep qemu-guest-agent running: it finds the VM \
-             through it. To replace the Node: set `node-name: {vm}` in the RKE2/K3s configuration, drain the Node, stop the Kubernetes \
-             service, delete the Node, and start the service."
-        )];
-        steps.extend([REJOIN_SERVERS, REJOIN_KUBEADM].map(str::to_owned));
-        steps.push(cloud_init);
-        return finding.with_steps(steps);
+        let keep = "The registered Node cannot be renamed. With cloud provider 0.2.1 or later, keep qemu-guest-agent running: it finds \
+                    the VM through it."
+            .to_owned();
+        let replace = format!(
+            "To replace the Node: set `node-name: {vm}` in the RKE2/K3s configuration, drain the Node, stop the Kubernetes service, \
+             delete the Node, and start the service."
+        );
+        let steps = [REJOIN_SERVERS, &replace, REJOIN_KUBEADM];
+        return replacing(
+            finding.with_steps(vec![keep, cloud_init]),
+            observation,
+            &steps,
+            &[],
+        );
     }
     let steps = vec![
         format!(
@@ -163,12 +205,8 @@ pub(super) fn deletion(
         );
         let finding = Finding::new(Code::NodeMayBeDeleted, text);
         match name.verdict {
-            // A name that was chosen stays: without the steps that replace the Node.
-            Verdict::ConfiguredOverride => {
-                let steps = finding.code.entry().fix.iter().take(2);
-                let steps = steps.map(ToString::to_string).collect();
-                finding.with_steps(steps)
-            }
+            Verdict::Mismatch | Verdict::Fqdn => replacing(finding, observation, &RENAME, &[]),
+            // A name that was chosen stays, and one that was made from the name of the VM comes again.
             _ => finding,
         }
     })
@@ -250,6 +288,7 @@ pub(super) fn identity(
         .iter()
         .find(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
     if let (Some(item), OwnVm::Identified(_)) = (provider, &identity.vm) {
-        findings.push(Finding::new(Code::ProviderIdDiffers, item.detail.clone()));
+        let finding = Finding::new(Code::ProviderIdDiffers, item.detail.clone());
+        findings.push(replacing_provider_id(finding, observation));
     }
 }

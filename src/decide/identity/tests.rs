@@ -166,7 +166,7 @@ fn hardware_that_differs_rules_out_a_vm_of_our_name() {
             .iter()
             .any(|item| item.kind == EvidenceKind::FirmwareUuid && !item.agrees)
     );
-    assert_eq!(identity.verdict, Verdict::Unknown);
+    assert_eq!(identity.verdict, Verdict::NotFound);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn the_host_label_can_be_switched_off_and_is_then_removed() {
     assert_eq!(set(&plan(&world)), [(HOST, "(removed)")]);
     let mut fresh = World::new();
     fresh.settings.topology.host_label = None;
-    label(&mut fresh, HOST, "somebody's");
+    label(&mut fresh, HOST, "another");
     assert!(!plan(&fresh).changes.contains_key(HOST), "not ours");
 }
 
@@ -158,7 +158,7 @@ fn a_host_that_lost_its_label_changes_nothing_unless_removal_is_allowed() {
 }
 
 #[test]
-fn a_label_that_somebody_changed_since_is_not_removed() {
+fn a_label_that_another_writer_changed_since_is_not_removed() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
     world.settle();
@@ -309,7 +309,7 @@ fn the_five_cases_of_an_extra_label() {
     );
     world.settle();
     assert!(!plan(&world).owned.0.contains_key(RACK), "and disown");
-    label(&mut world, RACK, "somebody's");
+    label(&mut world, RACK, "another");
     with_rack(&mut world, Some("r1"));
     let foreign = plan(&world);
     assert_eq!(

@@ -333,6 +333,30 @@ fn a_node_name_with_the_id_of_the_node_is_not_replaced_for_a_domain_in_the_hostn
 }
 
 #[test]
+fn a_node_is_replaced_only_if_the_kubelet_of_this_vm_reports_it() {
+    let full = format!("{VM}.example.org");
+    for (node, code) in [
+        ("wrong", "hostname-differs"),
+        (&*full, "hostname-differs"),
+        (VM, "provider-id-differs"),
+    ] {
+        let mut world = named(node, Some(node));
+        if node == VM {
+            world.node().provider_id = Some("harvester://earlier-uid".to_owned());
+        }
+        let ours = world.observation.machine.product_uuid.known().copied();
+        for (system_uuid, is_replaced) in [(None, false), (ours, true)] {
+            world.node().system_uuid = system_uuid;
+            let plan = world.plan();
+            assert_eq!(codes(&plan), [code], "{node}");
+            let text = advice(&plan.findings[0]).replace("do not drain or delete", "");
+            assert_eq!(is_destructive(&text), is_replaced, "{node}: {text}");
+            assert_eq!(text.contains("the only server"), is_replaced, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_template_of_hostnames_is_neither_a_difference_nor_replaced() {
     let mut world = named("node-92a9-061c", Some("node-92a9-061c"));
     world.observation.machine.static_hostname = Fact::Known("node-????-????".to_owned());

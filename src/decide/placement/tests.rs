@@ -41,8 +41,14 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
         source(&world.placement().unwrap()),
         Some(Source::LauncherPod)
     );
+    let is_copy = |placement: &Placement| {
+        let won = placement.tried.iter().find(|tried| tried.outcome == Won);
+        won.unwrap().detail.contains("does not follow an edit")
+    };
+    assert!(!is_copy(&World::new().placement().unwrap()));
     world.annotate("hv-a", "eu-1", "rack-b");
     let placement = world.placement().unwrap();
+    assert!(is_copy(&placement));
     assert_eq!(source(&placement), Some(Source::VmiAnnotations));
     assert_eq!(
         outcomes(&placement),

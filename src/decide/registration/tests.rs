@@ -186,7 +186,7 @@ fn the_first_files_are_written_where_there_are_none_or_old_ones() {
 }
 
 #[test]
-fn while_somebody_else_sets_the_arguments_our_drop_in_says_nothing() {
+fn while_another_file_sets_the_arguments_our_drop_in_says_nothing() {
     let mut world = world();
     let labels = wanted("rack-a", "hv-a");
     let mut kubelet = ours(LabelFileKind::Kubelet, &labels);

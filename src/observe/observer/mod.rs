@@ -4,6 +4,7 @@
 
 mod delivered;
 mod limit;
+mod local;
 mod own_api;
 mod permissions;
 mod read;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::{Observe, Scope};
 use crate::apply::event::EventApi;
-use crate::apply::registration::Turn;
+use crate::apply::registration::Edits;
 use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::events::EventDraft;
@@ -44,12 +45,14 @@ use crate::observe::api_access::Connections;
 use crate::observe::harvester::{self, Compared};
 use crate::observe::host_labels::{self, Denied, Hosts};
 use crate::observe::pod_info::PodReader;
+use crate::sys::disk::DiskWork;
 use crate::sys::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
 use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::Timeouts;
 use limit::{limited, too_slow_text};
+use local::LocalFiles;
 use search::{Listing, OwnInstance};
 
 /// The timeouts of a single round that a user waits for.
@@ -68,8 +71,14 @@ pub struct Observer {
     bus: Bus,
     connections: Connections,
     health: SignalBoard,
+    /// Reads the files of this machine.
+    files: DiskWork<LocalFiles>,
+    /// What it read last.
+    local: Option<LocalFiles>,
     distributions: Vec<Distribution>,
     distribution_problems: Vec<(String, bool)>,
+    /// Whether the kernel could not read one of their files, which may pass.
+    is_distribution_unread: bool,
     kubelet: Fact<Kubelet>,
     harvester: Fact<Harvester>,
     node: Fact<Node>,
@@ -80,8 +89,8 @@ pub struct Observer {
     pod_reader: tokio::sync::Mutex<PodReader>,
     guest_agent: Fact<GuestAgent>,
     drop_in: Option<DropIn>,
-    /// Held while a label file is changed.
-    editing: Turn,
+    /// The changes of label files.
+    edits: Edits,
     /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
     events: Arc<tokio::sync::Mutex<EventApi>>,
     /// The Events of the last writes, about this Node at that time.
@@ -130,8 +139,11 @@ impl Observer {
             bus,
             connections: Connections::default(),
             health,
+            files: DiskWork::default(),
+            local: None,
             distributions: Vec::new(),
             distribution_problems: Vec::new(),
+            is_distribution_unread: false,
             kubelet: Fact::Failed(unread()),
             harvester: Fact::Failed(unread()),
             node: Fact::Failed(unread()),
@@ -141,7 +153,7 @@ impl Observer {
             pod_reader: tokio::sync::Mutex::default(),
             guest_agent: Fact::Failed(unread()),
             drop_in: None,
-            editing: Turn::default(),
+            edits: Edits::default(),
             events: Arc::default(),
             unsent: Vec::new(),
             vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),

@@ -20,7 +20,7 @@ use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
 use crate::observe::node::{self, Freshness};
-use crate::observe::{guest_agent, host_metrics, machine, registration};
+use crate::observe::{guest_agent, host_metrics, registration};
 use crate::wire::kubeapi::{Age, age};
 
 /// The name of the source in messages.
@@ -47,7 +47,9 @@ impl Observer {
         if scope.hinted {
             self.connections.skip_backoff();
         }
-        let machine = machine::read_machine(&self.root);
+        let (local, stalled) = self.read_local().await;
+        alive();
+        let machine = local.machine;
         self.machine = Some(machine.phase());
         let before = self.generations();
         let uncertain = self.take_delivered();
@@ -183,9 +185,14 @@ impl Observer {
             .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
             .chain(self.connections.issues())
             .chain(self.health.issues())
+            .chain(stalled.clone())
             .collect();
         Observation {
-            label_files: registration::read(&self.root),
+            label_files: local.label_files,
+            is_unread: stalled.is_some()
+                || machine.is_unread()
+                || self.is_distribution_unread
+                || self.connections.is_unread(),
             issues,
             ..self.observation(machine)
         }
@@ -318,6 +325,7 @@ impl Observer {
             drop_in: self.drop_in,
             vm: self.vm.clone(),
             clock: self.health.clock_steps(),
+            is_unread: false,
             issues: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use crate::config::Settings;
 use crate::decide::read_plan::{Access, OwnState, Situation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
+use crate::observe::distribution::DistributionProblem;
 use crate::observe::{credentials, distribution, harvester};
 use crate::sys::escape::chain;
 
@@ -58,6 +59,7 @@ impl Observer {
         let (distributions, problems) = distribution::read_distribution(&self.root);
         self.distributions = distributions;
         let problems = problems.iter();
+        self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
         self.distribution_problems = problems
             .map(|problem| (chain(problem), problem.is_denied()))
             .collect();

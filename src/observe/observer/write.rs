@@ -100,7 +100,7 @@ async fn run_hooks(root: Root, bus: Bus, health: SignalBoard, run: HookRun) {
 
 impl Observer {
     async fn edit_label_file(&mut self, change: &FileChange) -> WriteResult {
-        let result = registration::edit(&self.root, &self.bus, change, &self.editing).await;
+        let result = registration::edit(&self.root, &self.bus, change, &mut self.edits).await;
         if change.kind == LabelFileKind::Kubelet && result.is_ok() {
             // A change counts as a missed reload until systemd has reloaded.
             self.drop_in = (!change.is_reload()).then_some(DropIn {

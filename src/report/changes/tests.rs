@@ -40,6 +40,7 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
             }),
             expected_name: None,
             message: None,
+            copied_from: None,
             names: Vec::new(),
             evidence: Vec::new(),
         },

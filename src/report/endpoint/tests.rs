@@ -121,7 +121,7 @@ async fn a_socket_file_that_an_earlier_run_left_is_replaced_and_goes_with_the_ag
 }
 
 #[tokio::test]
-async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about() {
+async fn a_socket_on_which_another_process_listens_is_left_alone_and_reported() {
     let served = Served::new();
     let place = served.root.join("/metrics.sock");
     let theirs = std::os::unix::net::UnixListener::bind(&place).unwrap();

@@ -206,8 +206,8 @@ fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
 }
 
 #[test]
-fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported() {
-    if !own_mounts("report::journal::tests::a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported").is_child() {
+fn a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported() {
+    if !own_mounts("report::journal::tests::a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported").is_child() {
         return;
     }
     let socket = listen();
@@ -406,7 +406,7 @@ fn debug_events_of_our_own_reach_the_journal_and_those_of_libraries_nothing() {
             let socket = listen();
             let journal = open(&socket);
             crate::report::logging::debug_to_journal(&journal, LogLevel::Info);
-            tracing::debug!("an event that nobody wants");
+            tracing::debug!("an event below the level");
             crate::report::logging::debug_to_journal(&journal, LogLevel::Debug);
             tracing::debug!(target: "hyper", "an event of a library");
             tracing::debug!(nic = 2, "an event of our own");

@@ -16,7 +16,7 @@ use crate::sys::escape::one_line;
 
 mod text;
 
-use text::Within;
+use text::Limited;
 pub(crate) use text::*;
 
 /// The maximum number of keys of a map. The largest objects in Kubernetes have some hundreds.
@@ -117,9 +117,9 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut map = BTreeMap::new();
         let mut left = BYTES;
-        while let Some(key) = access.next_key_seed(Within(KEY_BYTES))? {
+        while let Some(key) = access.next_key_seed(Limited::refused(KEY_BYTES))? {
             // Due to the limit of one string, the remaining limit cannot be exceeded by more than that.
-            let value = access.next_value_seed(Within(BYTES))?;
+            let value = access.next_value_seed(Limited::refused(BYTES))?;
             left = left
                 .checked_sub(key.len() + value.len())
                 .ok_or_else(|| A::Error::custom(format_args!("more than {BYTES} bytes")))?;

@@ -38,7 +38,7 @@ pub(crate) fn have_only(constant: &[&str], changing: &[&str]) {
 }
 
 /// Reports whether the files of this thread's roots are declared.
-pub(super) fn is_declared() -> bool {
+pub(crate) fn is_declared() -> bool {
     FILES.with_borrow(Option::is_some)
 }
 

@@ -334,8 +334,8 @@ fn forge(message: &[u8]) {
 }
 
 #[test]
-fn interfaces_that_come_and_go_wake_nobody() {
-    let test = "triggers::link::tests::interfaces_that_come_and_go_wake_nobody";
+fn interfaces_that_come_and_go_cause_no_wake_up() {
+    let test = "triggers::link::tests::interfaces_that_come_and_go_cause_no_wake_up";
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }

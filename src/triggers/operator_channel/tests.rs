@@ -182,7 +182,7 @@ async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
 }
 
 #[tokio::test]
-async fn ten_thousand_commands_with_nobody_reading_take_a_bounded_room_and_are_all_answered() {
+async fn ten_thousand_commands_without_a_reader_take_a_bounded_room_and_are_all_answered() {
     const COMMANDS: usize = 10_000;
     let mut talk = Talk::new();
     let all = b"{\"execute\":\"guest-ping\"}\n".repeat(COMMANDS);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_nobody_is_a_matter_of_the_credential_and_not_of_roles() {
+    fn a_refusal_of_an_anonymous_user_is_a_matter_of_the_credential_and_not_of_roles() {
         let refused = |message: &str| {
             let target = Arc::new(RequestTarget {
                 server: "https://api".into(),

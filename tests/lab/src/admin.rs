@@ -142,7 +142,7 @@ impl Admin {
         Self::build(endpoint, user_agent, Some(token.to_owned()), tls)
     }
 
-    /// The same endpoint as somebody else who has a client certificate.
+    /// The same endpoint as another user with a client certificate.
     #[must_use]
     pub fn with_identity(
         endpoint: &Endpoint,
@@ -179,7 +179,7 @@ impl Admin {
         }
     }
 
-    /// Forgets the connections that are idle: the next request opens one. For when somebody made them half-open.
+    /// Forgets the connections that are idle: the next request opens one. For when a test made them half-open.
     ///
     /// # Panics
     /// When another user of them panicked.

@@ -82,7 +82,7 @@ pub enum Behaviour {
     Dtd,
     /// Takes requests and says nothing.
     Never,
-    /// Nobody holds the other end: no request is taken.
+    /// No process holds the other end: no request is taken.
     Unserved,
     /// These bytes, whatever they are.
     Say(Vec<u8>),
@@ -212,7 +212,7 @@ impl DownwardMetrics {
         self.flow();
     }
 
-    /// A stopped terminal takes no byte from the guest, as a port whose other end nobody holds.
+    /// A stopped terminal takes no byte from the guest, as a port whose other end no process holds.
     fn flow(&self) {
         let behaviour = self
             .behaviour

@@ -74,7 +74,7 @@ impl Fault {
         Self::answer(status, "text/html", &body)
     }
 
-    /// 401, as for a token that nobody knows.
+    /// 401, as for an unknown token.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::failure(&crate::server::Failure::unauthorized())

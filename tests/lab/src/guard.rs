@@ -49,7 +49,7 @@ impl Guard {
     }
 }
 
-/// Starts a child that ends when nobody holds the FIFO `owner` open for writing. Gives its process group, for [`end`].
+/// Starts a child that ends when no process holds the FIFO `owner` open for writing. Gives its process group, for [`end`].
 ///
 /// # Panics
 /// As [`Guard::start`].

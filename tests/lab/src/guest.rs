@@ -312,7 +312,7 @@ impl GuestTree {
         self.nic("cali0b8d2f7a", "ee:ee:ee:ee:ee:ee", Nic::Virtual);
     }
 
-    /// qemu-ga, installed, and its channel with somebody at both ends, as files and kernel show it without systemd.
+    /// qemu-ga, installed, and its channel with a process at both ends, as files and kernel show it without systemd.
     pub fn guest_agent(&self) {
         self.write("/usr/sbin/qemu-ga", "a program");
         self.write(

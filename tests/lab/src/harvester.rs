@@ -315,7 +315,7 @@ impl Harvester {
 
     // ---- annotations ----
 
-    /// From now on Harvester's controller is down: annotations stay as they are until somebody calls
+    /// From now on Harvester's controller is down: annotations stay as they are until a test calls
     /// [`Harvester::annotate`].
     pub fn stop_annotating(&self) {
         self.annotating.store(false, Ordering::SeqCst);

@@ -10,7 +10,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// Lifetime of a certificate whose dates nobody chose; one year is what the Kubernetes signer gives a kubelet.
+/// Lifetime of a certificate whose dates were not chosen; one year is what the Kubernetes signer gives a kubelet.
 const DEFAULT_LIFETIME: Duration = Duration::days(365);
 
 /// Certificates begin a little in the past, so that a client whose clock is a few minutes behind accepts them.

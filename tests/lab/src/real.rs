@@ -153,7 +153,7 @@ impl RealApi {
     /// With the end of its log, when it does not become ready.
     pub async fn start(name: &str, options: RealOptions) -> Self {
         let mut failures = String::new();
-        // A free port may be taken by somebody else before its server listens.
+        // A free port may be taken by another process before its server listens.
         for _ in 0..3 {
             let dir = Directory::Own(directory(name));
             match Self::try_start(name, &options, dir, None).await {

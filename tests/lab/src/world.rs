@@ -382,7 +382,7 @@ impl World {
             .cloned()
     }
 
-    /// The version of the guest's Node, which stands still as long as nobody writes.
+    /// The version of the guest's Node, which stands still as long as no client writes.
     pub async fn node_resource_version(&self) -> String {
         text(&self.node().await["metadata"]["resourceVersion"]).unwrap_or_default()
     }
@@ -395,7 +395,7 @@ impl World {
             .expect("the guest side is there")
     }
 
-    /// Changes labels of the guest's Node as somebody with this User-Agent; `None` removes one.
+    /// Changes labels of the guest's Node as a client with this User-Agent; `None` removes one.
     pub async fn relabel_node(&self, manager: &str, labels: &[(&str, Option<&str>)]) {
         let labels: serde_json::Map<String, Value> = labels
             .iter()

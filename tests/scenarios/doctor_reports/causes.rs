@@ -167,7 +167,7 @@ pub(super) async fn hostname_from_user_data() -> Scene {
     renamed("renamed", CloudState::Initialised).await.into()
 }
 
-pub(super) async fn renamed_node_that_nobody_takes_on() -> Scene {
+pub(super) async fn renamed_node_without_a_cloud_provider() -> Scene {
     let world = renamed("renamed", CloudState::Absent).await;
     world
         .run_pod("ccm", &format!("{CLOUD_PROVIDER}:v0.2.0"))
@@ -218,7 +218,7 @@ pub(super) async fn vm_of_a_custom_cluster() -> Scene {
     of_vm(VmSpec::named(VM_NAME).created_by(None)).await.into()
 }
 
-/// A KubeVirt that no Harvester is around: nobody writes annotations, and nobody has a setting.
+/// A KubeVirt that no Harvester is around: no controller writes annotations, and there is no setting.
 pub(super) async fn kubevirt_without_harvester() -> Scene {
     let mut vm = VmSpec::named(VM_NAME).created_by(None);
     vm.cluster = None;

@@ -17,7 +17,7 @@ use crate::timeline::{self, Step};
 
 const MOVES: usize = 20;
 
-/// Moves by the guest's clock that nobody else watches, and those after them that the observer watches too.
+/// Moves by the guest's clock that no other program watches, and those after them that the observer watches too.
 const TIMED: usize = 5;
 const OBSERVED: usize = 3;
 
@@ -171,7 +171,7 @@ pub async fn a_move_is_reported_within_fifty_milliseconds(stage: &mut Stage) {
     let note = "the same, to when journald had read it";
     stage.figures.summarise(TO_JOURNAL, Some(50.0), note);
     let note =
-        "the same, to `netdev_notify_peers` of the guest's kernel: before it nobody can know";
+        "the same, to `netdev_notify_peers` of the guest's kernel: before it no program can know";
     stage.figures.summarise(TO_ANNOUNCEMENT, None, note);
     let note = "the same for `ip monitor link` in the same guest, which journald has to read too";
     stage.figures.summarise(TO_OBSERVER, None, note);
@@ -183,7 +183,7 @@ pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage) {
     stage.synced().await;
     stage.begin().await;
     let version = stage.world.node_resource_version().await;
-    // Nobody may ask QEMU's guest agent anything meanwhile.
+    // No program may ask QEMU's guest agent anything meanwhile.
     let units = format!("{UNIT} qemu-guest-agent.service");
     let both = format!("for unit in {units}; do cost $unit; done");
     let script = format!(

@@ -108,7 +108,7 @@ pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage) {
     assert_eq!(stage.world.node_resource_version().await, first);
 }
 
-/// On a machine of another kind the service ends at once, asks nobody, writes nothing, and the boot is none the worse.
+/// On a machine of another kind the service ends at once, sends no request, writes nothing, and the boot is none the worse.
 pub async fn outside_of_kubevirt_it_is_inactive_and_harmless(stage: &mut Stage) {
     stage.cloud_init_ended().await;
     // It is started once more by user-data.

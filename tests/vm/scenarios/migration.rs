@@ -137,7 +137,7 @@ pub async fn a_restored_machine_is_reported_as_unconfirmed(stage: &mut Stage) {
     stage.labelled("hv-a").await;
 }
 
-/// The move happens while nobody can tell where to. The labels stay until somebody can.
+/// The move happens while no API can tell where to. The labels stay until one can.
 pub async fn a_move_while_harvester_is_away_is_followed_when_it_is_back(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
@@ -165,7 +165,7 @@ pub async fn a_move_while_harvester_is_away_is_followed_when_it_is_back(stage: &
     stage.recorded("resolved: harvester-unreachable").await;
 }
 
-/// The connections do not survive the move, and nobody says so: neither side closes them. New ones work.
+/// The connections do not survive the move, and nothing says so: neither side closes them. New ones work.
 pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;

@@ -111,7 +111,7 @@ fn placement(host: &str) -> Vec<Option<String>> {
         .to_vec()
 }
 
-/// The Node stays ready, its pod runs, each migration is noticed by the guest's own signal and leads to one write of the labels, and nobody
+/// The Node stays ready, its pod runs, each migration is noticed by the guest's own signal and leads to one write of the labels, and no program
 /// undoes what another one writes.
 pub async fn migrations_leave_the_node_ready_and_its_pod_running(stage: &mut Stage) {
     stage.settled().await;

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_provider_on_another_node_is_a_gap_and_one_that_nobody_asks_for_is_not() {
+    fn a_cloud_provider_on_another_node_is_a_gap_and_one_that_is_not_configured_is_not() {
         let elsewhere = Provision {
             rke2: None,
             has_cloud_provider: true,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks the type, server, path and expiration of the credentials.
 
+use std::path::Path;
+
 use super::Case;
 use crate::access::token::{Claims, TokenKind};
 use crate::catalog::{Code, Expiry, Finding, Group};
@@ -24,6 +26,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         findings.extend(namespace(case, harvester));
     }
     if let Some(places) = credentials.places.known() {
+        findings.extend(unusable(case, places));
         findings.extend(in_the_way(case, places));
         findings.extend(named_in_vain(case, places));
     }
@@ -49,10 +52,7 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
             let text = format!("{} rejects the token `{name}` in {file}", harvester.server);
             Some(Finding::new(Code::RancherTokenRejected, text))
         }
-        (TokenKind::Rancher { name }, _) => {
-            let text = format!("the token in {file} is `{name}`, issued by Rancher");
-            Some(Finding::new(Code::RancherTokenInUse, text))
-        }
+        (TokenKind::Rancher { name }, _) => Some(of_rancher(&harvester.kubeconfig, name)),
         (
             TokenKind::Jwt(Claims {
                 service_account: Some(account),
@@ -68,6 +68,25 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
         }
         _ => None,
     }
+}
+
+fn of_rancher(file: &Path, name: &str) -> Finding {
+    let text = format!(
+        "the token in {} is `{name}`, issued by Rancher",
+        file.display()
+    );
+    Finding::new(Code::RancherTokenInUse, text)
+}
+
+/// Returns a finding for a token of Rancher in a file that the agent cannot use, but the CSI driver and the cloud provider can.
+fn unusable(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
+    case.observation.harvester.why()?;
+    let TokenKind::Rancher { name } = case.examination.credentials.token.known()? else {
+        return None;
+    };
+    let mut files = places.iter();
+    let file = files.find(|place| place.content == CredentialContent::File)?;
+    Some(of_rancher(&file.path, name))
 }
 
 /// Returns a finding for the address of Harvester's UI, which has another CA and may respond with an HTML page.

@@ -9,6 +9,10 @@ use crate::commands::doctor::facts::image::Belonging;
 /// images are built days before.
 const FIRST_BOOT_MAX: i64 = 3600;
 
+/// The step for a VM that is newer than its files: the time at which the Node registered proves it.
+const NEW_MACHINE_ID: &str = "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, \
+                              `systemd-machine-id-setup`, then reboot.";
+
 /// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let image = &case.examination.image;
@@ -32,25 +36,14 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
             .iter()
             .filter(|belonging| began.saturating_sub(belonging.written) > FIRST_BOOT_MAX);
         let inherited = inherited.map(|belonging| brought(belonging, *began));
-        findings.extend(inherited.map(|finding| match created {
-            Some(_) => finding,
-            None => compared(finding),
+        findings.extend(inherited.map(|finding| {
+            let steps = finding.fix().into_iter();
+            let steps = steps.chain(created.map(|_| NEW_MACHINE_ID));
+            let steps = steps.map(str::to_owned).collect();
+            finding.with_steps(steps)
         }));
     }
     findings
-}
-
-/// Replaces the steps, which destroy, with the comparison that proves them right.
-fn compared(finding: Finding) -> Finding {
-    let entry = finding.code.entry();
-    let first = entry.fix.first().copied().unwrap_or_default();
-    let compare = entry
-        .commands
-        .first()
-        .map(|command| command.text.to_string());
-    finding
-        .with_remedy(first)
-        .with_commands(compare.into_iter().collect())
 }
 
 fn brought(belonging: &Belonging, began: i64) -> Finding {

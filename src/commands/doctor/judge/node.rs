@@ -5,6 +5,7 @@ use super::{Case, date};
 use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::doctor::facts::node::Uninitialized;
 use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
+use crate::decide::findings::replacing_provider_id;
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
 use crate::facts::topology::ZONE;
@@ -193,7 +194,8 @@ fn foreign(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let text = format!("`{}`, expected {HARVESTER}UID", id.escape_debug());
-    Some(Finding::new(Code::ProviderIdNotHarvester, text))
+    let finding = Finding::new(Code::ProviderIdNotHarvester, text);
+    Some(replacing_provider_id(finding, case.observation))
 }
 
 fn kubevirt(case: &Case<'_>) -> Option<Finding> {

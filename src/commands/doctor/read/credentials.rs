@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use super::{Given, request};
+use crate::access::kubeconfig;
 use crate::access::search::harvester_candidates;
 use crate::access::token::classify;
 use crate::access::x509;
@@ -33,15 +34,25 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
         let harvester = harvester.iter().map(|link| (Api::Harvester, *link));
         harvester.chain(guest.iter().map(|link| (Api::Guest, *link)))
     };
+    let places = places(given);
+    // The type of the token may explain a file that cannot be used.
+    let unusable = || {
+        let mut files = places.iter();
+        let file = files.find(|place| place.content == CredentialContent::File)?;
+        kubeconfig::token(given.root, &file.path)
+    };
     Credentials {
-        places: Fact::Known(places(given)),
         token: match &harvester {
             Ok(link) => {
                 let token = link.credential.token.as_ref();
                 token.map_or(Fact::Absent, |token| Fact::Known(classify(token)))
             }
-            Err(why) => Fact::Failed(why.skipping(Prerequisite::Kubeconfig(Api::Harvester))),
+            Err(why) => match unusable() {
+                Some(token) => Fact::Known(classify(&token)),
+                None => Fact::Failed(why.skipping(Prerequisite::Kubeconfig(Api::Harvester))),
+            },
         },
+        places: Fact::Known(places),
         certificates: Fact::Known(
             links()
                 .flat_map(|(api, link)| certificates(api, link))

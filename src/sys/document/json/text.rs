@@ -15,42 +15,35 @@ pub(crate) const NAME_BYTES: usize = 253;
 /// The maximum length in bytes of `message` of a condition (`metav1.Condition`).
 pub(crate) const MESSAGE_BYTES: usize = 32_768;
 
-/// Reads one string of at most this many bytes. The string is not copied before its length is known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Within(pub(super) usize);
-
-impl<'de> DeserializeSeed<'de> for Within {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Within {
-    type Value = String;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a string")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        if text.len() > self.0 {
-            let limit = self.0;
-            return Err(E::custom(format_args!("longer than {limit} bytes")));
-        }
-        Ok(text.to_owned())
-    }
-}
-
 /// The mark at the end of a text that was cut. With it, no part of a name, a time or an address is taken for a valid one.
 const CUT: char = '…';
 
-/// Reads the first bytes of one string, at most this many.
+/// What becomes of a longer string.
 #[derive(Debug, Clone, Copy)]
-struct First(usize);
+enum Beyond {
+    /// It is an error.
+    Refused,
+    /// Its first bytes are kept.
+    Cut,
+}
 
-impl<'de> DeserializeSeed<'de> for First {
+/// Reads one string of at most this many bytes. The string is not copied before its length is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limited(usize, Beyond);
+
+impl Limited {
+    /// Refuses a longer string.
+    pub(super) fn refused(limit: usize) -> Self {
+        Self(limit, Beyond::Refused)
+    }
+
+    /// Cuts a longer string.
+    fn cut(limit: usize) -> Self {
+        Self(limit, Beyond::Cut)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Limited {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -58,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for First {
     }
 }
 
-impl Visitor<'_> for First {
+impl Visitor<'_> for Limited {
     type Value = String;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,16 +59,18 @@ impl Visitor<'_> for First {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        if text.len() <= self.0 {
+        let Self(limit, beyond) = self;
+        if text.len() <= limit {
             return Ok(text.to_owned());
         }
-        let end = (0..=self.0).rev().find(|end| text.is_char_boundary(*end));
-        let mut start = text
-            .get(..end.unwrap_or_default())
-            .unwrap_or_default()
-            .to_owned();
-        start.push(CUT);
-        Ok(start)
+        match beyond {
+            Beyond::Refused => Err(E::custom(format_args!("longer than {limit} bytes"))),
+            Beyond::Cut => {
+                let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end));
+                let start = text.get(..end.unwrap_or_default()).unwrap_or_default();
+                Ok(format!("{start}{CUT}"))
+            }
+        }
     }
 }
 
@@ -136,13 +131,13 @@ macro_rules! text_fields {
         pub(crate) fn $function<'de, D: Deserializer<'de>>(
             deserializer: D,
         ) -> Result<$type, D::Error> {
-            <$type as Text>::read(deserializer, $how($limit)).map_err(|error| in_field($path, &error))
+            <$type as Text>::read(deserializer, Limited::$how($limit)).map_err(|error| in_field($path, &error))
         }
     )*};
 }
 
 text_fields! {
-    Within:
+    refused:
     name: Option<String> = "metadata.name", NAME_BYTES;
     namespace: Option<String> = "metadata.namespace", NAME_BYTES;
     uid: Option<String> = "metadata.uid", NAME_BYTES;
@@ -153,7 +148,7 @@ text_fields! {
 }
 
 text_fields! {
-    First:
+    cut:
     creation_timestamp: Option<String> = "metadata.creationTimestamp", NAME_BYTES;
     deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
     owner_api_version: Option<String> = "metadata.ownerReferences[].apiVersion", NAME_BYTES;

@@ -446,7 +446,7 @@ async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_arrived_while_nobody_looked_is_not_silence() {
+async fn what_arrived_between_two_reads_is_not_silence() {
     let (sender, mut watch) = written(&WatchRequest::new(PATH)).await;
     // The machine was paused for longer than the limit: the timer expires just before the data is here.
     let (event, ()) = tokio::join!(watch.next(), async {

@@ -7,27 +7,7 @@ use harvester_lab::world::SOON;
 
 use super::*;
 use crate::sys::escape::chain;
-
-const BRIEF: Duration = Duration::from_millis(100);
-
-/// Timeouts for a host that responds, however busy the machine is. What is always waited for is brief.
-const TIMEOUTS: ReadTimeouts = ReadTimeouts {
-    send: SOON,
-    receive: SOON,
-    again: BRIEF,
-};
-
-/// Timeouts for a host that does not accept a request.
-const NOT_SERVED: ReadTimeouts = ReadTimeouts {
-    send: BRIEF,
-    ..TIMEOUTS
-};
-
-/// Timeouts for a host that does not respond.
-const NO_ANSWER: ReadTimeouts = ReadTimeouts {
-    receive: BRIEF,
-    ..TIMEOUTS
-};
+use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stand-in for systemd-hostnamed: what it says when somebody sets a name through it.
+//! A stand-in for systemd-hostnamed: what it says when a name is set through it.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ impl Hostnamed {
     /// The real one: it owns the name.
     ///
     /// # Panics
-    /// When somebody else does.
+    /// When another process does.
     pub async fn start(bus: &Bus) -> Self {
         let connection = bus.connect().await;
         let request = connection.request_name(NAME).await;
-        request.expect("nobody has the name");
+        request.expect("no other process has the name");
         Self { connection }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stand-in for systemd's manager on the bus. As the real one it says nothing before somebody subscribes, answers for units
+//! A stand-in for systemd's manager on the bus. As the real one it says nothing before a client subscribes, answers for units
 //! in memory only, and tells units on disk by their file's state.
 
 use std::collections::{BTreeMap, HashMap};
@@ -149,7 +149,7 @@ impl Systemd {
     /// Takes systemd's name, with these units.
     ///
     /// # Panics
-    /// When somebody else has the name.
+    /// When another process has the name.
     pub async fn start(bus: &Bus, units: &[(&str, Unit)]) -> Self {
         let connection = bus.connect().await;
         let units = units.iter().cloned();
@@ -161,7 +161,7 @@ impl Systemd {
         let messages = MessageStream::from(&connection);
         let task = tokio::spawn(serve(connection.clone(), messages, state.clone()));
         let request = connection.request_name(NAME).await;
-        request.expect("nobody has the name");
+        request.expect("no other process has the name");
         Self {
             connection,
             state,
@@ -239,7 +239,7 @@ impl Systemd {
         lock(&self.state).calls.clone()
     }
 
-    /// Whether somebody subscribed.
+    /// Whether a client subscribed.
     #[must_use]
     pub fn is_subscribed(&self) -> bool {
         lock(&self.state).is_subscribed

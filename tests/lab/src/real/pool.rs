@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Servers that are used again: a start costs several seconds of a processor, emptying one a few requests.
 //!
-//! A pool is a directory with a FIFO, and a directory for each server. Servers live as long as somebody holds the FIFO open for
+//! A pool is a directory with a FIFO, and a directory for each server. Servers live as long as a process holds the FIFO open for
 //! writing: `tests/run` for the tests of all processes, whose pool is named by `HNA_SERVERS`, or else this process. Who locks the
 //! file `lock` of a server has the server, until it drops the lease or dies.
 
@@ -29,7 +29,7 @@ const OWNER: &str = "owner";
 /// What is known about a server that runs.
 const RECORD: &str = "server.json";
 
-/// There while a server is in use, and afterwards if its user failed: it may hold objects that nobody knows.
+/// There while a server is in use, and afterwards if its user failed: it may hold unknown objects.
 const IN_USE: &str = "in-use";
 
 /// A server of the pool in the hands of one user. Dropping it gives the server back.
@@ -131,7 +131,7 @@ impl RealApi {
 
     async fn pooled(name: &str, options: &RealOptions, files: &Path, owner: &Path) -> Self {
         let mut failures = String::new();
-        // A free port may be taken by somebody else before its server listens.
+        // A free port may be taken by another process before its server listens.
         for _ in 0..3 {
             let _ = fs::remove_dir_all(files);
             fs::create_dir(files).expect("the pool is writable");

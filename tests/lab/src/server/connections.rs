@@ -56,7 +56,7 @@ pub(crate) async fn listen(
         tokio::select! {
             changed = door.changed() => if changed.is_err() { return },
             accepted = accepted => {
-                // A client that is gone before it is accepted is nobody's loss.
+                // A client that is gone before it is accepted is no loss.
                 let Ok((socket, _)) = accepted else { continue };
                 if wanted == Door::Silent {
                     held.push(socket);

@@ -200,7 +200,7 @@ impl Server {
         &self.shared.faults
     }
 
-    /// Nobody listens on the port any more; open connections stay (see [`Server::drop_connections`]).
+    /// No process listens on the port any more; open connections stay (see [`Server::drop_connections`]).
     pub async fn refuse_connections(&self) {
         self.set_door(Door::Closed).await;
     }

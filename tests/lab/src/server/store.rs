@@ -36,7 +36,7 @@ pub(crate) struct Change {
 
 /// What a transaction decides.
 pub(crate) enum Step {
-    /// Leave the object as it is; nobody is told.
+    /// Leave the object as it is; no watch is told.
     Keep,
     /// Store this object under the next resource version.
     Put(Value),
@@ -115,7 +115,7 @@ impl Store {
         (inner.revision, objects)
     }
 
-    /// Decides and stores in one step that nobody can come between; returns the object after it (its last state when it
+    /// Decides and stores in one step that no other request can come between; returns the object after it (its last state when it
     /// was removed).
     pub(crate) fn transact(
         &self,

@@ -28,13 +28,13 @@ use crate::pki::Identity;
 pub(crate) enum Door {
     /// Accepted and served.
     Open,
-    /// Nobody listens: the kernel answers with a reset.
+    /// No process listens: the kernel answers with a reset.
     Closed,
     /// Accepted, and never a byte sent.
     Silent,
 }
 
-/// A port that stays ours while nobody listens on it: a bound socket that never listens keeps the number from being
+/// A port that stays ours while no process listens on it: a bound socket that never listens keeps the number from being
 /// given to someone else.
 #[derive(Debug)]
 pub(crate) struct Port {

@@ -69,7 +69,7 @@ impl Machine {
     }
 }
 
-/// A token with the claims of a service account's and a signature that nobody made; the same for the same account, so that
+/// A token with the claims of a service account's and a signature that is not valid; the same for the same account, so that
 /// a server that knows it can serve the next world too.
 #[must_use]
 pub fn service_account_token(namespace: &str, name: &str) -> String {

@@ -108,7 +108,7 @@ fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
 }
 
 #[test]
-fn nobody_who_keeps_the_clock_is_a_notice_and_not_knowing_it_is_none() {
+fn a_clock_without_a_time_service_is_a_notice_and_not_knowing_it_is_none() {
     let mut room = Room::new();
     assert_eq!(room.codes(findings), []);
     room.examination.clock.synchronized = Fact::Known(true);

@@ -174,6 +174,26 @@ fn what_stands_in_the_place_of_the_credential_is_named() {
 }
 
 #[test]
+fn a_token_of_rancher_is_named_in_a_file_that_cannot_be_used() {
+    let mut room = Room::new();
+    room.world.observation.harvester =
+        Fact::failed(UnavailableKind::Credential, "it has no CA certificate");
+    let file = CredentialPlace {
+        path: "/b".into(),
+        named_in: None,
+        content: CredentialContent::File,
+    };
+    room.examination.credentials.places = Fact::Known(vec![file]);
+    for (kind, expected) in [
+        (account("default"), vec![]),
+        (rancher(), vec![Code::RancherTokenInUse]),
+    ] {
+        room.examination.credentials.token = Fact::Known(kind);
+        assert_eq!(room.codes(findings), expected);
+    }
+}
+
+#[test]
 fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     let mut room = Room::new();
     room.examination.credentials.places = Fact::Known(vec![CredentialPlace {

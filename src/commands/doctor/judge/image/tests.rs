@@ -48,7 +48,7 @@ fn a_node_that_is_older_than_the_first_boot_is_not_accused() {
     // After `cloud-init clean` and a reboot.
     room.examination.node.created = Fact::Known(NOW - 29 * DAY);
     assert_eq!(room.codes(findings), []);
-    // Nobody knows when the Node registered.
+    // It is unknown when the Node registered.
     room.examination.node.created = Fact::Absent;
     let found = room.ask(findings);
     assert!(!destroys(&found[0]), "{}", found[0].remedy());

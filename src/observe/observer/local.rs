@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the files of this machine, which may be on a disk that does not respond.
+
+use std::time::Duration;
+
+use super::Observer;
+use crate::facts::machine::Machine;
+use crate::facts::observation::ObservationIssue;
+use crate::facts::registration::LabelFile;
+use crate::facts::{Unavailable, UnavailableKind};
+use crate::observe::machine::read_machine;
+use crate::observe::registration;
+
+/// How long a round waits for the disk.
+const STALL: Duration = Duration::from_secs(5);
+
+/// The content of the files of this machine.
+#[derive(Debug, Clone)]
+pub(super) struct LocalFiles {
+    pub(super) machine: Machine,
+    pub(super) label_files: Vec<LabelFile>,
+}
+
+impl Observer {
+    /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with an issue.
+    pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<ObservationIssue>) {
+        let root = self.root.clone();
+        let read = self.files.run(STALL, move || LocalFiles {
+            machine: read_machine(&root),
+            label_files: registration::read(&root),
+        });
+        if let Some(read) = read.await {
+            self.local = Some(read.clone());
+            return (read, None);
+        }
+        let what = format!("the disk did not respond within {} s", STALL.as_secs());
+        let why = Unavailable::new(UnavailableKind::Unreachable, what.clone());
+        let none = || LocalFiles {
+            machine: Machine::unread(&why),
+            label_files: Vec::new(),
+        };
+        let known = self.local.clone().unwrap_or_else(none);
+        (known, Some(ObservationIssue::FilesNotRead { what }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::signal_board::SignalBoard;
+    use crate::config::Settings;
+    use crate::decide::fixtures::now;
+    use crate::facts::Fact;
+    use crate::facts::observation::Observation;
+    use crate::facts::trigger::Scope;
+    use crate::sys::disk::DiskWork;
+    use crate::sys::root::Root;
+    use crate::wire::dbus::Bus;
+
+    async fn read(observer: &mut Observer) -> Observation {
+        let settings = Settings::default();
+        let time = now(Duration::ZERO);
+        observer
+            .read(&settings, Scope::NONE, time, &mut || ())
+            .await
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_does_not_respond_costs_no_fact_that_was_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir(root.join("/etc")).unwrap();
+        std::fs::write(root.join("/etc/hostname"), "vm-1").unwrap();
+        let bus = Bus::new(&root, None);
+        let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
+        let is_stalled = |seen: &Observation| {
+            let mut issues = seen.issues.iter();
+            let is_told =
+                issues.any(|issue| matches!(issue, ObservationIssue::FilesNotRead { .. }));
+            assert_eq!(is_told, seen.is_unread);
+            is_told
+        };
+        let (stalled, end) = DiskWork::stalled();
+        observer.files = stalled;
+        let seen = read(&mut observer).await;
+        assert!(is_stalled(&seen) && seen.machine.static_hostname.why().is_some());
+        drop(end);
+        let seen = read(&mut observer).await;
+        let name = Fact::Known("vm-1".to_owned());
+        assert!(!is_stalled(&seen) && seen.machine.static_hostname == name);
+        std::fs::write(root.join("/etc/hostname"), "vm-2").unwrap();
+        let (stalled, _end) = DiskWork::stalled();
+        observer.files = stalled;
+        let seen = read(&mut observer).await;
+        assert!(is_stalled(&seen) && seen.machine.static_hostname == name);
+    }
+}
