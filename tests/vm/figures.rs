@@ -12,7 +12,6 @@ use crate::table::{self, Figure};
 pub struct Figures {
     table: Vec<Figure>,
     samples: BTreeMap<&'static str, Samples>,
-    timeline: Option<String>,
 }
 
 impl Figures {
@@ -24,12 +23,6 @@ impl Figures {
     /// Adds what another scenario has measured.
     pub fn append(&mut self, other: Self) {
         self.table.extend(other.table);
-        self.timeline = other.timeline.or(self.timeline.take());
-    }
-
-    /// The picture of a migration.
-    pub fn draw(&mut self, svg: String) {
-        self.timeline = Some(svg);
     }
 
     /// One of several samples of a figure in milliseconds.
@@ -49,11 +42,8 @@ impl Figures {
         self.add(Figure::new(format!("{name}, most"), samples.max(), "ms"));
     }
 
-    /// Writes the table as JSON, and beside it the picture, where there is one.
+    /// Writes the table as JSON.
     pub fn write(&self, file: &Path) {
-        if let Some(svg) = &self.timeline {
-            std::fs::write(file.with_file_name("timeline.svg"), svg).unwrap();
-        }
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
     }
 

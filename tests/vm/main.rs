@@ -28,7 +28,6 @@ mod stage;
 mod statistics;
 #[path = "../bench/table.rs"]
 mod table;
-mod timeline;
 mod witness;
 
 use std::panic::AssertUnwindSafe;

@@ -11,7 +11,9 @@ use harvester_lab::harvester::{Migration as Announced, Order};
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::pod_info::POD_INFO;
 use harvester_lab::real::Signer;
-use harvester_lab::world::{CloudState, Registration, World, WorldOptions, eventually};
+use harvester_lab::world::{
+    CloudState, Registration, World, WorldOptions, condition_of, eventually,
+};
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
@@ -85,9 +87,7 @@ pub struct Stage {
 pub struct Migration {
     /// QEMU's part.
     pub moved: Move,
-    /// When the API began to show the new host.
-    pub shown: Instant,
-    /// When it showed the new host's region and zone as well.
+    /// When the API showed the new host, its region and its zone.
     pub annotated: Instant,
     /// How the guest's wall clock stood to the machine's, where times are measured.
     pub clocks: Option<Clocks>,
@@ -262,7 +262,7 @@ impl Stage {
         let path = paths::node(&name);
         eventually(REGISTRATION, "the Node is ready", || async {
             let node = self.world.guest_admin.find(&path).await.unwrap();
-            node.is_some_and(|node| condition(&node, "Ready")["status"] == "True")
+            node.is_some_and(|node| condition_of(&node, "Ready")["status"] == "True")
         })
         .await;
     }
@@ -359,7 +359,6 @@ impl Stage {
         to.clone_into(&mut self.host);
         tokio::time::sleep_until(resumed + TOLD_AFTER).await;
         harvester.switch_host(began, telling.order).await.unwrap();
-        let shown = Instant::now();
         harvester
             .complete_migration(began, telling.order)
             .await
@@ -380,7 +379,6 @@ impl Stage {
         }
         Migration {
             moved,
-            shown,
             annotated,
             clocks,
         }
@@ -459,13 +457,6 @@ impl Stage {
         let text = self.inside.run(script).await.text;
         std::fs::write(self.logs.join("journal"), text).unwrap();
     }
-}
-
-/// A condition of a Node; null when it has none of this type.
-pub fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
-    let conditions = node["status"]["conditions"].as_array();
-    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
-    found.unwrap_or(&Value::Null)
 }
 
 /// When an instant of this process was, by the wall clock.

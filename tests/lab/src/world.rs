@@ -375,11 +375,8 @@ impl World {
     /// A condition of the guest's Node.
     pub async fn condition(&self, kind: &str) -> Option<Value> {
         let node = self.node().await;
-        let conditions = node["status"]["conditions"].as_array()?;
-        conditions
-            .iter()
-            .find(|condition| condition["type"] == kind)
-            .cloned()
+        let condition = condition_of(&node, kind);
+        (!condition.is_null()).then(|| condition.clone())
     }
 
     /// The version of the guest's Node, which stands still as long as nobody writes.
@@ -462,6 +459,14 @@ impl World {
         requests.sort_by_key(|request| request.at);
         requests
     }
+}
+
+/// A condition of a Node; null when it has none of this type.
+#[must_use]
+pub fn condition_of<'a>(node: &'a Value, kind: &str) -> &'a Value {
+    let conditions = node["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
+    found.unwrap_or(&Value::Null)
 }
 
 fn text(value: &Value) -> Option<String> {

@@ -46,15 +46,11 @@ pub fn newest() -> Vec<Scenario> {
 
 /// Those that measure. Nothing else may run beside them.
 pub fn bench() -> Vec<Scenario> {
-    let lab = scenarios![Setting::Lab =>
+    scenarios![Setting::Lab =>
         a_quiet_minute_costs_nothing,
         of_twenty_migrations_none_is_missed,
         a_move_is_reported_within_fifty_milliseconds,
-    ];
-    let newest = crate::kubelet::newest().into_iter();
-    let node =
-        newest.flat_map(|version| scenarios![Setting::Node(version) => a_migration_is_drawn]);
-    lab.into_iter().chain(node).collect()
+    ]
 }
 
 /// All others.
