@@ -13,27 +13,21 @@
 
 mod migrations;
 mod process;
-mod statistics;
-mod table;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use harvester_lab::figures::{Figure, Figures, Samples, milliseconds};
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
-use harvester_lab::world::{AGENT, HostAccess, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, HostAccess, SOON, World, WorldOptions, eventually};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use migrations::requests_since;
-use process::{Activity, Memory, QEMU_GA, QemuGa, milliseconds, run_time, size_mb};
-use statistics::Samples;
-use table::Figure;
-
-/// Limit for a broken agent, not a measurement of a working one.
-pub const SOON: Duration = Duration::from_secs(60);
+use process::{Activity, Memory, QEMU_GA, QemuGa, run_time, size_mb};
 
 /// After the last write at the start, until memory is read.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -69,30 +63,26 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn main() {
     let arguments = Arguments::read();
     let binary = &arguments.binary;
-    if arguments.only_migrations {
-        let mut figures = event_to_patch(binary).await;
-        for version in Kubernetes::ALL {
-            figures.extend(visible(binary, version).await);
-        }
-        figures.extend(calls(binary).await);
-        println!("\n{}", table::print(&figures));
-        return;
+    let mut figures = Figures::default();
+    let mut poll = Vec::new();
+    if !arguments.only_migrations {
+        figures.add(
+            Figure::new("binary size", size_mb(binary), "MB")
+                .target(5.0)
+                .beside(Some(size_mb(&QemuGa::binary())), QEMU_GA)
+                .note("qemu-ga needs glib and others beside its file"),
+        );
+        say("idle: memory, wake-ups, processor");
+        let idle;
+        (idle, poll) = idle_and_poll(binary).await;
+        figures.extend(idle);
+        say("scrapes");
+        figures.extend(scrapes(binary).await);
+        say("starts");
+        figures.extend(starts(binary).await);
+        say("doctor");
+        figures.extend(doctor(binary).await);
     }
-    let mut figures = vec![
-        Figure::new("binary size", size_mb(binary), "MB")
-            .target(5.0)
-            .beside(Some(size_mb(&QemuGa::binary())), QEMU_GA)
-            .note("qemu-ga needs glib and others beside its file"),
-    ];
-    say("idle: memory, wake-ups, processor");
-    let (idle, poll) = idle_and_poll(binary).await;
-    figures.extend(idle);
-    say("scrapes");
-    figures.extend(scrapes(binary).await);
-    say("starts");
-    figures.extend(starts(binary).await);
-    say("doctor");
-    figures.extend(doctor(binary).await);
     say("migrations in the lab: event to patch");
     figures.extend(event_to_patch(binary).await);
     say("migrations against real kube-apiservers: annotation to label");
@@ -103,10 +93,9 @@ async fn main() {
     figures.extend(calls(binary).await);
     figures.extend(poll);
 
-    println!("\n{}", table::print(&figures));
+    println!("{}", figures.print());
     if let Some(path) = arguments.json {
-        let json = format!("{:#}\n", table::to_json(&figures));
-        std::fs::write(&path, json).expect("the JSON file can be written");
+        figures.write(&path);
         println!("written to {}", path.display());
     }
 }

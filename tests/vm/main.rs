@@ -15,7 +15,6 @@
 )]
 
 mod clocks;
-mod figures;
 mod hardware;
 mod inside;
 mod kubelet;
@@ -24,10 +23,6 @@ mod qmp;
 mod scenarios;
 mod seed;
 mod stage;
-#[path = "../bench/statistics.rs"]
-mod statistics;
-#[path = "../bench/table.rs"]
-mod table;
 mod witness;
 
 use std::panic::AssertUnwindSafe;
@@ -36,10 +31,10 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use harvester_lab::figures::Figures;
 pub use harvester_lab::names::{GUEST_AGENT, HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 use tokio::runtime::Runtime;
 
-use crate::figures::Figures;
 use crate::stage::{Setting, Stage};
 
 /// Generous: a limit for something broken on an emulated processor that others share.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use harvester_lab::admin::paths;
 use harvester_lab::downward_metrics;
+use harvester_lab::figures::Figures;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Migration as Announced, Order};
 use harvester_lab::kubernetes::Kubernetes;
@@ -17,7 +18,6 @@ use harvester_lab::world::{
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
-use crate::figures::Figures;
 use crate::hardware::{Firmware, Hardware, Port};
 use crate::inside::{Inside, Record, micros};
 use crate::kubelet;

@@ -15,7 +15,7 @@ use crate::guard::{self, Guard};
 use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
-use crate::world::SOON;
+use crate::world::{SOON, found};
 use crate::{Endpoint, SERVER_NAMES};
 
 mod assets;
@@ -346,17 +346,15 @@ impl RealApi {
             .await
             .expect("the server of which the log is asked runs");
         let path = self.dir.path().join("audit.log");
-        let deadline = Instant::now() + SOON;
-        loop {
+        // Less than all would be a count that is too small.
+        let what = format!("{marker} is in the audit log");
+        found(SOON, &what, async || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             let marked = text.rfind(&marker);
-            if marked.is_some_and(|at| text[at..].contains('\n')) {
-                return text;
-            }
-            // Less than all would be a count that is too small.
-            assert!(Instant::now() < deadline, "the audit log lacks {marker}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            let is_whole = marked.is_some_and(|at| text[at..].contains('\n'));
+            is_whole.then_some(text)
+        })
+        .await
     }
 }
 

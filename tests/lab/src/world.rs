@@ -32,7 +32,7 @@ pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
-pub use wait::{always, eventually, nothing_is_missing};
+pub use wait::{always, eventually, found, nothing_is_missing};
 
 /// The VM of the story, and the Node of the same name. The agent spreads reads after a reload, or after a change of a credential, over
 /// ten seconds by the firmware UUID; that of this name comes first, after 17 ms.

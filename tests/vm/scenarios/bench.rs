@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use harvester_lab::figures::{Figure, milliseconds};
 use serde_json::Value;
 
 use super::migration::{is_sign, label_patch_times, label_patches};
@@ -10,7 +11,6 @@ use crate::hardware::Port;
 use crate::inside::{Record, UNIT};
 use crate::machine::BOOT_LIMIT;
 use crate::stage::{Migration, Stage, Telling, wall_clock};
-use crate::table::Figure;
 
 const MOVES: usize = 20;
 
@@ -286,8 +286,4 @@ fn reported_after(migration: &Migration, sign: &Record) -> f64 {
         "{after} ms"
     );
     after
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

@@ -11,6 +11,7 @@ use crate::kubernetes::Kubernetes;
 use crate::pki::Authority;
 use crate::real::{RealApi, RealOptions};
 use crate::server::{Server, ServerOptions};
+use crate::world::{SOON, eventually};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Who {
@@ -543,14 +544,8 @@ async fn answers_are_those_of_a_real_kube_apiserver(version: Kubernetes) {
 
 /// A real server takes a moment from the definition of a resource to serving it.
 async fn until_served(real: &RealApi, path: &str) {
-    for _ in 0..100 {
-        let client = client(Admin, &real.endpoint(), real.authority());
-        if client.get(path).await.status == 200 {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    panic!("{path} is not served");
+    let client = client(Admin, &real.endpoint(), real.authority());
+    eventually(SOON, path, async || client.get(path).await.status == 200).await;
 }
 
 fn client(who: Who, endpoint: &Endpoint, authority: &Authority) -> Client {
