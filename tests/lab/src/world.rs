@@ -472,6 +472,3 @@ pub fn condition_of<'a>(node: &'a Value, kind: &str) -> &'a Value {
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
-
-#[cfg(test)]
-mod tests;
