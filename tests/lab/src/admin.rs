@@ -117,6 +117,13 @@ impl Admin {
         Self::build(endpoint, user_agent, Some(token), tls)
     }
 
+    /// A client without a credential.
+    #[cfg(test)]
+    pub(crate) fn anonymous(endpoint: &Endpoint) -> Self {
+        let tls = tls_builder(&endpoint.authority_pem).with_no_client_auth();
+        Self::build(endpoint, "anonymous", None, tls)
+    }
+
     /// The same endpoint as somebody else who has a client certificate.
     #[must_use]
     pub fn with_identity(
@@ -277,6 +284,25 @@ impl Admin {
             response,
             buffer: Vec::new(),
         })
+    }
+
+    /// Sends a body of a media type, or else accepts that media type.
+    #[cfg(test)]
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: &'static str,
+    ) -> Response {
+        let request = self
+            .client()
+            .request(method.parse().unwrap(), self.url(path, &[]));
+        let request = match body {
+            "" => request.header(reqwest::header::ACCEPT, media),
+            body => request.header(CONTENT_TYPE, media).body(body),
+        };
+        request.send().await.unwrap()
     }
 
     async fn patch(&self, path: &str, media: &str, patch: &Value) -> Result<Value, ApiError> {
