@@ -72,9 +72,8 @@ pub struct Setup {
     pub image: PathBuf,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// The package, and that of a later version.
+    /// The package.
     pub package: PathBuf,
-    pub later_package: PathBuf,
     /// virtiofsd, which shares the files of a pod.
     pub virtiofsd: PathBuf,
     /// Whether machines run while their memory is copied.
@@ -95,7 +94,6 @@ impl Setup {
             image: path("VM_IMAGE")?,
             accelerator: set("VM_ACCELERATOR")?,
             package: path("VM_PACKAGE")?,
-            later_package: path("VM_LATER_PACKAGE")?,
             virtiofsd: path("VM_VIRTIOFSD")?,
             live: set("VM_LIVE").is_some(),
             part: set("VM_PART")?,

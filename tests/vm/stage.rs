@@ -69,8 +69,6 @@ pub struct Stage {
     pub began: String,
     /// The host that runs it.
     pub host: String,
-    /// The package of a later version, on the seed's disk.
-    pub later_package: PathBuf,
     /// Whether no other scenario may follow on this machine.
     pub spent: bool,
     /// What was measured.
@@ -154,8 +152,7 @@ impl Setting {
             &setup.image
         };
         let mut hardware = Hardware::new(setup, image, firmware, &world.vm.spec.macs[0]);
-        let mut seed =
-            Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
+        let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
         match self {
             Self::Alone => {
                 seed = seed
@@ -194,7 +191,6 @@ impl Setting {
             inside,
             began: String::new(),
             host: "hv-a".to_owned(),
-            later_package: setup.later_package.clone(),
             spent: false,
             figures: Figures::default(),
             logs: logs.to_owned(),
