@@ -104,7 +104,7 @@ crate::on_each_kubernetes!(
 );
 
 async fn answers_are_those_of_a_real_kube_apiserver(version: Kubernetes) {
-    let real = RealApi::start("parity", RealOptions::of(version)).await;
+    let real = RealApi::borrow("parity", RealOptions::of(version)).await;
     real.install_kubevirt_crds().await.unwrap();
     let lab = Server::start(ServerOptions {
         kubernetes: version,
