@@ -19,7 +19,7 @@ use crate::kubernetes::Kubernetes;
 use crate::pki::Identity;
 use crate::process::Agent;
 use crate::real::{RealApi, RealOptions, StaticToken};
-use crate::server::{RequestRecord, Server, ServerOptions, User};
+use crate::server::{RequestRecord, Server, User};
 
 mod api;
 mod expect;
@@ -106,10 +106,6 @@ pub struct WorldOptions {
     pub registration: Registration,
     /// Value of Harvester's setting `server-version`.
     pub server_version: String,
-    /// The Harvester side, when it is the lab's own server.
-    pub harvester_server: ServerOptions,
-    /// The guest side, when it is the lab's own server.
-    pub guest_server: ServerOptions,
 }
 
 impl Default for WorldOptions {
@@ -122,8 +118,6 @@ impl Default for WorldOptions {
             cloud: CloudState::Initialised,
             registration: Registration::World,
             server_version: "v1.6.1".to_owned(),
-            harvester_server: ServerOptions::harvester(),
-            guest_server: ServerOptions::guest(),
         }
     }
 }
@@ -170,9 +164,9 @@ impl World {
     pub async fn lab(options: WorldOptions) -> Self {
         let namespace = &options.vm.namespace;
         let token = service_account_token(namespace, ACCOUNT);
-        let harvester = Server::start(options.harvester_server.clone()).await;
+        let harvester = Server::start(true).await;
         harvester.add_token(&token, User::service_account(namespace, ACCOUNT));
-        let guest = Server::start(options.guest_server.clone()).await;
+        let guest = Server::start(false).await;
         let (harvester, guest) = (Box::new(harvester), Box::new(guest));
         Self::build(Api::Lab(harvester), Api::Lab(guest), token, options).await
     }

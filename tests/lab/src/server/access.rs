@@ -129,19 +129,13 @@ impl Attributes {
     }
 }
 
-/// Allowed, or the reason that the authorizers give (often empty). `is_new`: kubelets may read only their own Node, and write events of
-/// both groups.
-pub(crate) fn authorize(
-    store: &Store,
-    is_new: bool,
-    user: &User,
-    attributes: &Attributes,
-) -> Result<(), String> {
+/// Allowed, or the reason that the authorizers give (often empty).
+pub(crate) fn authorize(store: &Store, user: &User, attributes: &Attributes) -> Result<(), String> {
     if user.is_in("system:masters") || is_allowed_to_everyone(user, attributes) {
         return Ok(());
     }
     let of_node = match user.node_name() {
-        Some(node) => authorize_node(is_new, node, attributes),
+        Some(node) => authorize_node(node, attributes),
         None => Err(String::new()),
     };
     of_node.or_else(|reason| match is_bound(store, user, attributes) {
@@ -150,32 +144,31 @@ pub(crate) fn authorize(
     })
 }
 
-fn authorize_node(is_new: bool, node: &str, wanted: &Attributes) -> Result<(), String> {
+fn authorize_node(node: &str, wanted: &Attributes) -> Result<(), String> {
     let verb = wanted.verb.as_str();
     let reads = matches!(verb, "get" | "list" | "watch");
     let writes = matches!(verb, "create" | "update" | "patch");
     let allowed = match (wanted.group.as_str(), wanted.resource().as_str()) {
-        ("", "nodes") if reads && is_new && wanted.name.is_empty() => {
+        ("", "nodes") if reads && wanted.name.is_empty() => {
             return Err(format!(
                 "node '{node}' cannot read all nodes, only its own Node object"
             ));
         }
-        ("", "nodes") if reads && is_new && wanted.name != node => {
+        ("", "nodes") if reads && wanted.name != node => {
             return Err(format!(
                 "node '{node}' cannot read '{}', only its own Node object",
                 wanted.name
             ));
         }
         ("", "nodes") => reads || writes,
-        ("", "nodes/status" | "events") => writes,
+        ("", "nodes/status") | ("" | "events.k8s.io", "events") => writes,
         ("", "pods") if verb != "get" && reads => {
-            if is_new && wanted.pod_node.as_deref() != Some(node) {
+            if wanted.pod_node.as_deref() != Some(node) {
                 let why = "can only list/watch pods with spec.nodeName field selector";
                 return Err(why.to_owned());
             }
             true
         }
-        ("events.k8s.io", "events") => is_new && writes,
         _ => false,
     };
     if allowed { Ok(()) } else { Err(String::new()) }

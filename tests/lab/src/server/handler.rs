@@ -187,11 +187,9 @@ impl Exchange<'_> {
         if path.plural == "selfsubjectaccessreviews" {
             return self.review(&user);
         }
-        let kubevirt = &self.shared.options.kubevirt_version;
-        if let (KUBEVIRT_SUBRESOURCES, "version", Some(version)) =
-            (path.group.as_str(), path.plural.as_str(), kubevirt)
-        {
-            return Ok(Reply::of_json(200, &Shared::version(version)));
+        let is_kubevirt = path.group == KUBEVIRT_SUBRESOURCES && path.plural == "version";
+        if is_kubevirt && self.shared.is_harvester {
+            return Ok(Reply::of_json(200, &json!({"gitVersion": "v1.5.2"})));
         }
         self.dispatch(path)
     }
@@ -237,8 +235,11 @@ impl Exchange<'_> {
                 Ok(Reply::of_bytes(200, "text/plain; charset=utf-8", "ok"))
             }
             "/version" => {
-                let version = Shared::version(&self.shared.options.version);
-                Ok(Reply::of_json(200, &version))
+                let version = match self.shared.is_harvester {
+                    true => "v1.33.5+rke2r1",
+                    false => "v1.34.2+rke2r1",
+                };
+                Ok(Reply::of_json(200, &json!({"gitVersion": version})))
             }
             _ => Err(Failure::no_such_path()),
         }

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustls::ServerConfig;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 pub use self::access::User;
@@ -48,45 +48,13 @@ use self::watch::Watches;
 use self::wire::{ClientAuthority, Door, Flow, Port};
 use crate::SERVER_NAMES;
 use crate::faults::{Faults, ServerCertificate};
-use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity, Validity};
 
-/// What kind of server to start.
-#[derive(Debug, Clone)]
-pub struct ServerOptions {
-    /// Common name of its authority.
-    pub name: String,
-    /// `gitVersion` of `/version`.
-    pub version: String,
-    /// `gitVersion` of KubeVirt's subresource API: a Harvester has it, with KubeVirt's resources and its own.
-    pub kubevirt_version: Option<String>,
-    /// The version of Kubernetes that it behaves like.
-    pub kubernetes: Kubernetes,
-    /// Whether its storage is too old for the bookmarks of a newer version (etcd before 3.4.31).
-    pub storage_is_old: bool,
-}
-
-impl ServerOptions {
-    /// The API server of a Harvester.
-    #[must_use]
-    pub fn harvester() -> Self {
-        let mut options = Self::guest();
-        options.name = "rke2-server-ca".to_owned();
-        options.version = "v1.33.5+rke2r1".to_owned();
-        options.kubevirt_version = Some("v1.5.2".to_owned());
-        options
-    }
-
-    /// The API server of a guest cluster.
-    #[must_use]
-    pub fn guest() -> Self {
-        Self {
-            name: "guest-server-ca".to_owned(),
-            version: "v1.34.2+rke2r1".to_owned(),
-            kubevirt_version: None,
-            kubernetes: Kubernetes::V1_36,
-            storage_is_old: false,
-        }
+/// The common name of a server's authority.
+fn authority_name(is_harvester: bool) -> &'static str {
+    match is_harvester {
+        true => "rke2-server-ca",
+        false => "guest-server-ca",
     }
 }
 
@@ -104,12 +72,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on a free port of 127.0.0.1, on the current tokio runtime.
+    /// Starts a server on a free port of 127.0.0.1, on the current tokio runtime. A Harvester has KubeVirt's resources and its own.
     ///
     /// # Panics
     /// When there is no port to be had.
-    pub async fn start(options: ServerOptions) -> Self {
-        let authority = Authority::new(&options.name);
+    pub async fn start(is_harvester: bool) -> Self {
+        let authority = Authority::new(authority_name(is_harvester));
         let admin = authority.client_identity("system:admin", &["system:masters"]);
         let port = Port::reserve().expect("127.0.0.1 has a free port");
         let number = port.number();
@@ -122,7 +90,7 @@ impl Server {
             watches: Watches::default(),
             tls: Mutex::new(wire::tls_config(&authority.server_identity(&SERVER_NAMES))),
             connections: Mutex::default(),
-            options,
+            is_harvester,
         });
         let (door, door_seen) = tokio::sync::watch::channel(Door::Open);
         let (done, door_done) = tokio::sync::watch::channel(None);
@@ -224,7 +192,8 @@ impl Server {
         let identity = match certificate {
             ServerCertificate::Right => self.authority.server_identity(&SERVER_NAMES),
             ServerCertificate::OtherAuthority => {
-                Authority::new(&self.shared.options.name).server_identity(&SERVER_NAMES)
+                Authority::new(authority_name(self.shared.is_harvester))
+                    .server_identity(&SERVER_NAMES)
             }
             ServerCertificate::OtherName => self
                 .authority
@@ -267,7 +236,7 @@ impl Drop for Server {
 /// What all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub options: ServerOptions,
+    pub is_harvester: bool,
     pub store: Store,
     pub log: log::Log,
     pub faults: Faults,
@@ -280,30 +249,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
-        Kind::all(self.options.kubevirt_version.is_some())
+        Kind::all(self.is_harvester)
     }
 
     pub(crate) fn user_of_token(&self, token: &str) -> Option<User> {
         self.lock_tokens().get(token).cloned()
     }
 
-    pub(crate) fn is_new(&self) -> bool {
-        self.options.kubernetes >= Kubernetes::V1_36
-    }
-
     pub(crate) fn authorize(&self, user: &User, attributes: &Attributes) -> Result<(), String> {
-        access::authorize(&self.store, self.is_new(), user, attributes)
-    }
-
-    /// What `/version` tells of a server of this `gitVersion`.
-    pub(crate) fn version(version: &str) -> Value {
-        let mut numbers = version.trim_start_matches('v').split('.');
-        let mut next = || numbers.next().unwrap_or_default();
-        json!({
-            "major": next(), "minor": next(), "gitVersion": version, "gitCommit": "lab",
-            "gitTreeState": "clean", "buildDate": "2025-01-01T00:00:00Z", "goVersion": "go1.24.9",
-            "compiler": "gc", "platform": "linux/amd64",
-        })
+        access::authorize(&self.store, user, attributes)
     }
 
     fn lock_tokens(&self) -> MutexGuard<'_, BTreeMap<String, User>> {

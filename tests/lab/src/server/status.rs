@@ -56,12 +56,6 @@ impl Failure {
         Self::new(410, "Expired", &message, Value::Null)
     }
 
-    /// 500 of kube-apiserver 1.36 to a watch with bookmarks on an etcd before 3.4.31, in the stream.
-    pub(crate) fn without_watch_progress() -> Self {
-        let message = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
-        Self::new(500, "InternalError", message, Value::Null)
-    }
-
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         Self::of_object(404, "NotFound", kind, name, |object| {
             format!("{object} not found")

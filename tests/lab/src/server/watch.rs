@@ -98,17 +98,13 @@ pub(crate) fn start(call: &Call<'_>, is_metadata: bool) -> Body {
         pieces,
     };
     if asked == 0 {
-        if shared.is_new() && shared.options.storage_is_old && stream.bookmarks {
-            stream.send_error(&Failure::without_watch_progress());
-            return Body::stream(receiver, shared.clone());
-        }
         let (revision, objects) = call.selected();
         stream.seen = revision;
         for object in objects {
             stream.send_object("ADDED", &object);
         }
         let is_from_cache = call.query.get("resourceVersion").is_some() || call.kind.is_custom();
-        if shared.is_new() && stream.bookmarks && is_from_cache {
+        if stream.bookmarks && is_from_cache {
             stream.send_bookmark(json!({"k8s.io/initial-events-end": "true"}));
         }
     }
