@@ -2,7 +2,7 @@
 //! What the shipped binary costs: size, memory, wake-ups, latencies, calls; beside Debian's `qemu-ga` in the same run where
 //! it applies. It measures and never fails for a figure: the targets stand beside the figures.
 //!
-//! `tests/bench/footprint` runs it, with `--binary FILE` (the release build) and `--json FILE`.
+//! `tests/bench/footprint` runs it, with the release build and a file for the figures as JSON.
 
 #![expect(
     clippy::expect_used,
@@ -13,27 +13,22 @@
 
 mod migrations;
 mod process;
-mod statistics;
-mod table;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use harvester_lab::figures::{Figure, Figures, Samples, milliseconds};
 use harvester_lab::kubernetes::Kubernetes;
+use harvester_lab::names::{IDENTITY, TOPOLOGY};
 use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
-use harvester_lab::world::{AGENT, HostAccess, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, HostAccess, SOON, World, WorldOptions, eventually};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use migrations::requests_since;
-use process::{Activity, Memory, QEMU_GA, QemuGa, milliseconds, run_time, size_mb};
-use statistics::Samples;
-use table::Figure;
-
-/// Limit for a broken agent, not a measurement of a working one.
-pub const SOON: Duration = Duration::from_secs(60);
+use process::{Activity, Memory, QEMU_GA, QemuGa, run_time, size_mb};
 
 /// After the last write at the start, until memory is read.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -67,23 +62,19 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    let arguments = Arguments::read();
-    let binary = &arguments.binary;
-    if arguments.only_migrations {
-        let mut figures = event_to_patch(binary).await;
-        for version in Kubernetes::ALL {
-            figures.extend(visible(binary, version).await);
-        }
-        figures.extend(calls(binary).await);
-        println!("\n{}", table::print(&figures));
-        return;
-    }
-    let mut figures = vec![
+    // Not the binary that Cargo hands to a benchmark: that one is built with unwinding.
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let (Some(binary), Some(json)) = (arguments.next(), arguments.next()) else {
+        panic!("BINARY and a file for the figures: tests/bench/footprint gives them");
+    };
+    let binary = &binary;
+    let mut figures = Figures::default();
+    figures.add(
         Figure::new("binary size", size_mb(binary), "MB")
             .target(5.0)
             .beside(Some(size_mb(&QemuGa::binary())), QEMU_GA)
             .note("qemu-ga needs glib and others beside its file"),
-    ];
+    );
     say("idle: memory, wake-ups, processor");
     let (idle, poll) = idle_and_poll(binary).await;
     figures.extend(idle);
@@ -103,55 +94,17 @@ async fn main() {
     figures.extend(calls(binary).await);
     figures.extend(poll);
 
-    println!("\n{}", table::print(&figures));
-    if let Some(path) = arguments.json {
-        let json = format!("{:#}\n", table::to_json(&figures));
-        std::fs::write(&path, json).expect("the JSON file can be written");
-        println!("written to {}", path.display());
-    }
-}
-
-struct Arguments {
-    binary: PathBuf,
-    /// `--migrations`: measure nothing else.
-    only_migrations: bool,
-    json: Option<PathBuf>,
-}
-
-impl Arguments {
-    fn read() -> Self {
-        let (mut binary, mut json, mut only_migrations) = (None, None, false);
-        let mut arguments = std::env::args_os().skip(1);
-        while let Some(argument) = arguments.next() {
-            let mut value = || PathBuf::from(arguments.next().expect("an option has a value"));
-            match argument.to_str() {
-                Some("--binary") => binary = Some(value()),
-                Some("--json") => json = Some(value()),
-                Some("--migrations") => only_migrations = true,
-                // Cargo's own word to every benchmark.
-                Some("--bench") => {}
-                _ => panic!("unknown argument {}", argument.display()),
-            }
-        }
-        Self {
-            // Not the one that Cargo hands to a benchmark: that one is built with unwinding.
-            binary: binary.expect("`--binary FILE`: tests/bench/footprint builds it"),
-            only_migrations,
-            json,
-        }
-    }
+    println!("{}", figures.print());
+    figures.write(&json);
+    println!("written to {}", json.display());
 }
 
 /// Starts the agent and waits until both conditions are written and both watches are open.
 pub async fn started(world: &World, binary: &Path, environment: &[(&str, &str)]) -> Agent {
     let mut agent = Agent::spawn(binary, world.guest.root(), &["run"], environment);
     agent.wait_ready(SOON).await;
-    for kind in ["HarvesterIdentityVerified", "HarvesterTopologySynced"] {
-        eventually(SOON, kind, || async {
-            let condition = world.condition(kind).await;
-            condition.is_some_and(|condition| condition["status"] == "True")
-        })
-        .await;
+    for (kind, reason) in [(IDENTITY, "NamesMatch"), (TOPOLOGY, "Synced")] {
+        world.condition_becomes(kind, "True", reason).await;
     }
     // By the agent's own word: the log of a real server tells of a watch only when it is over.
     eventually(SOON, "both watches are open", || async {

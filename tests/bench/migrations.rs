@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use harvester_lab::admin::{Admin, paths};
+use harvester_lab::figures::{Samples, milliseconds};
 use harvester_lab::harvester::Order;
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::world::{
-    AGENT, CloudState, HOSTS, HostAccess, NodeVersion, Side, World, WorldOptions,
+    AGENT, CloudState, HOSTS, HostAccess, NodeVersion, SOON, Side, World, WorldOptions, found,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::process::milliseconds;
-use crate::statistics::Samples;
-use crate::{SOON, started};
+use crate::started;
 
 /// What the bare PATCH changes.
 const ROUND: &str = "footprint.example.com/round";
@@ -39,9 +38,6 @@ const PAUSE: Duration = Duration::from_secs(3);
 
 /// Harvester's annotations come this much after the move, so that only one event separates the agent from its patch.
 const LAG: Duration = Duration::from_millis(300);
-
-/// Between two looks at the records of the servers.
-const POLL: Duration = Duration::from_millis(5);
 
 /// From the event to the patch, both as the servers of the lab saw them.
 pub(crate) async fn event_to_patch(binary: &Path) -> Samples {
@@ -186,20 +182,12 @@ impl Events {
                 vmi["status"]["nodeName"] == host && annotations["kubernetes.io/hostname"] == host
             }
         };
-        let deadline = Instant::now() + SOON;
-        loop {
-            let first = {
-                let seen = self.seen.lock().expect("no holder panics");
-                seen.iter()
-                    .find(|(at, vmi)| *at >= mark && tells(vmi))
-                    .map(|(at, _)| *at)
-            };
-            if let Some(at) = first {
-                return at;
-            }
-            assert!(Instant::now() < deadline, "no event tells the host");
-            tokio::time::sleep(POLL).await;
-        }
+        found(SOON, "an event tells the host", async || {
+            let seen = self.seen.lock().expect("no holder panics");
+            let first = seen.iter().find(|(at, vmi)| *at >= mark && tells(vmi));
+            first.map(|(at, _)| *at)
+        })
+        .await
     }
 }
 
@@ -211,17 +199,11 @@ async fn bare_patch(world: &World, client: &Admin, patch: &Value) -> f64 {
         .merge_patch(&paths::node(world.node_name()), patch)
         .await;
     answer.expect("this client may patch the Node");
-    let deadline = mark + SOON;
-    loop {
-        let versions = world.recorder.versions();
-        let is_it =
-            |version: &&NodeVersion| version.node["metadata"]["annotations"][ROUND] == *wanted;
-        if let Some(version) = versions.iter().find(is_it) {
-            return milliseconds(version.at.saturating_duration_since(mark));
-        }
-        assert!(Instant::now() < deadline, "the PATCH is not visible");
-        tokio::time::sleep(POLL).await;
-    }
+    let is_it = |version: &NodeVersion| version.node["metadata"]["annotations"][ROUND] == *wanted;
+    let seen = found(SOON, "the PATCH is visible", async || {
+        world.recorder.versions().into_iter().find(is_it)
+    });
+    milliseconds(seen.await.at.saturating_duration_since(mark))
 }
 
 /// Calls per migration.
@@ -336,33 +318,19 @@ fn is_node_patch(request: &RequestRecord) -> bool {
 }
 
 async fn first_patch(world: &World, mark: Instant) -> RequestRecord {
-    let deadline = mark + SOON;
-    loop {
+    found(SOON, "the agent patches", async || {
         let requests = requests_since(world, mark).await;
-        if let Some(patch) = requests.into_iter().find(is_node_patch) {
-            return patch;
-        }
-        assert!(Instant::now() < deadline, "the agent does not patch");
-        tokio::time::sleep(POLL).await;
-    }
+        requests.into_iter().find(is_node_patch)
+    })
+    .await
 }
 
+/// When the label was first seen of those versions that show it in a row up to now.
 async fn label_seen(world: &World, host: &str) -> Instant {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let versions = world.recorder.versions();
-        if let Some(last) = versions.last()
-            && last.label(HOST).as_deref() == Some(host)
-        {
-            // The first of those that show it in a row up to now.
-            let first = versions
-                .iter()
-                .rev()
-                .take_while(|version| version.label(HOST).as_deref() == Some(host))
-                .last();
-            return first.map_or(last.at, |version| version.at);
-        }
-        assert!(Instant::now() < deadline, "the label does not follow");
-        tokio::time::sleep(POLL).await;
-    }
+    found(SOON, "the label follows", async || {
+        let versions = world.recorder.versions().into_iter().rev();
+        let right = versions.take_while(|version| version.label(HOST).as_deref() == Some(host));
+        right.last().map(|version| version.at)
+    })
+    .await
 }

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use harvester_lab::figures::milliseconds;
 use harvester_lab::process::Usage;
+use harvester_lab::world::{SOON, eventually};
 use tokio::process::{Child, Command};
 
 /// The name in the table.
 pub(crate) const QEMU_GA: &str = "qemu-ga";
-
-/// `qemu-ga` makes its socket within milliseconds.
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory and threads at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -98,11 +97,7 @@ impl QemuGa {
             .kill_on_drop(true)
             .spawn()
             .expect("qemu-ga can be started");
-        let deadline = Instant::now() + SOCKET_TIMEOUT;
-        while !socket.exists() {
-            assert!(Instant::now() < deadline, "qemu-ga does not listen");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually(SOON, "qemu-ga listens", async || socket.exists()).await;
         Self { child, _dir: dir }
     }
 
@@ -132,11 +127,6 @@ pub(crate) async fn run_time(binary: &Path, argument: &str) -> Duration {
 pub(crate) fn size_mb(path: &Path) -> f64 {
     let metadata = std::fs::metadata(path).expect("the binary is there");
     metadata.len() as f64 / 1e6
-}
-
-/// For the table.
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 fn megabytes(kib: u64) -> f64 {

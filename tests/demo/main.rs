@@ -3,50 +3,32 @@
 //! the first one that fails stops the demo.
 
 #![expect(
+    clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a key that a JSON value lacks is null"
+    reason = "the demo ends at the first surprise, as a test does"
 )]
 
-use std::cell::Cell;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use harvester_lab::cloud_controller::Running;
+use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
-use harvester_lab::names::{HOST, REGION, ZONE, ZONE_BETA};
-use harvester_lab::process::{Agent, Line, Signal, run_once};
+use harvester_lab::names::{HOST, IDENTITY, REGION, TOPOLOGY, ZONE, ZONE_BETA};
+use harvester_lab::process::{Agent, Signal, run_once};
 use harvester_lab::virtio_port::VirtioPort;
-use harvester_lab::world::{NodeVersion, SOON, VM_NAME, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, SOON, VM_NAME, World, WorldOptions, eventually};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
 
-type Step = Result<String, String>;
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> ExitCode {
+async fn main() {
     let began = Instant::now();
     println!(
         "The VM {VM_NAME} runs on Harvester host hv-a (region eu-1, zone rack-a) and is a node of an RKE2 cluster."
     );
     println!("The lab provides both API servers over TLS; the agent is the real binary.\n");
-    match story().await {
-        Ok(()) => {
-            println!(
-                "all steps passed in {:.1} s",
-                (Instant::now() - began).as_secs_f64()
-            );
-            ExitCode::SUCCESS
-        }
-        Err(reason) => {
-            println!("\nFAILED: {reason}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn story() -> Result<(), String> {
     let mut demo = Demo::new().await;
     let mut number = 0;
     macro_rules! step {
@@ -57,10 +39,7 @@ async fn story() -> Result<(), String> {
             for line in demo.new_lines() {
                 println!("   | {line}");
             }
-            println!(
-                "   ok: {}\n",
-                outcome.map_err(|reason| format!("{}: {reason}", $title))?
-            );
+            println!("   ok: {outcome}\n");
         };
     }
     step!("the agent starts and labels its Node", labels_appear);
@@ -87,7 +66,10 @@ async fn story() -> Result<(), String> {
         credential_rotated
     );
     step!("the agent is stopped (SIGTERM)", stop);
-    Ok(())
+    println!(
+        "all steps passed in {:.1} s",
+        (Instant::now() - began).as_secs_f64()
+    );
 }
 
 struct Demo {
@@ -103,12 +85,8 @@ struct Demo {
 impl Demo {
     async fn new() -> Self {
         let world = World::lab(WorldOptions::default()).await;
-        world
-            .relabel_node(
-                "kubelet",
-                &[(ZONE, Some("stale")), (ZONE_BETA, Some("stale"))],
-            )
-            .await;
+        let stale = [(ZONE, Some("stale")), (ZONE_BETA, Some("stale"))];
+        world.relabel_node("kubelet", &stale).await;
         let cloud = world.cloud.run();
         let port = VirtioPort::offer(&world.guest, "io.harvesterhci.node_agent.0");
         let agent = world.spawn_agent(BINARY, &["run"]);
@@ -124,229 +102,200 @@ impl Demo {
     /// What the agent wrote to its journal since the last step, without the long form of messages that were shortened.
     fn new_lines(&mut self) -> Vec<String> {
         let lines = self.agent.lines();
-        let new = lines
-            .iter()
-            .skip(self.printed)
-            .map(|line| line.text.clone())
-            .filter(|line| !line.trim_start().starts_with("detail: "))
-            .collect();
+        let new = lines.iter().skip(self.printed);
+        let new = new.map(|line| line.text.clone());
         self.printed = lines.len();
-        new
+        new.filter(|line| !line.trim_start().starts_with("detail: "))
+            .collect()
     }
 
-    async fn labels_appear(&mut self) -> Step {
-        let ready = self.agent.wait_ready(SOON).await;
-        let ready = ready.at.duration_since(self.agent.started());
-        let at = self.visible(HOST, "hv-a").await;
+    async fn labels_appear(&mut self) -> String {
+        let started = self.agent.started();
+        let ready = self.agent.wait_ready(SOON).await.at;
+        let at = self.seen(HOST, "hv-a", started).await;
         for (key, value) in [(REGION, "eu-1"), (ZONE, "rack-a"), (ZONE_BETA, "rack-a")] {
-            self.expect(key, value).await?;
+            self.expect(key, value).await;
         }
-        self.condition("HarvesterTopologySynced", "True").await;
-        self.condition("HarvesterIdentityVerified", "True").await;
-        let labelled = at.duration_since(self.agent.started());
-        Ok(format!(
-            "ready after {} ms, labeled after {} ms, both conditions True",
-            ms(ready),
-            ms(labelled)
-        ))
+        for (kind, reason) in [(TOPOLOGY, "Synced"), (IDENTITY, "NamesMatch")] {
+            self.world.condition_becomes(kind, "True", reason).await;
+        }
+        format!(
+            "ready after {}, labeled after {}, both conditions True",
+            ms(ready - started),
+            ms(at - started)
+        )
     }
 
-    async fn migration_with_lag(&mut self) -> Step {
-        self.world.recorder.clear().await;
+    async fn migration_with_lag(&mut self) -> String {
         let (world, lag) = (&self.world, Duration::from_millis(300));
-        world
+        world.recorder.clear().await;
+        let began = Instant::now();
+        let migration = world
             .harvester
             .migrate(&world.vm, "hv-c", Order::From1_6, lag)
-            .await
-            .map_err(text)?;
-        let annotated = Instant::now();
-        let at = self.visible(ZONE, "rack-c").await;
-        self.expect(ZONE_BETA, "rack-c").await?;
-        self.no_mixture(&[("eu-1", "rack-a", "hv-a"), ("eu-2", "rack-c", "hv-c")])?;
-        let versions = self.world.recorder.versions();
-        let count = versions
-            .iter()
-            .filter(|version| version.label(HOST).as_deref() == Some("hv-c"))
-            .count();
-        check(count > 0, "the host label moved")?;
-        check(
-            self.cloud.reverts() == 0,
-            "the cloud controller reverted nothing",
-        )?;
-        let ahead = annotated.saturating_duration_since(at);
-        let wait = at.saturating_duration_since(annotated);
-        Ok(format!(
-            "labels are never a mixture of two hosts; updated {}",
-            if wait.is_zero() {
-                format!("{} ms before the migration completed", ms(ahead))
-            } else {
-                format!("{} ms after the migration completed", ms(wait))
-            }
-        ))
-    }
-
-    async fn host_relabelled(&mut self) -> Step {
-        self.world.recorder.clear().await;
-        let zone = [(ZONE, Some("rack-z"))];
-        self.world
-            .harvester
-            .relabel_host("hv-c", &zone)
-            .await
-            .map_err(text)?;
-        self.world
-            .harvester
-            .touch(&self.world.vm)
-            .await
-            .map_err(text)?;
-        let began = Instant::now();
-        let at = self.visible(ZONE, "rack-z").await;
-        Ok(format!(
-            "Node labeled {} ms after the annotation of Harvester",
-            ms(at.saturating_duration_since(began))
-        ))
-    }
-
-    async fn hostname_changed(&mut self) -> Step {
-        self.world.guest.kernel_hostname("localhost");
-        self.world.guest.static_hostname("localhost");
-        self.condition("HarvesterIdentityVerified", "False").await;
-        let told = self
-            .agent
-            .wait_line(|line| line.text.contains("[hostname-differs]"), SOON)
             .await;
-        check(
-            told.text.contains("localhost"),
-            "the record names the hostname",
-        )?;
-        let is_told = async || self.told("IdentityMismatch").await > 0;
-        eventually(SOON, "an Event", is_told).await;
-        check(self.told("IdentityMismatch").await == 1, "one Event")?;
-        self.world.guest.kernel_hostname(VM_NAME);
-        self.world.guest.static_hostname(VM_NAME);
-        self.condition("HarvesterIdentityVerified", "True").await;
-        Ok("condition False, one Event, one journal entry; True again after the hostname is restored".to_owned())
+        migration.expect("the Harvester side is there");
+        let completed = Instant::now();
+        let at = self.seen(ZONE, "rack-c", began).await;
+        self.expect(ZONE_BETA, "rack-c").await;
+        let hosts = [
+            ["eu-1", "rack-a", "rack-a", "hv-a"],
+            ["eu-2", "rack-c", "rack-c", "hv-c"],
+        ];
+        let hosts = hosts.map(|labels| labels.map(|value| Some(value.to_owned())).to_vec());
+        let seen = world
+            .recorder
+            .combinations(&[REGION, ZONE, ZONE_BETA, HOST]);
+        assert!(seen.iter().all(|labels| hosts.contains(labels)), "{seen:?}");
+        assert_eq!(self.cloud.reverts(), 0, "of the cloud controller");
+        let ahead = completed.saturating_duration_since(at);
+        let wait = at.saturating_duration_since(completed);
+        let when = match wait.is_zero() {
+            true => format!("{} before", ms(ahead)),
+            false => format!("{} after", ms(wait)),
+        };
+        format!("labels are never a mixture of two hosts; updated {when} the migration completed")
     }
 
-    async fn noticed_by_the_guest(&mut self) -> Step {
+    async fn host_relabelled(&mut self) -> String {
+        let (harvester, zone) = (&self.world.harvester, [(ZONE, Some("rack-z"))]);
+        let relabelled = harvester.relabel_host("hv-c", &zone).await;
+        relabelled.expect("the Harvester side is there");
+        let began = Instant::now();
+        let touched = harvester.touch(&self.world.vm).await;
+        touched.expect("the Harvester side is there");
+        let at = self.seen(ZONE, "rack-z", began).await;
+        format!(
+            "Node labeled {} after the annotation of Harvester",
+            ms(at - began)
+        )
+    }
+
+    async fn hostname_changed(&mut self) -> String {
+        let (world, agent) = (&self.world, &mut self.agent);
+        world.guest.kernel_hostname("localhost");
+        world.guest.static_hostname("localhost");
+        world.condition_becomes(IDENTITY, "False", "Mismatch").await;
+        let told = agent.wait_line(|line| line.text.contains("[hostname-differs]"), SOON);
+        assert!(told.await.text.contains("localhost"));
+        let told = async || {
+            let events = world.events().await;
+            let of_it = events.iter();
+            of_it
+                .filter(|event| event["reason"] == "IdentityMismatch")
+                .count()
+        };
+        eventually(SOON, "an Event", async || told().await > 0).await;
+        assert_eq!(told().await, 1, "one Event");
+        world.guest.kernel_hostname(VM_NAME);
+        world.guest.static_hostname(VM_NAME);
+        world
+            .condition_becomes(IDENTITY, "True", "NamesMatch")
+            .await;
+        "condition False, one Event, one journal entry; True again after the hostname is restored"
+            .to_owned()
+    }
+
+    async fn noticed_by_the_guest(&mut self) -> String {
         let began = Instant::now();
         self.port.hang_up();
-        let sign = |line: &Line| line.text.contains("possible live migration (port:");
-        let sign = self.agent.wait_line(sign, SOON).await;
-        let noticed = sign.at.saturating_duration_since(began);
-        self.expect(HOST, "hv-c")
-            .await
-            .map_err(|_| "labels wait for the API to tell where".to_owned())?;
+        let hint = "possible live migration (port:";
+        let hint = self.agent.wait_line(|line| line.text.contains(hint), SOON);
+        let hint = hint.await.at;
+        // Labels wait for the API to tell where.
+        self.expect(HOST, "hv-c").await;
         self.port.come_back();
         self.world.migrate("hv-b").await;
-        let at = self.visible(HOST, "hv-b").await;
-        self.expect(ZONE, "rack-b").await?;
-        let confirmed = |status: &Value| {
-            let is = |pointer, value: &str| status.pointer(pointer).is_some_and(|v| v == value);
-            is("/lastMigrationHint/outcome", "confirmed")
-                && is("/lastMigration/from", "hv-c")
-                && is("/lastMigration/to", "hv-b")
-                && is("/lastMigration/trigger", "port")
-        };
+        let at = self.seen(HOST, "hv-b", began).await;
+        self.expect(ZONE, "rack-b").await;
         let is_confirmed = async || {
-            let status = self.world.guest.status();
-            status.is_some_and(|status| confirmed(&status))
+            let status = self.world.guest.status().unwrap_or_default();
+            let last = &status["lastMigration"];
+            status["lastMigrationHint"]["outcome"] == "confirmed"
+                && last["from"] == "hv-c"
+                && last["to"] == "hv-b"
+                && last["trigger"] == "port"
         };
-        eventually(
-            SOON,
-            "the status names the sign and the hosts",
-            is_confirmed,
-        )
-        .await;
+        eventually(SOON, "the status names hint and hosts", is_confirmed).await;
         let shown = self.status().await;
-        check(
-            shown
-                .lines()
-                .any(|line| line.contains("link ") && line.contains("active: ")),
-            "`status` shows which event sources are active",
-        )?;
-        Ok(format!(
-            "hint after {} ms, while the API still showed hv-c; labels after {} ms",
-            ms(noticed),
-            ms(at.saturating_duration_since(began))
-        ))
+        let mut lines = shown.lines();
+        assert!(
+            lines.any(|line| line.contains("link ") && line.contains("active: ")),
+            "`status` shows which event sources are active: {shown}"
+        );
+        format!(
+            "hint after {}, while the API still showed hv-c; labels after {}",
+            ms(hint - began),
+            ms(at - began)
+        )
     }
 
-    async fn label_overwritten(&mut self) -> Step {
-        self.world.recorder.clear().await;
-        self.world
-            .relabel_node("kubectl-label", &[(HOST, Some("by-hand"))])
-            .await;
-        let overwritten = self.visible(HOST, "by-hand").await;
-        let right = |version: &NodeVersion| {
-            version.at >= overwritten && version.label(HOST).as_deref() == Some("hv-b")
-        };
-        let at = self.version(HOST, right).await;
-        Ok(format!(
-            "restored after {} ms",
-            ms(at.duration_since(overwritten))
-        ))
+    async fn label_overwritten(&mut self) -> String {
+        let began = Instant::now();
+        let by_hand = [(HOST, Some("by-hand"))];
+        self.world.relabel_node("kubectl-label", &by_hand).await;
+        let overwritten = self.seen(HOST, "by-hand", began).await;
+        let at = self.seen(HOST, "hv-b", overwritten).await;
+        format!("restored after {}", ms(at - overwritten))
     }
 
-    async fn api_away_and_back(&mut self) -> Step {
+    async fn api_away_and_back(&mut self) -> String {
         let server = self.world.harvester_api.lab();
-        let matcher = harvester_lab::faults::Matcher::any().user_agent("harvester-node-agent");
-        server
-            .faults()
-            .inject(matcher, harvester_lab::faults::Fault::html(503));
+        let matcher = Matcher::any().user_agent(AGENT);
+        server.faults().inject(matcher, Fault::html(503));
         server.drop_watches();
+        let unreachable = "[harvester-unreachable]";
         self.agent
-            .wait_line(|line| line.text.contains("[harvester-unreachable]"), SOON)
+            .wait_line(|line| line.text.contains(unreachable), SOON)
             .await;
         self.world.migrate("hv-c").await;
-        self.expect(HOST, "hv-b")
-            .await
-            .map_err(|_| "labels stay while the API is away".to_owned())?;
+        // Labels stay while the API is away.
+        self.expect(HOST, "hv-b").await;
         server.faults().clear();
         let back = Instant::now();
-        let at = self.visible(HOST, "hv-c").await;
-        self.expect(ZONE, "rack-z").await?;
-        Ok(format!(
-            "labels unchanged during the outage, updated {} ms after it",
-            ms(at.saturating_duration_since(back))
-        ))
+        let at = self.seen(HOST, "hv-c", back).await;
+        self.expect(ZONE, "rack-z").await;
+        format!(
+            "labels unchanged during the outage, updated {} after it",
+            ms(at - back)
+        )
     }
 
-    async fn credential_rotated(&mut self) -> Step {
-        let user = format!("system:node:{}", self.world.node_name());
-        let identity = self
-            .world
-            .guest_api
-            .client_identity(&user, &["system:nodes"]);
-        self.world
+    async fn credential_rotated(&mut self) -> String {
+        let world = &self.world;
+        let user = format!("system:node:{}", world.node_name());
+        let identity = world.guest_api.client_identity(&user, &["system:nodes"]);
+        world
             .guest
             .rotate_kubelet_certificate(Distribution::Rke2, &identity);
-        self.world.migrate("hv-a").await;
         let began = Instant::now();
-        let at = self.visible(HOST, "hv-a").await;
-        let status = self.world.guest.status().unwrap_or(Value::Null);
-        let kept = status["findings"]
-            .to_string()
-            .contains("credential-reload-failed");
-        check(!kept, "the new certificate is in use")?;
+        world.migrate("hv-a").await;
+        let at = self.seen(HOST, "hv-a", began).await;
+        let status = world.guest.status().unwrap_or(Value::Null);
+        let findings = status["findings"].to_string();
+        assert!(
+            !findings.contains("credential-reload-failed"),
+            "the new certificate is in use: {findings}"
+        );
         // The labels are there first, the report of them a moment later.
         let is_shown = async || self.status().await.contains("synced on hv-a");
         eventually(SOON, "`status` shows the host", is_shown).await;
-        Ok(format!(
-            "labels written with the new certificate, {} ms after the migration",
-            ms(at.saturating_duration_since(began))
-        ))
+        format!(
+            "labels written with the new certificate, {} after the migration",
+            ms(at - began)
+        )
     }
 
-    async fn stop(&mut self) -> Step {
+    async fn stop(&mut self) -> String {
         let began = Instant::now();
         self.agent.signal(Signal::SIGTERM);
         let status = self.agent.wait_exit(SOON).await;
-        check(status.success(), "exit code 0")?;
-        self.expect(HOST, "hv-a").await?;
-        Ok(format!(
-            "stopped after {} ms; labels unchanged",
+        assert!(status.success(), "{status}");
+        self.expect(HOST, "hv-a").await;
+        format!(
+            "stopped after {}; labels unchanged",
             ms(Instant::now() - began)
-        ))
+        )
     }
 
     /// What `status` prints.
@@ -356,81 +305,25 @@ impl Demo {
             .stdout
     }
 
-    /// How many Events have this reason.
-    async fn told(&self, reason: &str) -> usize {
-        let events = self.world.events().await;
-        events
-            .iter()
-            .filter(|event| event["reason"] == reason)
-            .count()
-    }
-
-    /// When a label was first seen with a value by a client that watches the Node.
-    async fn visible(&self, key: &str, value: &str) -> Instant {
-        self.version(key, |version| version.label(key).as_deref() == Some(value))
-            .await
-    }
-
-    /// When a version was first seen.
-    async fn version(&self, key: &str, wanted: impl Fn(&NodeVersion) -> bool) -> Instant {
-        let seen = Cell::new(None);
-        let is_seen = async || {
-            let versions = self.world.recorder.versions();
-            let version = versions.iter().find(|version| wanted(version));
-            seen.set(version.map(|version| version.at));
-            seen.get().is_some()
+    /// When somebody who watches the Node first saw this label after `since`.
+    async fn seen(&self, key: &str, value: &str, since: Instant) -> Instant {
+        let at = || {
+            let mut versions = self.world.recorder.versions().into_iter();
+            let seen =
+                versions.find(|one| one.at >= since && one.label(key).as_deref() == Some(value));
+            seen.map(|version| version.at)
         };
-        eventually(SOON, &format!("another value of label {key}"), is_seen).await;
-        seen.get().unwrap_or_else(Instant::now)
+        let what = format!("label {key}={value}");
+        eventually(SOON, &what, async || at().is_some()).await;
+        at().unwrap_or(since)
     }
 
-    async fn expect(&self, key: &str, value: &str) -> Result<(), String> {
-        let present = self.world.node_label(key).await;
-        check(
-            present.as_deref() == Some(value),
-            &format!("label {key} is {value} (it is {present:?})"),
-        )
-    }
-
-    async fn condition(&self, kind: &str, status: &str) {
-        let is_so = async || {
-            let condition = self.world.condition(kind).await;
-            condition.is_some_and(|condition| condition["status"] == status)
-        };
-        eventually(SOON, &format!("condition {kind} is {status}"), is_so).await;
-    }
-
-    /// No version of the Node ever showed labels of two hosts.
-    fn no_mixture(&self, hosts: &[(&str, &str, &str)]) -> Result<(), String> {
-        for labels in self
-            .world
-            .recorder
-            .combinations(&[REGION, ZONE, ZONE_BETA, HOST])
-        {
-            let of = |(region, zone, host): &(&str, &str, &str)| {
-                labels == [*region, *zone, *zone, *host].map(|text| Some(text.to_owned()))
-            };
-            check(
-                hosts.iter().any(of),
-                &format!("labels of one host only, but there were {labels:?}"),
-            )?;
-        }
-        Ok(())
+    async fn expect(&self, key: &str, value: &str) {
+        let label = self.world.node_label(key).await;
+        assert_eq!(label.as_deref(), Some(value), "label {key}");
     }
 }
 
-fn check(holds: bool, what: &str) -> Result<(), String> {
-    if holds {
-        Ok(())
-    } else {
-        Err(format!("not so: {what}"))
-    }
-}
-
-fn text(error: impl std::fmt::Debug) -> String {
-    format!("{error:?}")
-}
-
-fn ms(duration: Duration) -> u128 {
-    duration.as_millis()
+fn ms(duration: Duration) -> String {
+    format!("{} ms", duration.as_millis())
 }

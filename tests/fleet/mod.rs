@@ -9,7 +9,6 @@ mod gates;
 mod idle;
 mod likeness;
 mod network;
-mod plot;
 mod record;
 mod report;
 mod scenarios;

@@ -324,12 +324,6 @@ impl Network {
         Ok((connection, server.accepts_from))
     }
 
-    /// Counts a dial without success.
-    pub(super) fn undialed(&self) {
-        let second = self.second();
-        self.lock().record.undialed(second);
-    }
-
     /// Whether a connection still exists.
     pub(super) fn is_open(&self, side: Side, connection: Connection) -> bool {
         let state = self.lock();

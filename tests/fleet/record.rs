@@ -19,27 +19,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of the table and of the plots.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Dial,
-        Self::Get,
-        Self::List,
-        Self::Watch,
-        Self::Patch,
-        Self::Create,
-    ];
-
-    /// The name in tables and plots.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Dial => "dial",
-            Self::Get => "GET",
-            Self::List => "LIST",
-            Self::Watch => "WATCH",
-            Self::Patch => "PATCH",
-            Self::Create => "POST",
-        }
-    }
+    const COUNT: usize = Self::Create as usize + 1;
 
     fn index(self) -> usize {
         self as usize
@@ -72,11 +52,9 @@ pub(super) enum Why {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Second {
     /// Arrivals by kind.
-    pub(super) arrivals: [u32; Kind::ALL.len()],
+    pub(super) arrivals: [u32; Kind::COUNT],
     /// Answers with status 429.
     pub(super) shed: u32,
-    /// Dials that were refused or timed out.
-    pub(super) undialed: u32,
     /// GETs and LISTs that neither a poll nor a migration hint explains.
     pub(super) unexplained: u32,
 }
@@ -118,11 +96,6 @@ impl Record {
     /// Counts an answer with status 429.
     pub(super) fn shed(&mut self, second: usize) {
         self.at(second).shed += 1;
-    }
-
-    /// Counts a dial without success.
-    pub(super) fn undialed(&mut self, second: usize) {
-        self.at(second).undialed += 1;
     }
 
     /// The seconds of a range, those in which nothing arrived included.

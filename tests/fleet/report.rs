@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plays the stories and prints what was measured: a table, a plot for each story, and a line for each that `tests/run` counts.
+//! Plays the stories and prints what was measured: a table, and a line for each story that `tests/run` counts.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::agents::Trees;
 use super::gates::{Shape, broken, halving};
-use super::plot::svg;
 use super::record::Kind;
 use super::scenarios::{Outcome, Story, play};
 
@@ -21,7 +20,7 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name)?.into_string().ok()
 }
 
-/// The number of agents, the directory of the plots, and the stories, as `tests/fleet/run` gives them.
+/// The number of agents, the directory of the table, and the stories, as `tests/fleet/run` gives them.
 fn wanted() -> Option<(usize, PathBuf, VecDeque<Story>)> {
     let agents = variable("FLEET_AGENTS")?.parse().ok()?;
     let directory = variable("FLEET_DIRECTORY")?.into();
@@ -54,8 +53,6 @@ fn stories() {
                     let Some(story) = next else { return };
                     let began = Instant::now();
                     let outcome = play(story, agents, &trees);
-                    let file = directory.join(format!("{}.svg", story.name()));
-                    fs::write(file, svg(&outcome)).expect("the directory is writable");
                     let took = began.elapsed();
                     eprintln!("{} played in {:.1} s", story.name(), took.as_secs_f64());
                     outcomes

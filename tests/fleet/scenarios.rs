@@ -81,7 +81,7 @@ impl Story {
         Self::Rotation,
     ];
 
-    /// The name of files and tests.
+    /// The name in the table and of the test.
     pub(super) fn name(self) -> String {
         match self {
             Self::MassBoot => "mass-boot".to_owned(),
@@ -97,27 +97,6 @@ impl Story {
             Self::Restore => "etcd-restore".to_owned(),
             Self::Rotation => "credential-rotation".to_owned(),
             Self::Partial => "partial-failure".to_owned(),
-        }
-    }
-
-    /// What happens, for the title of the plot.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::MassBoot => "all agents start within 60 s",
-            Self::OrderlyRestart => "orderly restart of all API servers",
-            Self::HardKill => "all API servers killed, back at once",
-            Self::Away(30) => "all API servers away for 30 s",
-            Self::Away(120) => "all API servers away for 2 min",
-            Self::Away(_) => "all API servers away for 1 h",
-            Self::Overload => "every request answered with 429 for 5 min",
-            Self::Compacted => "all watches end, their versions are compacted (410)",
-            Self::Slow => "each answer takes 10 s for 2 min",
-            Self::HangUp => "SIGHUP for all agents within 1 s",
-            Self::Drain => "a host is drained",
-            Self::Relabel => "a host moves to another rack",
-            Self::Restore => "etcd restored from a backup",
-            Self::Rotation => "all credentials replaced within 1 s",
-            Self::Partial => "one of three API servers gone for 5 min",
         }
     }
 

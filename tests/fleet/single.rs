@@ -459,6 +459,8 @@ fn a_refused_patch_is_named_and_not_hammered() {
             stage.network.migrate(OURS).await;
             let named = |stage: &Stage| stage.has("node-write-failed");
             stage.until("the finding", named).await;
+            let seen = stage.reported.borrow().findings["node-write-failed"].clone();
+            assert!(seen.contains("not allowed to modify labels"), "{seen}");
             sleep(10 * MINUTE).await;
             let patches = count(&stage.asked(), "patch");
             println!("{patches} patches in ten minutes");

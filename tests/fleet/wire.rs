@@ -62,7 +62,7 @@ impl Line {
 
     async fn dial(&self, limit: Duration) -> Result<Connection, Failed> {
         self.network.arrive(self.agent, Kind::Dial);
-        let dialed = match self.network.dial(self.side) {
+        match self.network.dial(self.side) {
             Ok((connection, at)) if at <= Instant::now() + limit => {
                 sleep_until(at + ROUND_TRIP).await;
                 let is_open = self.network.is_open(self.side, connection);
@@ -76,11 +76,7 @@ impl Line {
                 sleep(limit).await;
                 Err(Failed::Connect)
             }
-        };
-        if dialed.is_err() {
-            self.network.undialed();
         }
-        dialed
     }
 
     async fn exchange(&self, asked: &Asked<'_>, timeouts: Timeouts) -> Result<Response, Failed> {

@@ -23,7 +23,9 @@ use harvester_lab::guest::Distribution;
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::process::Agent;
 use harvester_lab::real::{Kubelet, RealApi};
-use harvester_lab::world::{CloudState, Registration, SOON, World, WorldOptions, eventually};
+use harvester_lab::world::{
+    CloudState, Registration, SOON, World, WorldOptions, condition_of, eventually,
+};
 
 pub use harvester_lab::names::{HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 
@@ -102,17 +104,10 @@ pub async fn status_updates(world: &World, times: usize) {
         let versions = world.recorder.versions();
         let mut heartbeats: Vec<_> = versions[from - 1..]
             .iter()
-            .map(|version| condition(&version.node, "Ready")["lastHeartbeatTime"].clone())
+            .map(|version| condition_of(&version.node, "Ready")["lastHeartbeatTime"].clone())
             .collect();
         heartbeats.dedup();
         heartbeats.len() > times
     })
     .await;
-}
-
-/// A condition of a Node; null when it has none of this type.
-pub fn condition<'a>(node: &'a serde_json::Value, kind: &str) -> &'a serde_json::Value {
-    let conditions = node["status"]["conditions"].as_array();
-    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
-    found.unwrap_or(&serde_json::Value::Null)
 }

@@ -3,11 +3,11 @@
 
 use harvester_lab::admin::paths;
 use harvester_lab::kubernetes::Kubernetes;
-use harvester_lab::world::Side;
+use harvester_lab::world::{Side, condition_of};
 
 use crate::{
-    HOST, IDENTITY, REGION, TOPOLOGY, ZONE, all_is_well, beside_a_kubelet, condition, guest_api,
-    kubelet, node_appears, serve, status_updates, world,
+    HOST, IDENTITY, REGION, TOPOLOGY, ZONE, all_is_well, beside_a_kubelet, guest_api, kubelet,
+    node_appears, serve, status_updates, world,
 };
 
 beside_a_kubelet!(
@@ -46,7 +46,7 @@ async fn labels_and_conditions_stay_through_the_status_updates_of_the_kubelet(ve
         assert_eq!(version.label(HOST).as_deref(), Some("hv-a"));
         assert_eq!(version.label(ZONE).as_deref(), Some("rack-a"));
         for kind in [IDENTITY, TOPOLOGY] {
-            let status = &condition(&version.node, kind)["status"];
+            let status = &condition_of(&version.node, kind)["status"];
             assert_eq!(status, "True", "{kind}");
         }
     }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use harvester_lab::guest::GuestTree;
-use harvester_lab::process::{Agent, Line, Signal, Usage};
+use harvester_lab::process::{Agent, Line, Signal};
 use harvester_lab::qga::{Client, outcome};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{World, WorldOptions, eventually};
@@ -343,34 +343,5 @@ async fn the_host_gets_the_findings_that_doctor_reports_in_the_machine() {
             "{other}"
         );
         assert!(!finding["fix"].as_array().unwrap().is_empty(), "{finding}");
-    }
-}
-
-mod slow {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_host_side_that_is_replaced_a_hundred_times_costs_few_wake_ups_each() {
-        const TIMES: u64 = 100;
-        let (_dir, guest) = lonely_guest();
-        let mut client = Client::new(VirtioPort::offer(&guest, PORT));
-        let agent = serve_lonely(&guest).await;
-        client.sync().await;
-        let before: Usage = agent.usage().unwrap();
-        for _ in 0..TIMES {
-            client.stream().hang_up();
-            client.stream().come_back();
-            client.sync().await;
-        }
-        let after = agent.usage().unwrap();
-        let wake_ups = after.voluntary_switches - before.voluntary_switches;
-        let cpu = after.cpu - before.cpu;
-        println!(
-            "{TIMES} host sides replaced: {wake_ups} wake-ups and {cpu:?} of the whole agent, RSS {} -> {} KiB",
-            before.rss_kib, after.rss_kib
-        );
-        // A hang-up, a link, a settled link, a request, and the look that a hang-up is a reason for.
-        assert!(wake_ups <= 10 * TIMES, "{wake_ups} wake-ups");
-        assert!(after.rss_kib <= before.rss_kib + 512, "{after:?}");
     }
 }

@@ -24,7 +24,9 @@ on_both!(
     a_stop_a_restart_and_a_deletion_are_published_on_every_channel,
     a_killed_agent_neither_repeats_nor_loses_a_state,
     an_agent_that_is_killed_before_it_saved_a_state_creates_its_event_once,
-    nothing_announced_costs_nothing,
+    nothing_announced_costs_nothing;
+    real:
+    // Definitions validate nothing in the lab.
     the_shipped_node_readiness_rules_are_valid,
 );
 

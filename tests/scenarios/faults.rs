@@ -125,31 +125,6 @@ async fn certificates_that_prove_nothing_are_distinguished() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_patch_is_named() {
-    let world = World::lab(WorldOptions::default()).await;
-    let server = lab(&world.guest_api);
-    let message =
-        "nodes is forbidden: is not allowed to modify labels: topology.kubernetes.io/zone";
-    server.faults().inject(
-        Matcher::any().verb("patch").user_agent(AGENT),
-        Fault::forbidden(message),
-    );
-    let _agent = serve(&world).await;
-    findings_become(&world, &["node-write-failed"]).await;
-    let status = world.guest.status().unwrap();
-    assert!(
-        status["findings"][0]["observed"]
-            .as_str()
-            .unwrap()
-            .contains("not allowed to modify labels"),
-        "{status}"
-    );
-    server.faults().clear();
-    label_becomes(&world, HOST, "hv-a").await;
-    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-}
-
 /// Breaks the watch of our VM in the given way while a migration happens: the labels follow all the same.
 async fn watch_breaks(fault: Fault) {
     let world = World::lab(WorldOptions::default()).await;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is written, what is left alone, and that nothing is written twice.
 
-use harvester_lab::cloud_controller::{fight, strip};
+use harvester_lab::cloud_controller::fight;
 use harvester_lab::harvester::PodLabels;
 use harvester_lab::process::Signal;
 use harvester_lab::world::{CloudState, HostAccess, VM_NAME, WorldOptions, eventually};
@@ -18,7 +18,6 @@ on_both!(
     a_cloud_controller_reverts_nothing,
     a_label_that_a_person_changed_is_put_right,
     a_rival_is_named_and_left_alone_after_three_reverts,
-    a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts,
     a_node_that_was_made_anew_is_labelled_anew,
     a_host_relabelled_in_harvester_is_followed,
     hold_keeps_the_first_zone_and_report_writes_none,
@@ -143,22 +142,6 @@ async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
     agent.signal(Signal::SIGHUP);
     label_becomes(&world, HOST, "hv-a").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-}
-
-async fn a_rival_that_removes_our_annotations_is_left_alone_after_three_reverts(on: On) {
-    let world = on.world(WorldOptions::default()).await;
-    let _agent = serve(&world).await;
-    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    let before = node_patches(&world).await;
-    let endpoint = world.guest_api.endpoint();
-    let prefix = "node-agent.harvesterhci.io/";
-    let _rival = strip(&endpoint, "policy", world.node_name(), prefix);
-    findings_become(&world, &["label-conflict"]).await;
-    let patches = node_patches(&world).await - before;
-    assert!(patches <= 3, "{patches} patches");
-    // A migration is followed all the same.
-    world.migrate("hv-b").await;
-    label_becomes(&world, ZONE, "rack-b").await;
 }
 
 async fn a_node_that_was_made_anew_is_labelled_anew(on: On) {

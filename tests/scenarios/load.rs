@@ -3,7 +3,7 @@
 
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::server::{RequestRecord, Server};
-use harvester_lab::world::{AGENT, HostAccess, Side, VM_NAME, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, HostAccess, Side, World, WorldOptions, eventually};
 use serde_json::json;
 
 use crate::{
@@ -98,9 +98,8 @@ async fn a_bookmark_that_cannot_be_sent_back_does_not_end_the_watch_for_good() {
 async fn a_flood_of_events_does_not_hide_a_migration() {
     let world = World::lab(WorldOptions::default()).await;
     let _agent = watching(&world).await;
-    let path = harvester_lab::admin::paths::vmi(&world.vm.spec.namespace, VM_NAME);
     let server = lab(&world.harvester_api);
-    let vmi = server.get(&path).unwrap();
+    let vmi = world.harvester.vmi(&world.vm).await.unwrap();
     let event = |number: usize| {
         let mut vmi = vmi.clone();
         vmi["metadata"]["annotations"]["example.com/number"] = json!(number.to_string());

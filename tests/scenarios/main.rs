@@ -41,7 +41,6 @@ mod pod_info;
 mod rbac;
 mod reads;
 mod registration;
-mod resync;
 mod sandbox;
 mod service;
 mod service_account;

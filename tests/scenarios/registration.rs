@@ -448,27 +448,6 @@ async fn a_node_name_of_the_configuration_is_the_one_that_counts(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hostname_with_a_domain_holds_the_kubelet_until_it_is_short() {
-    let world = unregistered(On::Lab, Distribution::Rke2).await;
-    let full = format!("{VM_NAME}.Example.org");
-    world.guest.kernel_hostname(&full);
-    world.guest.static_hostname(&full);
-    let _agent = serve(&world).await;
-    let mut gate = world.spawn_agent(BINARY, &["gate"]);
-    let is_hold = |line: &Line| holding(line) && line.text.contains("(fqdn)");
-    let line = gate.wait_line(is_hold, SOON).await;
-    for part in [
-        format!("hostnamectl set-hostname {VM_NAME}"),
-        "prefer_fqdn_over_hostname: false".to_owned(),
-    ] {
-        assert!(line.text.contains(&part), "{}", line.text);
-    }
-    world.guest.kernel_hostname(VM_NAME);
-    world.guest.static_hostname(VM_NAME);
-    assert_eq!(gate.wait_exit(SOON).await.code(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_kubevirt_makes_of_two_vms_does_not_match_itself() {
     let options = WorldOptions {
         vm: VmSpec::named("web.prod-2").firmware(Firmware::Random),
@@ -593,23 +572,6 @@ async fn directories_are_made_for_installed_distributions_and_where_labels_are_w
     std::fs::remove_dir_all(world.guest.path("/etc/rancher")).unwrap();
     register(&world, Distribution::Rke2);
     assert!(!prepare().await, "the kubelet has registered");
-}
-
-#[tokio::test]
-async fn where_nothing_can_report_the_vms_name_nothing_is_held() {
-    let world = unregistered(On::Lab, Distribution::Rke2).await;
-    for file in [
-        harvester_lab::guest::HARVESTER_KUBECONFIG,
-        "/run/cloud-init/instance-data.json",
-    ] {
-        world.guest.remove(file);
-    }
-    world
-        .guest
-        .dmi("03000200-0400-0500-0006-000700080009", None);
-    let _agent = serve(&world).await;
-    let (_, answer) = gate(&world, "60s").await;
-    assert_eq!(answer["reason"], "name-unknown", "{answer:#}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the guest itself tells: a new host name, by the kernel and by systemd-hostnamed; a system bus that dies or hangs.
+//! What the guest itself tells: a new host name; a system bus that dies or hangs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -89,24 +89,6 @@ async fn in_status(guest: &GuestTree, name: &str) {
     .await;
 }
 
-/// Gives the machine five names, `name-0` to `name-4`, and checks that each is told, long before the next poll.
-/// Answers when it was about to get the last one.
-async fn is_reported(
-    agent: &mut Agent,
-    guest: &GuestTree,
-    rename: impl AsyncFn(&Agent, &str),
-) -> Instant {
-    let mut began = Instant::now();
-    for turn in 0..5 {
-        let name = format!("name-{turn}");
-        began = Instant::now();
-        rename(agent, &name).await;
-        in_status(guest, &name).await;
-        told(agent, &name).await;
-    }
-    began
-}
-
 fn complaints(agent: &Agent) -> usize {
     let lines = agent.lines();
     lines
@@ -127,7 +109,14 @@ async fn events_of_names(world: &World) -> usize {
 async fn a_new_host_name_is_reported_and_complained_about_when_it_has_been_quiet(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve_with_own_name(&world).await;
-    let last = is_reported(&mut agent, &world.guest, rename).await;
+    let mut last = Instant::now();
+    for turn in 0..5 {
+        let name = format!("name-{turn}");
+        last = Instant::now();
+        rename(&agent, &name).await;
+        in_status(&world.guest, &name).await;
+        told(&mut agent, &name).await;
+    }
 
     let is_complaint = |line: &Line| line.text.contains(COMPLAINT);
     let complaint = agent.wait_line(is_complaint, SOON).await;
@@ -200,20 +189,6 @@ async fn systemd(bus: &Bus) -> Systemd {
 
 const UNIT: &str = "qemu-guest-agent.service";
 const BUS_SIGNALS: [&str; 2] = ["hostname1", "units"];
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_name_set_through_hostnamed_is_reported() {
-    let (world, bus, _systemd) = world_with_bus().await;
-    let hostnamed = Hostnamed::start(&bus).await;
-    let mut agent = serve(&world).await;
-    signals_stand(&world.guest, &BUS_SIGNALS, true).await;
-    // The files of a tree tell nothing by themselves: it is the signal that does.
-    is_reported(&mut agent, &world.guest, async |_, name| {
-        world.guest.kernel_hostname(name);
-        hostnamed.announce(None, name).await;
-    })
-    .await;
-}
 
 /// What `status` says of the signals of the bus.
 async fn shown(world: &World) -> Vec<String> {

@@ -6,9 +6,8 @@ use std::time::Duration;
 use harvester_lab::admin::paths;
 use harvester_lab::guest::{Distribution, KubeconfigForm, harvester_kubeconfig_text};
 use harvester_lab::kubernetes::Kubernetes;
-use harvester_lab::real::{RealApi, RealOptions};
-use harvester_lab::server::{ServerOptions, User};
-use harvester_lab::world::{ACCOUNT, AGENT, Side, VM_NAME, World, WorldOptions};
+use harvester_lab::real::{RealApi, RealOptions, StaticToken};
+use harvester_lab::world::{ACCOUNT, Side, VM_NAME, World, WorldOptions};
 use serde_json::json;
 
 use crate::{
@@ -18,7 +17,9 @@ use crate::{
 
 on_both!(
     a_kubelet_that_sets_only_the_newer_key_again_is_corrected_in_one_patch,
-    an_event_is_created_once_and_in_the_newer_api_where_that_is_allowed,
+    an_event_is_created_once_and_in_the_newer_api_where_that_is_allowed;
+    real:
+    a_credential_for_another_node_is_a_wrong_node_name,
 );
 
 /// Where Harvester's credential is.
@@ -237,19 +238,6 @@ async fn old_storage(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storage_without_watch_progress_is_named_in_the_lab() {
-    let world = World::lab(WorldOptions {
-        guest_server: ServerOptions {
-            storage_is_old: true,
-            ..ServerOptions::guest()
-        },
-        ..WorldOptions::default()
-    })
-    .await;
-    old_storage(&world).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubernetes_1_36_on_the_etcd_of_debian_is_named() {
     let test = "kubernetes_1_36_on_the_etcd_of_debian_is_named";
     if !RealApi::available(Kubernetes::V1_36, test) {
@@ -263,50 +251,43 @@ async fn kubernetes_1_36_on_the_etcd_of_debian_is_named() {
     old_storage(&world).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_for_another_node_is_a_wrong_node_name_on_both_versions() {
-    for version in Kubernetes::ALL {
-        let world = World::lab(WorldOptions {
-            guest_server: ServerOptions {
-                kubernetes: version,
-                ..ServerOptions::guest()
-            },
-            ..WorldOptions::default()
-        })
-        .await;
-        let server = crate::lab(&world.guest_api);
-        let user = format!("system:node:{VM_NAME}");
-        server.add_token("of-a-kubelet", User::new(&user, &["system:nodes"]));
-        // A certificate would name the Node, whatever the configuration says.
-        let endpoint = world.guest_api.endpoint();
-        let kubeconfig = harvester_kubeconfig_text(
-            KubeconfigForm::AddOnScript,
-            &endpoint.url,
-            &endpoint.authority_pem,
-            "of-a-kubelet",
-            "default",
-        );
-        let path = Distribution::Rke2.kubeconfig();
-        world.guest.write_secret(path, kubeconfig);
-        let wrong = "[guest_cluster]\nnode_name = \"wrong\"\n";
-        world.guest.agent_config("20-wrong.toml", wrong);
-        let _agent = serve(&world).await;
-        findings_become(&world, &["hostname-differs", "node-missing"]).await;
-        let status = world.guest.status().unwrap();
-        let findings = status["findings"].as_array().unwrap();
-        let missing = findings.iter().find(|one| one["code"] == "node-missing");
-        let seen = missing.unwrap()["observed"].as_str().unwrap();
-        assert!(seen.contains("wrong"), "{seen}");
-        if version >= Kubernetes::V1_36 {
-            let own = format!("the credential is for Node `{VM_NAME}`");
-            assert!(seen.contains(&own), "{seen}");
-        }
-        assert_eq!(status["labels"]["state"], "node-missing");
-        let writes = server.writes();
-        assert!(
-            writes
-                .iter()
-                .all(|write| !write.user_agent.starts_with(AGENT))
-        );
+async fn a_credential_for_another_node_is_a_wrong_node_name(on: On) {
+    let On::Real(version) = on else { return };
+    let token = StaticToken {
+        token: "of-a-kubelet".to_owned(),
+        user: format!("system:node:{VM_NAME}"),
+        groups: vec!["system:nodes".to_owned()],
+    };
+    let servers = RealOptions {
+        tokens: vec![token],
+        ..RealOptions::of(version)
+    };
+    let world = World::on_real(servers, WorldOptions::default()).await;
+    // A certificate would name the Node, whatever the configuration says.
+    let endpoint = world.guest_api.endpoint();
+    let kubeconfig = harvester_kubeconfig_text(
+        KubeconfigForm::AddOnScript,
+        &endpoint.url,
+        &endpoint.authority_pem,
+        "of-a-kubelet",
+        "default",
+    );
+    let path = Distribution::Rke2.kubeconfig();
+    world.guest.write_secret(path, kubeconfig);
+    let wrong = "[guest_cluster]\nnode_name = \"wrong\"\n";
+    world.guest.agent_config("20-wrong.toml", wrong);
+    let _agent = serve(&world).await;
+    findings_become(&world, &["hostname-differs", "node-missing"]).await;
+    let status = world.guest.status().unwrap();
+    let findings = status["findings"].as_array().unwrap();
+    let missing = findings.iter().find(|one| one["code"] == "node-missing");
+    let seen = missing.unwrap()["observed"].as_str().unwrap();
+    assert!(seen.contains("wrong"), "{seen}");
+    if version >= Kubernetes::V1_36 {
+        let own = format!("the credential is for Node `{VM_NAME}`");
+        assert!(seen.contains(&own), "{seen}");
     }
+    assert_eq!(status["labels"]["state"], "node-missing");
+    let writes = world.agent_writes().await;
+    assert!(writes.is_empty(), "{writes:#?}");
 }

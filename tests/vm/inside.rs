@@ -213,12 +213,6 @@ impl Inside {
         records(&self.sh(&shown).await)
     }
 
-    /// The journal of the agent since then, as a person reads it.
-    pub async fn journal(&mut self, since: &str) -> String {
-        let shown = format!("{JOURNAL} {since} --output=short-precise --no-hostname || true");
-        self.sh(&shown).await
-    }
-
     /// When another program wrote its first record after a time of the guest, both in microseconds since the epoch.
     pub async fn first_record_of(&mut self, identifier: &str, after: i128) -> Option<i128> {
         let (seconds, micros) = (after / 1_000_000, after % 1_000_000);

@@ -15,7 +15,6 @@
 )]
 
 mod clocks;
-mod figures;
 mod hardware;
 mod inside;
 mod kubelet;
@@ -24,11 +23,6 @@ mod qmp;
 mod scenarios;
 mod seed;
 mod stage;
-#[path = "../bench/statistics.rs"]
-mod statistics;
-#[path = "../bench/table.rs"]
-mod table;
-mod timeline;
 mod witness;
 
 use std::panic::AssertUnwindSafe;
@@ -37,10 +31,10 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use harvester_lab::figures::Figures;
 pub use harvester_lab::names::{GUEST_AGENT, HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 use tokio::runtime::Runtime;
 
-use crate::figures::Figures;
 use crate::stage::{Setting, Stage};
 
 /// Generous: a limit for something broken on an emulated processor that others share.
@@ -78,9 +72,8 @@ pub struct Setup {
     pub image: PathBuf,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// The package, and that of a later version.
+    /// The package.
     pub package: PathBuf,
-    pub later_package: PathBuf,
     /// virtiofsd, which shares the files of a pod.
     pub virtiofsd: PathBuf,
     /// Whether machines run while their memory is copied.
@@ -101,7 +94,6 @@ impl Setup {
             image: path("VM_IMAGE")?,
             accelerator: set("VM_ACCELERATOR")?,
             package: path("VM_PACKAGE")?,
-            later_package: path("VM_LATER_PACKAGE")?,
             virtiofsd: path("VM_VIRTIOFSD")?,
             live: set("VM_LIVE").is_some(),
             part: set("VM_PART")?,

@@ -6,16 +6,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use harvester_lab::admin::paths;
 use harvester_lab::downward_metrics;
+use harvester_lab::figures::Figures;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Migration as Announced, Order};
 use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::pod_info::POD_INFO;
 use harvester_lab::real::Signer;
-use harvester_lab::world::{CloudState, Registration, World, WorldOptions, eventually};
+use harvester_lab::world::{
+    CloudState, Registration, World, WorldOptions, condition_of, eventually,
+};
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
-use crate::figures::Figures;
 use crate::hardware::{Firmware, Hardware, Port};
 use crate::inside::{Inside, Record, micros};
 use crate::kubelet;
@@ -67,8 +69,6 @@ pub struct Stage {
     pub began: String,
     /// The host that runs it.
     pub host: String,
-    /// The package of a later version, on the seed's disk.
-    pub later_package: PathBuf,
     /// Whether no other scenario may follow on this machine.
     pub spent: bool,
     /// What was measured.
@@ -85,9 +85,7 @@ pub struct Stage {
 pub struct Migration {
     /// QEMU's part.
     pub moved: Move,
-    /// When the API began to show the new host.
-    pub shown: Instant,
-    /// When it showed the new host's region and zone as well.
+    /// When the API showed the new host, its region and its zone.
     pub annotated: Instant,
     /// How the guest's wall clock stood to the machine's, where times are measured.
     pub clocks: Option<Clocks>,
@@ -154,8 +152,7 @@ impl Setting {
             &setup.image
         };
         let mut hardware = Hardware::new(setup, image, firmware, &world.vm.spec.macs[0]);
-        let mut seed =
-            Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
+        let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
         match self {
             Self::Alone => {
                 seed = seed
@@ -194,7 +191,6 @@ impl Setting {
             inside,
             began: String::new(),
             host: "hv-a".to_owned(),
-            later_package: setup.later_package.clone(),
             spent: false,
             figures: Figures::default(),
             logs: logs.to_owned(),
@@ -262,7 +258,7 @@ impl Stage {
         let path = paths::node(&name);
         eventually(REGISTRATION, "the Node is ready", || async {
             let node = self.world.guest_admin.find(&path).await.unwrap();
-            node.is_some_and(|node| condition(&node, "Ready")["status"] == "True")
+            node.is_some_and(|node| condition_of(&node, "Ready")["status"] == "True")
         })
         .await;
     }
@@ -359,7 +355,6 @@ impl Stage {
         to.clone_into(&mut self.host);
         tokio::time::sleep_until(resumed + TOLD_AFTER).await;
         harvester.switch_host(began, telling.order).await.unwrap();
-        let shown = Instant::now();
         harvester
             .complete_migration(began, telling.order)
             .await
@@ -380,7 +375,6 @@ impl Stage {
         }
         Migration {
             moved,
-            shown,
             annotated,
             clocks,
         }
@@ -459,13 +453,6 @@ impl Stage {
         let text = self.inside.run(script).await.text;
         std::fs::write(self.logs.join("journal"), text).unwrap();
     }
-}
-
-/// A condition of a Node; null when it has none of this type.
-pub fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
-    let conditions = node["status"]["conditions"].as_array();
-    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
-    found.unwrap_or(&Value::Null)
 }
 
 /// When an instant of this process was, by the wall clock.

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A small client of the Kubernetes API with which the players of the lab act as administrators.
 //!
-//! It speaks untyped JSON and knows nothing of the agent's own client, so that a fault of that one cannot hide itself here.
+//! It speaks untyped JSON and has no line of the agent's own client, so that a fault of that one cannot hide itself here.
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, Url};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::Endpoint;
 
@@ -23,9 +18,6 @@ pub mod paths;
 mod watch;
 
 pub use watch::{Watch, WatchEvent};
-
-/// Objects per page of a list; small enough that the lab's lists are really paged now and then.
-const PAGE: usize = 250;
 
 /// How often an update is tried when another writer is faster; more than this is a fight, which a test wants to see.
 const UPDATE_ATTEMPTS: usize = 20;
@@ -97,21 +89,12 @@ pub struct Admin {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 struct Shared {
-    authority: String,
-    user_agent: String,
-    token: Option<String>,
-    tls: TlsConnector,
-    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared")
-            .field("authority", &self.authority)
-            .field("user_agent", &self.user_agent)
-            .finish_non_exhaustive()
-    }
+    url: String,
+    headers: HeaderMap,
+    tls: rustls::ClientConfig,
+    client: Mutex<Client>,
 }
 
 impl Admin {
@@ -124,22 +107,21 @@ impl Admin {
     /// The administrator of `endpoint` under another name: the first word of the User-Agent is the field manager.
     #[must_use]
     pub fn named(endpoint: &Endpoint, user_agent: &str) -> Self {
-        let chain = CertificateDer::pem_slice_iter(endpoint.admin.certificate_pem.as_bytes())
-            .collect::<Result<Vec<_>, _>>()
-            .expect("the administrator's certificate is PEM");
-        let key = PrivateKeyDer::from_pem_slice(endpoint.admin.key_pem.as_bytes())
-            .expect("the administrator's key is PEM");
-        let tls = tls_builder(&endpoint.authority_pem)
-            .with_client_auth_cert(chain, key)
-            .expect("the administrator's key fits the certificate");
-        Self::build(endpoint, user_agent, None, tls)
+        Self::with_identity(endpoint, user_agent, &endpoint.admin)
     }
 
     /// A client with a bearer token instead of the administrator's certificate.
     #[must_use]
     pub fn with_token(endpoint: &Endpoint, user_agent: &str, token: &str) -> Self {
         let tls = tls_builder(&endpoint.authority_pem).with_no_client_auth();
-        Self::build(endpoint, user_agent, Some(token.to_owned()), tls)
+        Self::build(endpoint, user_agent, Some(token), tls)
+    }
+
+    /// A client without a credential.
+    #[cfg(test)]
+    pub(crate) fn anonymous(endpoint: &Endpoint) -> Self {
+        let tls = tls_builder(&endpoint.authority_pem).with_no_client_auth();
+        Self::build(endpoint, "anonymous", None, tls)
     }
 
     /// The same endpoint as another user with a client certificate.
@@ -149,47 +131,45 @@ impl Admin {
         user_agent: &str,
         identity: &crate::pki::Identity,
     ) -> Self {
-        let endpoint = Endpoint {
-            admin: identity.clone(),
-            ..endpoint.clone()
-        };
-        Self::named(&endpoint, user_agent)
+        let chain = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .expect("an identity's certificate is PEM");
+        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
+            .expect("an identity's key is PEM");
+        let tls = tls_builder(&endpoint.authority_pem)
+            .with_client_auth_cert(chain, key)
+            .expect("an identity's key fits the certificate");
+        Self::build(endpoint, user_agent, None, tls)
     }
 
     fn build(
         endpoint: &Endpoint,
         user_agent: &str,
-        token: Option<String>,
+        token: Option<&str>,
         tls: rustls::ClientConfig,
     ) -> Self {
-        let authority = endpoint
-            .url
-            .strip_prefix("https://")
-            .expect("an endpoint is https")
-            .trim_end_matches('/')
-            .to_owned();
+        let value = |text: &str| HeaderValue::from_str(text).expect("the lab's headers are text");
+        let mut headers = HeaderMap::from_iter([(USER_AGENT, value(user_agent))]);
+        headers.extend(token.map(|token| (AUTHORIZATION, value(&format!("Bearer {token}")))));
         Self {
             shared: Arc::new(Shared {
-                authority,
-                user_agent: user_agent.to_owned(),
-                token,
-                tls: TlsConnector::from(Arc::new(tls)),
-                idle: Mutex::new(Vec::new()),
+                url: endpoint.url.clone(),
+                client: Mutex::new(client(&tls, &headers)),
+                headers,
+                tls,
             }),
         }
     }
 
-    /// Forgets the connections that are idle: the next request opens one. For when a test made them half-open.
-    ///
-    /// # Panics
-    /// When another user of them panicked.
+    /// Forgets the connections that are idle: the next request opens one. For when somebody made them half-open.
     pub fn hang_up(&self) {
-        self.shared.idle.lock().unwrap().clear();
+        let Shared { tls, headers, .. } = self.shared.as_ref();
+        *self.shared.client.lock().expect("no holder panics") = client(tls, headers);
     }
 
     /// Reads one object.
     pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
-        self.request(Method::GET, path, JSON, None).await
+        self.request(Method::GET, self.url(path, &[]), None).await
     }
 
     /// Reads one object that may not exist.
@@ -203,25 +183,16 @@ impl Admin {
 
     /// Reads all objects of a collection; `path` may carry a query.
     pub async fn list(&self, path: &str) -> Result<Vec<Value>, ApiError> {
-        let mut items = Vec::new();
-        let mut next = String::new();
-        loop {
-            let page = with_query(path, &format!("limit={PAGE}{next}"));
-            let mut list = self.get(&page).await?;
-            if let Value::Array(page) = list["items"].take() {
-                items.extend(page);
-            }
-            match list["metadata"]["continue"].as_str() {
-                None | Some("") => return Ok(items),
-                Some(token) => next = format!("&continue={}", percent_encode(token)),
-            }
+        match self.get(path).await?["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => Ok(Vec::new()),
         }
     }
 
     /// Creates an object in a collection and answers it as stored.
     pub async fn create(&self, collection: &str, object: &Value) -> Result<Value, ApiError> {
-        self.request(Method::POST, collection, JSON, Some(object))
-            .await
+        let url = self.url(collection, &[]);
+        self.request(Method::POST, url, Some((JSON, object))).await
     }
 
     /// Creates an object unless one of that name is there.
@@ -234,7 +205,8 @@ impl Admin {
 
     /// Replaces an object; a `resourceVersion` in it makes it conditional.
     pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
-        self.request(Method::PUT, path, JSON, Some(object)).await
+        let url = self.url(path, &[]);
+        self.request(Method::PUT, url, Some((JSON, object))).await
     }
 
     /// Reads, changes and replaces an object, again when another writer was faster.
@@ -257,7 +229,7 @@ impl Admin {
 
     /// JSON merge patch.
     pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
-        self.request(Method::PATCH, path, MERGE, Some(patch)).await
+        self.patch(path, MERGE, patch).await
     }
 
     /// JSON merge patch of the status subresource.
@@ -267,8 +239,7 @@ impl Admin {
 
     /// Strategic merge patch.
     pub async fn strategic_patch(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
-        self.request(Method::PATCH, path, STRATEGIC, Some(patch))
-            .await
+        self.patch(path, STRATEGIC, patch).await
     }
 
     /// Strategic merge patch of the status subresource.
@@ -282,10 +253,8 @@ impl Admin {
 
     /// Deletes an object at once, with no grace period.
     pub async fn delete(&self, path: &str) -> Result<(), ApiError> {
-        let path = with_query(path, "gracePeriodSeconds=0");
-        self.request(Method::DELETE, &path, JSON, None)
-            .await
-            .map(drop)
+        let url = self.url(path, &[("gracePeriodSeconds", "0")]);
+        self.request(Method::DELETE, url, None).await.map(drop)
     }
 
     /// Deletes an object that may not exist.
@@ -300,57 +269,62 @@ impl Admin {
     ///
     /// `path` may carry a query, for example a field selector.
     pub async fn watch(&self, path: &str, resource_version: &str) -> Result<Watch, ApiError> {
-        let mut query = "watch=true&allowWatchBookmarks=true".to_owned();
-        if !resource_version.is_empty() {
-            query.push_str("&resourceVersion=");
-            query.push_str(resource_version);
-        }
-        // A connection of its own: a watch occupies it to its end.
-        let request = self.build_request(Method::GET, &with_query(path, &query), JSON, None);
-        let mut sender = self.connect().await?;
-        let response = sender.send_request(request).await.map_err(transport)?;
+        let from_now = [("watch", "true"), ("allowWatchBookmarks", "true")];
+        let from = [("resourceVersion", resource_version)];
+        let query = match resource_version {
+            "" => from_now.to_vec(),
+            _ => [&from_now[..], &from].concat(),
+        };
+        let request = self.client().get(self.url(path, &query));
+        let response = request.send().await.map_err(transport)?;
         if !response.status().is_success() {
-            let code = response.status().as_u16();
-            let body = read_body(response).await?;
-            return Err(ApiError::from_status(code, &body));
+            return Err(failure(response).await);
         }
         Ok(Watch {
-            body: response.into_body(),
+            response,
             buffer: Vec::new(),
-            _sender: sender,
         })
+    }
+
+    /// Sends a body of a media type, or else accepts that media type.
+    #[cfg(test)]
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: &'static str,
+    ) -> Response {
+        let request = self
+            .client()
+            .request(method.parse().unwrap(), self.url(path, &[]));
+        let request = match body {
+            "" => request.header(reqwest::header::ACCEPT, media),
+            body => request.header(CONTENT_TYPE, media).body(body),
+        };
+        request.send().await.unwrap()
+    }
+
+    async fn patch(&self, path: &str, media: &str, patch: &Value) -> Result<Value, ApiError> {
+        let url = self.url(path, &[]);
+        self.request(Method::PATCH, url, Some((media, patch))).await
     }
 
     async fn request(
         &self,
         method: Method,
-        path: &str,
-        content_type: &str,
-        body: Option<&Value>,
+        url: Url,
+        body: Option<(&str, &Value)>,
     ) -> Result<Value, ApiError> {
-        let body = body.map(|value| Bytes::from(value.to_string()));
-        let (mut sender, reused) = match self.take_idle().await {
-            Some(sender) => (sender, true),
-            None => (self.connect().await?, false),
-        };
-        let request = self.build_request(method.clone(), path, content_type, body.clone());
-        let response = match sender.try_send_request(request).await {
-            Ok(response) => response,
-            // The server closed the idle connection and the request never left.
-            Err(error) if reused && error.message().is_some() => {
-                sender = self.connect().await?;
-                let request = self.build_request(method, path, content_type, body);
-                sender.send_request(request).await.map_err(transport)?
-            }
-            Err(error) => return Err(transport(error.into_error())),
-        };
-        let code = response.status().as_u16();
-        let success = response.status().is_success();
-        let body = read_body(response).await?;
-        self.put_idle(sender);
-        if !success {
-            return Err(ApiError::from_status(code, &body));
+        let mut request = self.client().request(method, url);
+        if let Some((media, body)) = body {
+            request = request.header(CONTENT_TYPE, media).body(body.to_string());
         }
+        let response = request.send().await.map_err(transport)?;
+        if !response.status().is_success() {
+            return Err(failure(response).await);
+        }
+        let body = response.bytes().await.map_err(transport)?;
         if body.is_empty() {
             return Ok(Value::Null);
         }
@@ -358,67 +332,30 @@ impl Admin {
             .map_err(|error| ApiError::Transport(format!("the answer is not JSON: {error}")))
     }
 
-    fn build_request(
-        &self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Option<Bytes>,
-    ) -> Request<Full<Bytes>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", &self.shared.authority)
-            .header("user-agent", &self.shared.user_agent)
-            .header("accept", JSON);
-        if let Some(token) = &self.shared.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        if body.is_some() {
-            request = request.header("content-type", content_type);
-        }
-        request
-            .body(Full::new(body.unwrap_or_default()))
-            .expect("the lab builds valid requests")
+    fn client(&self) -> Client {
+        let client = self.shared.client.lock();
+        client.expect("no holder panics").clone()
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ApiError> {
-        let authority = &self.shared.authority;
-        let host = authority
-            .rsplit_once(':')
-            .map_or(authority.as_str(), |(host, _)| host)
-            .trim_matches(['[', ']']);
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| ApiError::Transport(error.to_string()))?;
-        let stream = TcpStream::connect(authority).await.map_err(transport)?;
-        stream.set_nodelay(true).map_err(transport)?;
-        let stream = self
-            .shared
-            .tls
-            .connect(name, stream)
-            .await
-            .map_err(transport)?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(transport)?;
-        tokio::spawn(connection);
-        Ok(sender)
-    }
-
-    async fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
-        loop {
-            let mut sender = self.shared.idle.lock().unwrap().pop()?;
-            if sender.ready().await.is_ok() {
-                return Some(sender);
-            }
+    /// The address of a path, which may carry a query, with this query after it.
+    fn url(&self, path: &str, query: &[(&str, &str)]) -> Url {
+        let mut url =
+            Url::parse(&format!("{}{path}", self.shared.url)).expect("an endpoint is https");
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
         }
+        url
     }
+}
 
-    fn put_idle(&self, sender: SendRequest<Full<Bytes>>) {
-        if !sender.is_closed() {
-            self.shared.idle.lock().unwrap().push(sender);
-        }
-    }
+fn client(tls: &rustls::ClientConfig, headers: &HeaderMap) -> Client {
+    Client::builder()
+        .tls_backend_preconfigured(tls.clone())
+        .default_headers(headers.clone())
+        .no_proxy()
+        .redirect(Policy::none())
+        .build()
+        .expect("all of its parts are given")
 }
 
 fn tls_builder(
@@ -437,16 +374,16 @@ fn tls_builder(
         .with_root_certificates(roots)
 }
 
-async fn read_body(response: Response<Incoming>) -> Result<Bytes, ApiError> {
-    Ok(response
-        .into_body()
-        .collect()
-        .await
-        .map_err(transport)?
-        .to_bytes())
+async fn failure(response: Response) -> ApiError {
+    let code = response.status().as_u16();
+    match response.bytes().await {
+        Ok(body) => ApiError::from_status(code, &body),
+        Err(error) => transport(error),
+    }
 }
 
-fn transport(error: impl std::error::Error) -> ApiError {
+fn transport(error: reqwest::Error) -> ApiError {
+    use std::error::Error as _;
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -455,20 +392,4 @@ fn transport(error: impl std::error::Error) -> ApiError {
         cause = error.source();
     }
     ApiError::Transport(text)
-}
-
-fn with_query(path: &str, query: &str) -> String {
-    let separator = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{separator}{query}")
-}
-
-fn percent_encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
 }

@@ -162,30 +162,6 @@ pub fn fight(endpoint: &Endpoint, manager: &str, node: &str, key: &str, value: &
     })
 }
 
-/// Whenever `node` carries annotations that begin with `prefix`, removes them, as `manager`, until the value that this answers is
-/// dropped.
-#[must_use]
-pub fn strip(endpoint: &Endpoint, manager: &str, node: &str, prefix: &str) -> Running {
-    let admin = Admin::named(endpoint, manager);
-    let prefix = prefix.to_owned();
-    let path = one_node(node);
-    Running::start(endpoint.clone(), manager, path, move |node| {
-        let (admin, prefix) = (admin.clone(), prefix.clone());
-        async move {
-            let present = node["metadata"]["annotations"].as_object();
-            let keys = present.into_iter().flat_map(Map::keys);
-            let ours = keys.filter(|key| key.starts_with(&prefix));
-            let removed: Map<String, Value> = ours.map(|key| (key.clone(), Value::Null)).collect();
-            if removed.is_empty() {
-                return Ok(0);
-            }
-            let patch = json!({"metadata": {"annotations": removed}});
-            admin.merge_patch(&node_path(&node), &patch).await?;
-            Ok(1)
-        }
-    })
-}
-
 fn one_node(name: &str) -> String {
     format!("{}?fieldSelector=metadata.name%3D{name}", paths::NODES)
 }

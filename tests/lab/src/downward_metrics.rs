@@ -5,14 +5,11 @@
 //! on it is real (`pkg/downwardmetrics/virtio-serial/server.go`): the request in two lines, one answer for each request, and
 //! a pause before the next request is read.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
-use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
-use nix::sys::stat::Mode;
-use nix::sys::termios::{FlowArg, SetArg, cfmakeraw, tcflow, tcgetattr, tcsetattr};
+use nix::sys::termios::{FlowArg, tcflow};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -20,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::guest::{GuestTree, Writing};
+use crate::virtio_port::terminal;
 
 /// The name of the port.
 pub const PORT: &str = "org.github.vhostmd.1";
@@ -146,7 +144,7 @@ impl Behaviour {
 pub struct DownwardMetrics {
     tree: GuestTree,
     /// Held, so that a guest program that closes its end does not hang up ours.
-    guest: OwnedFd,
+    guest: File,
     behaviour: Arc<Mutex<Behaviour>>,
     requests: watch::Receiver<usize>,
     server: JoinHandle<()>,
@@ -267,23 +265,6 @@ pub fn attend(port: UnixStream, host: &str) {
 
 fn link() -> String {
     format!("/dev/virtio-ports/{PORT}")
-}
-
-/// A raw terminal: the host's end, the guest's end, and the path of the latter.
-fn terminal() -> nix::Result<(OwnedFd, OwnedFd, String)> {
-    let host = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK)?;
-    grantpt(&host)?;
-    unlockpt(&host)?;
-    let path = ptsname_r(&host)?;
-    let guest = nix::fcntl::open(
-        path.as_str(),
-        OFlag::O_RDWR | OFlag::O_NOCTTY,
-        Mode::empty(),
-    )?;
-    let mut settings = tcgetattr(&guest)?;
-    cfmakeraw(&mut settings);
-    tcsetattr(&guest, SetArg::TCSANOW, &settings)?;
-    Ok((OwnedFd::from(host), guest, path))
 }
 
 struct Server<R, W> {
@@ -426,44 +407,4 @@ pub fn offer_disk(tree: &GuestTree, name: &str, image: &[u8]) {
     );
     tree.write(&format!("/sys/block/{name}/ro"), "1\n");
     tree.write_as(&format!("/dev/{name}"), image, 0o660, Writing::Rename);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_two_lines_of_which_the_second_is_blank() {
-        for (request, valid) in [
-            ("GET /metrics/XML\n\n", true),
-            ("GET /metrics/XML\r\n\r\n", true),
-            ("GET /metrics/XML?a=b\n\n", true),
-            ("GET  /metrics/XML\n\n", false),
-            ("GET /metrics/XML\nmore\n", false),
-            ("PUT /metrics/XML\n\n", false),
-            ("GET /metrics/JSON\n\n", false),
-            ("\n\n", false),
-        ] {
-            assert_eq!(is_valid(request), valid, "{request:?}");
-        }
-    }
-
-    #[test]
-    fn the_head_of_the_disk_is_big_endian() {
-        let image = disk_image(b"ab");
-        assert_eq!(image[..18], *b"mvbd\0\0\0\0\0\0\0\xc3\0\0\0\x02ab");
-        assert_eq!(image.len(), 262_144);
-    }
-
-    #[tokio::test]
-    async fn a_device_that_is_dropped_leaves_no_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = GuestTree::new(dir.path());
-        let device = DownwardMetrics::offer(&tree, Behaviour::Never);
-        let target = std::fs::read_link(tree.path(&link())).unwrap();
-        assert!(target.starts_with("/dev/pts"), "{target:?}");
-        assert_eq!(device.requests(), 0);
-        drop(device);
-        assert!(!tree.path(&link()).is_symlink());
-    }
 }

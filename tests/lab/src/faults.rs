@@ -5,10 +5,7 @@
 //! Faults of connections and of the port are methods of [`crate::server::Server`]: `refuse_connections`, `stay_silent`,
 //! `half_open`, `drop_connections`, `serve_again`, `present`.
 //!
-//! To add a fault: a variant here, its arm in `server/handler.rs` (answers) or `server/watch.rs` (open watches), and a
-//! test that sees it from a client's side.
-
-mod spoil;
+//! To add a fault: a variant here, and its arm in `server/handler.rs` (answers) or `server/watch.rs` (open watches).
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
-
-pub(crate) use self::spoil::{deepen, duplicate_key, gzip};
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,16 +25,10 @@ pub enum Fault {
     Trickle(Duration),
     /// Another answer than the right one; the request has no effect.
     Answer(Answer),
-    /// The right answer, compressed, with `Content-Encoding: gzip`.
-    Gzip,
     /// A body that never ends.
     EndlessBody,
     /// A head that never ends.
     EndlessHeader,
-    /// The right answer with a field in front whose arrays are nested this deep.
-    DeepJson(usize),
-    /// The right answer with one key of its labels (else of the object) twice, the first time with the value `duplicate`.
-    DuplicateKeys,
     /// The right `Content-Length`, half of the body, then the connection closes.
     TruncatedBody,
     /// The next event of the watch is cut in the middle of its line, then the connection closes.
@@ -90,24 +79,6 @@ impl Fault {
             message,
             details,
         ))
-    }
-
-    /// 429 with a `Retry-After` of any text.
-    #[must_use]
-    pub fn too_many_requests(retry_after: &str) -> Self {
-        Self::answer(
-            429,
-            "text/plain",
-            "Too many requests, please try again later.\n",
-        )
-        .with_header("retry-after", retry_after)
-    }
-
-    /// A redirect (302, 307, 308 ...) to another place.
-    #[must_use]
-    pub fn redirect(status: u16, location: &str) -> Self {
-        Self::answer(status, "text/html", "<a href=\"/\">Moved</a>\n")
-            .with_header("location", location)
     }
 
     /// 410 as the status of the answer. For 410 inside a watch see [`Fault::WatchGone`].
@@ -224,24 +195,17 @@ impl Matcher {
         self
     }
 
-    /// Only the first `count` of them.
-    #[must_use]
-    pub fn times(mut self, count: usize) -> Self {
-        self.times = Some(count);
-        self
-    }
-
     /// Only the first of them.
     #[must_use]
-    pub fn once(self) -> Self {
-        self.times(1)
+    pub fn once(mut self) -> Self {
+        self.times = Some(1);
+        self
     }
 }
 
 /// A rule that was injected.
 #[derive(Debug, Clone)]
 pub struct Injected {
-    number: usize,
     hits: Arc<AtomicUsize>,
 }
 
@@ -257,12 +221,10 @@ impl Injected {
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     rules: Arc<Mutex<Vec<Rule>>>,
-    count: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
 struct Rule {
-    number: usize,
     matcher: Matcher,
     fault: Fault,
     hits: Arc<AtomicUsize>,
@@ -271,22 +233,13 @@ struct Rule {
 impl Faults {
     /// Adds a rule. Of several rules that meet a request all delays are added up, and of the rest the oldest counts.
     pub fn inject(&self, matcher: Matcher, fault: Fault) -> Injected {
-        let injected = Injected {
-            number: self.count.fetch_add(1, Ordering::SeqCst),
-            hits: Arc::default(),
-        };
+        let hits = Arc::default();
         self.lock().push(Rule {
-            number: injected.number,
             matcher,
             fault,
-            hits: injected.hits.clone(),
+            hits: Arc::clone(&hits),
         });
-        injected
-    }
-
-    /// Takes one rule away.
-    pub fn remove(&self, injected: &Injected) {
-        self.lock().retain(|rule| rule.number != injected.number);
+        Injected { hits }
     }
 
     /// Takes all rules away.
@@ -358,6 +311,3 @@ pub enum ServerCertificate {
     /// Begins in a day.
     NotYetValid,
 }
-
-#[cfg(test)]
-mod tests;

@@ -139,11 +139,6 @@ impl Harvester {
         self.admin.merge_patch(&path, &patch).await.map(drop)
     }
 
-    /// Takes a host out of the cluster.
-    pub async fn remove_host(&self, name: &str) -> Result<(), ApiError> {
-        self.admin.delete(&paths::node(name)).await
-    }
-
     /// Publishes the topology of all hosts in a ConfigMap that every credential may read: host name to JSON of labels.
     pub async fn publish_topology(&self, configmap: &str) -> Result<(), ApiError> {
         let mut data = BTreeMap::new();
@@ -319,11 +314,6 @@ impl Harvester {
     /// [`Harvester::annotate`].
     pub fn stop_annotating(&self) {
         self.annotating.store(false, Ordering::SeqCst);
-    }
-
-    /// Harvester's controller is back; it acts at the next update of each VMI.
-    pub fn resume_annotating(&self) {
-        self.annotating.store(true, Ordering::SeqCst);
     }
 
     /// Copies the host's topology to the VMI's annotations, as Harvester's controller does, whoever created the VM.

@@ -59,24 +59,3 @@ macro_rules! on_each_kubernetes {
         $crate::on_each_kubernetes!(@ kubernetes_1_36 V1_36, $available, $of; $($scenario),*);
     };
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_is_one_of_its_minor_version() {
-        for (release, version) in [
-            ("v1.20.2", Some(Kubernetes::V1_20)),
-            ("v1.36.0", Some(Kubernetes::V1_36)),
-            ("v1.36.2+rke2r1", Some(Kubernetes::V1_36)),
-            ("v1.3.6", None),
-            ("v1.2.0", None),
-            ("1.36.2", None),
-            ("v1.36", None),
-            ("", None),
-        ] {
-            assert_eq!(Kubernetes::of_release(release), version, "{release}");
-        }
-    }
-}

@@ -7,6 +7,7 @@ pub mod bus;
 pub mod cloud_controller;
 pub mod downward_metrics;
 pub mod faults;
+pub mod figures;
 pub mod guard;
 pub mod guest;
 pub mod harvester;

@@ -187,16 +187,6 @@ impl Agent {
         self.notifications.borrow().clone()
     }
 
-    /// The last `STATUS=` text.
-    #[must_use]
-    pub fn status_text(&self) -> Option<String> {
-        let notifications = self.notifications.borrow();
-        notifications
-            .iter()
-            .rev()
-            .find_map(|notification| notification.fields.get("STATUS").cloned())
-    }
-
     /// The first line, past or future, that satisfies `predicate`.
     ///
     /// # Panics
@@ -352,94 +342,5 @@ async fn collect_notifications(socket: UnixDatagram, sender: watch::Sender<Vec<N
                 .collect(),
         };
         sender.send_modify(|all| all.push(notification));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::world::{SOON, eventually};
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
-
-    /// A stand-in for the agent that speaks to its notification socket.
-    fn script(dir: &Path, body: &str) -> PathBuf {
-        let path = dir.join("agent");
-        std::fs::write(
-            &path,
-            format!("#!/usr/bin/python3\nimport os, signal, socket, sys, time\n{body}"),
-        )
-        .unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
-
-    #[tokio::test]
-    async fn words_to_systemd_lines_and_the_exit_are_seen() {
-        let dir = tempfile::tempdir().unwrap();
-        let body = "
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.connect(os.environ['NOTIFY_SOCKET'])
-def stop(*_):
-    s.send(b'STOPPING=1')
-    sys.exit(7)
-signal.signal(signal.SIGTERM, stop)
-print(' '.join(sys.argv[1:]), flush=True)
-print(sorted(os.environ), file=sys.stderr, flush=True)
-s.send(b'READY=1\\nSTATUS=all is well')
-while True: time.sleep(1)
-";
-        let binary = script(dir.path(), body);
-        let mut agent = Agent::spawn(binary, dir.path(), &["run"], &[("WATCHDOG_USEC", "1")]);
-        let ready = agent.wait_ready(SOON).await;
-        assert!(ready.has("STATUS"));
-        assert_eq!(agent.status_text().unwrap(), "all is well");
-        let line = agent
-            .wait_line(|line| line.stream == Stream::Stdout, SOON)
-            .await;
-        assert_eq!(line.text, format!("run --root {}", dir.path().display()));
-        let line = agent
-            .wait_line(|line| line.stream == Stream::Stderr, SOON)
-            .await;
-        assert!(line.text.contains("WATCHDOG_USEC") && !line.text.contains("HOME"));
-        let usage = agent.usage().unwrap();
-        assert!(usage.rss_kib > 1000 && usage.pss_kib > 0 && usage.threads == 1);
-        // It sleeps as soon as it has nothing to do, which may be a moment from now.
-        let worked = || async {
-            let usage = agent.usage().unwrap();
-            usage.cpu > Duration::ZERO && usage.voluntary_switches > 0
-        };
-        eventually(SOON, "it has worked and slept", worked).await;
-        agent.signal(Signal::SIGTERM);
-        assert_eq!(agent.wait_exit(SOON).await.code(), Some(7));
-        agent
-            .wait_notify(|notification| notification.has("STOPPING"), SOON)
-            .await;
-    }
-
-    #[tokio::test]
-    async fn a_dropped_agent_is_dead() {
-        let dir = tempfile::tempdir().unwrap();
-        let binary = script(dir.path(), "print('up', flush=True)\ntime.sleep(600)");
-        let mut agent = Agent::spawn(binary, dir.path(), &["run"], &[]);
-        agent.wait_line(|line| line.text == "up", SOON).await;
-        let pid = agent.pid();
-        drop(agent);
-        // A zombie has no resident memory.
-        let is_gone = async || Usage::of(pid).is_none();
-        eventually(SOON, "it is gone", is_gone).await;
-    }
-
-    #[tokio::test]
-    async fn a_single_run_gives_code_and_both_streams() {
-        let dir = tempfile::tempdir().unwrap();
-        let body = "print('out'); print('err', file=sys.stderr); sys.exit(4)";
-        let binary = script(dir.path(), body);
-        let output = run_once(binary, dir.path(), &["doctor"], SOON).await;
-        assert_eq!(output.code, Some(4));
-        assert_eq!(
-            (output.stdout.as_str(), output.stderr.as_str()),
-            ("out\n", "err\n")
-        );
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The program of a version is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane; here it
 //! may name several directories, with `:` between them. Else it is in `target`, where `tests/lab/kubernetes` puts it. Both children
-//! hang on a shell that ends them when their owner is gone, however it went, and removes their directory.
+//! belong to a pool, and end with it.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, ApiError, paths};
-use crate::guard::{self, Guard};
+use crate::guard;
 use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
-use crate::world::SOON;
+use crate::world::{SOON, found};
 use crate::{Endpoint, SERVER_NAMES};
 
 mod assets;
@@ -28,6 +28,7 @@ mod signer;
 use audit::{audit_policy, parse_audit};
 pub use kubelet::{FLAGS_FILE, Kubelet};
 pub use pool::Lease;
+use pool::owner_of;
 pub use signer::Signer;
 
 /// A start takes two seconds on an idle machine and has been seen to take twenty beside a compiler.
@@ -88,31 +89,7 @@ impl RealOptions {
     }
 }
 
-/// A child process.
-#[derive(Debug)]
-enum Process {
-    /// It ends when this is dropped.
-    Own(Guard),
-    /// It ends with its pool; this is its process group.
-    Pooled(i32),
-}
-
-impl Process {
-    fn has_ended(&mut self) -> bool {
-        match self {
-            Self::Own(guard) => guard.has_ended(),
-            Self::Pooled(group) => guard::has_ended(*group),
-        }
-    }
-
-    fn end(self) {
-        if let Self::Pooled(group) = self {
-            guard::end(group);
-        }
-    }
-}
-
-/// A real API server with its own etcd. Dropping it ends both, unless they belong to a pool.
+/// A real API server with its own etcd, of a pool.
 #[derive(Debug)]
 pub struct RealApi {
     options: RealOptions,
@@ -123,10 +100,11 @@ pub struct RealApi {
     port: u16,
     arguments: Vec<String>,
     binary: PathBuf,
-    // Both before the directory: they are dropped first.
-    server: Option<Process>,
-    etcd: Process,
-    dir: Directory,
+    /// Process groups.
+    server: i32,
+    etcd: i32,
+    /// Where both have their files.
+    dir: PathBuf,
 }
 
 impl RealApi {
@@ -147,34 +125,12 @@ impl RealApi {
         }
     }
 
-    /// Starts etcd and kube-apiserver and waits until the latter is ready.
-    ///
-    /// # Panics
-    /// With the end of its log, when it does not become ready.
-    pub async fn start(name: &str, options: RealOptions) -> Self {
-        let mut failures = String::new();
-        // A free port may be taken by another process before its server listens.
-        for _ in 0..3 {
-            let dir = Directory::Own(directory(name));
-            match Self::try_start(name, &options, dir, None).await {
-                Ok(api) => return api,
-                Err(failure) => failures.push_str(&failure),
-            }
-        }
-        panic!("the API server `{name}` did not become ready:\n{failures}");
-    }
-
-    /// `owner` is the FIFO of a pool, if it owns the children.
-    async fn try_start(
-        name: &str,
-        options: &RealOptions,
-        dir: Directory,
-        owner: Option<&Path>,
-    ) -> Result<Self, String> {
+    /// Starts etcd and kube-apiserver, and waits until the latter is ready.
+    async fn try_start(name: &str, options: &RealOptions, dir: &Path) -> Result<Self, String> {
         let binary = Self::binary(options.version)?;
-        let path = |file: &str| dir.path().join(file).display().to_string();
+        let path = |file: &str| dir.join(file).display().to_string();
         let write = |file: &str, text: &str| {
-            std::fs::write(dir.path().join(file), text).expect("the directory is writable");
+            std::fs::write(dir.join(file), text).expect("the directory is writable");
             path(file)
         };
         let authority = Authority::new(&format!("{name}-ca"));
@@ -201,11 +157,7 @@ impl RealApi {
             .args(["--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("lab={peer_url}")])
             .args(["--unsafe-no-fsync", "--log-level", "error"]);
-        let log = dir.path().join("etcd.log");
-        let etcd = match owner {
-            None => Process::Own(Guard::start(&etcd, &log, Some(dir.path()))),
-            Some(owner) => Process::Pooled(guard::start_owned(&etcd, &log, owner)),
-        };
+        let etcd = guard::start_owned(&etcd, &dir.join("etcd.log"), &owner_of(dir));
 
         let mut arguments: Vec<String> = [
             ("etcd-servers", etcd_url.as_str()),
@@ -246,14 +198,14 @@ impl RealApi {
             port,
             arguments,
             binary,
-            server: None,
+            server: 0,
             etcd,
-            dir,
+            dir: dir.to_owned(),
         };
-        match api.start_server_of(owner).await {
+        match api.start_server().await {
             Ok(()) => Ok(api),
             Err(failure) => {
-                api.etcd.end();
+                guard::end(api.etcd);
                 Err(failure)
             }
         }
@@ -266,25 +218,16 @@ impl RealApi {
     }
 
     /// Ends the server and leaves etcd running: an API that is away.
-    pub fn stop_server(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.end();
-        }
+    pub fn stop_server(&self) {
+        guard::end(self.server);
     }
 
-    /// Starts the server again on the same port with the same data, as a child of this process.
+    /// Starts the server on its port with the data of etcd.
     pub async fn start_server(&mut self) -> Result<(), String> {
-        self.start_server_of(None).await
-    }
-
-    async fn start_server_of(&mut self, owner: Option<&Path>) -> Result<(), String> {
         let mut command = Command::new(&self.binary);
         command.args(&self.arguments);
-        let log = self.dir.path().join("kube-apiserver.log");
-        let mut server = match owner {
-            None => Process::Own(Guard::start(&command, &log, None)),
-            Some(owner) => Process::Pooled(guard::start_owned(&command, &log, owner)),
-        };
+        let log = self.dir.join("kube-apiserver.log");
+        self.server = guard::start_owned(&command, &log, &owner_of(&self.dir));
         let admin = self.admin();
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
@@ -293,16 +236,15 @@ impl RealApi {
                 Err(ApiError::Transport(text)) if text.contains("not JSON") => break,
                 _ => {}
             }
-            if server.has_ended() || Instant::now() > deadline {
+            if guard::has_ended(self.server) || Instant::now() > deadline {
                 let text = std::fs::read_to_string(&log).unwrap_or_default();
                 let lines: Vec<&str> = text.lines().collect();
-                server.end();
+                self.stop_server();
                 return Err(lines[lines.len().saturating_sub(30)..].join("\n"));
             }
             tokio::time::sleep(POLL).await;
         }
-        self.server = Some(server);
-        Ok(())
+        self.record().map_err(|error| error.to_string())
     }
 
     /// How to reach it.
@@ -345,34 +287,16 @@ impl RealApi {
             .get(&paths::core("default", "configmaps"))
             .await
             .expect("the server of which the log is asked runs");
-        let path = self.dir.path().join("audit.log");
-        let deadline = Instant::now() + SOON;
-        loop {
+        let path = self.dir.join("audit.log");
+        // Less than all would be a count that is too small.
+        let what = format!("{marker} is in the audit log");
+        found(SOON, &what, async || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             let marked = text.rfind(&marker);
-            if marked.is_some_and(|at| text[at..].contains('\n')) {
-                return text;
-            }
-            // Less than all would be a count that is too small.
-            assert!(Instant::now() < deadline, "the audit log lacks {marker}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
-
-/// Where a server has its files.
-#[derive(Debug)]
-enum Directory {
-    Own(tempfile::TempDir),
-    Pooled(PathBuf),
-}
-
-impl Directory {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Own(dir) => dir.path(),
-            Self::Pooled(path) => path,
-        }
+            let is_whole = marked.is_some_and(|at| text[at..].contains('\n'));
+            is_whole.then_some(text)
+        })
+        .await
     }
 }
 
@@ -410,73 +334,4 @@ fn token_line(token: &StaticToken) -> String {
         "{},{},{},\"{groups}\"\n",
         token.token, token.user, token.user
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::harvester::Harvester;
-    use serde_json::json;
-
-    const TOKEN: &str = "lab-token";
-
-    crate::on_each_kubernetes!(
-        crate::real::RealApi::available, std::convert::identity;
-        a_real_server_serves_kubevirt_and_leaves_nothing_behind,
-    );
-
-    async fn a_real_server_serves_kubevirt_and_leaves_nothing_behind(version: Kubernetes) {
-        let options = RealOptions {
-            tokens: vec![StaticToken::service_account(TOKEN, "default", "gc8")],
-            ..RealOptions::of(version)
-        };
-        let mut api = RealApi::start("self", options).await;
-        api.install_kubevirt_crds().await.unwrap();
-        let harvester = Harvester::new(&api.endpoint());
-        harvester.install("v1.6.1").await.unwrap();
-        harvester
-            .bind_cloud_provider("default", "gc8")
-            .await
-            .unwrap();
-        let guest = Admin::with_token(&api.endpoint(), "guest-agent/1", TOKEN);
-        let release = guest.get("/version").await.unwrap()["gitVersion"].clone();
-        let release = Kubernetes::of_release(release.as_str().unwrap());
-        assert_eq!(release, Some(version));
-        let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
-        assert_eq!(guest.get(setting).await.unwrap()["value"], "v1.6.1");
-        assert!(guest.get(&paths::core("default", "pods")).await.is_ok());
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hv-a"}});
-        api.admin().create(paths::NODES, &node).await.unwrap();
-        let denied = guest.get(&paths::node("hv-a")).await.unwrap_err();
-        assert_eq!(denied.code(), Some(403));
-        harvester.grant_host_nodes("default", "gc8").await.unwrap();
-        // The authoriser hears of a new binding a moment later.
-        let readable = || async { guest.get(&paths::node("hv-a")).await.is_ok() };
-        crate::world::eventually(Duration::from_secs(20), "the host can be read", readable).await;
-
-        let mut requests = api.requests_of("guest-agent").await;
-        // Asked for above.
-        requests.retain(|request| request.path != "/version");
-        let mut statuses: Vec<u16> = requests.iter().map(|request| request.status).collect();
-        statuses.dedup();
-        assert_eq!(statuses, [200, 403, 200]);
-        assert_eq!(requests[0].path, setting);
-        assert_eq!(requests[0].user, "system:serviceaccount:default:gc8");
-        assert!(requests.iter().all(|request| !request.is_write()));
-        let created = api.requests_of("lab-admin").await;
-        let created = created.iter().find(|request| request.path == paths::NODES);
-        assert!(created.unwrap().is_write());
-        assert_eq!(created.unwrap().body["metadata"]["name"], "hv-a");
-
-        api.stop_server();
-        let away = guest.get(&paths::node("hv-a")).await.unwrap_err();
-        assert_eq!(away.code(), None);
-        api.start_server().await.unwrap();
-        guest.get(&paths::node("hv-a")).await.unwrap();
-
-        let dir = api.dir.path().to_owned();
-        drop(api);
-        assert!(!dir.exists());
-        assert!(guest.get(&paths::node("hv-a")).await.is_err());
-    }
 }

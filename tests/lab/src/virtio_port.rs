@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -37,31 +37,35 @@ struct HostSide {
 }
 
 impl HostSide {
-    /// A new device, raw, and its path. No other process that is started meanwhile gets a part of it: a host side that is
-    /// open elsewhere would never hang up.
     fn new() -> io::Result<(Self, String)> {
-        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let host = posix_openpt(flags)?;
-        grantpt(&host)?;
-        unlockpt(&host)?;
-        let path = ptsname_r(&host)?;
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(OFlag::O_NOCTTY.bits())
-            .open(&path)?;
-        let mut settings = tcgetattr(&device)?;
-        cfmakeraw(&mut settings);
-        tcsetattr(&device, SetArg::TCSANOW, &settings)?;
+        let (host, device, path) = terminal()?;
         // To tokio it is both ends of a pipe.
-        let end = || host.as_fd().try_clone_to_owned();
         let side = Self {
-            reader: pipe::Receiver::from_owned_fd_unchecked(end()?)?,
-            writer: pipe::Sender::from_owned_fd_unchecked(end()?)?,
+            reader: pipe::Receiver::from_owned_fd_unchecked(host.try_clone()?)?,
+            writer: pipe::Sender::from_owned_fd_unchecked(host)?,
             _device: device,
         };
         Ok((side, path))
     }
+}
+
+/// A raw terminal: the host's end, the guest's end, and the path of the latter. No other process that is started meanwhile gets a part of
+/// it: a host side that is open elsewhere would never hang up.
+pub(crate) fn terminal() -> io::Result<(OwnedFd, File, String)> {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let host = posix_openpt(flags)?;
+    grantpt(&host)?;
+    unlockpt(&host)?;
+    let path = ptsname_r(&host)?;
+    let device = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlag::O_NOCTTY.bits())
+        .open(&path)?;
+    let mut settings = tcgetattr(&device)?;
+    cfmakeraw(&mut settings);
+    tcsetattr(&device, SetArg::TCSANOW, &settings)?;
+    Ok((host.into(), device, path))
 }
 
 impl VirtioPort {
@@ -127,51 +131,5 @@ impl AsyncWrite for VirtioPort {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.host()?.writer).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    fn open(tree: &GuestTree) -> File {
-        let link = tree.path("/dev/virtio-ports/a.0");
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(link)
-            .unwrap()
-    }
-
-    #[tokio::test]
-    async fn bytes_pass_unchanged_and_a_new_device_comes_back_under_the_old_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = GuestTree::new(dir.path());
-        let mut port = VirtioPort::offer(&tree, "a.0");
-        for _ in 0..3 {
-            let mut guest = open(&tree);
-            let bytes = b"\xff\x00\x03\x04\r\n\x11\x13\x7f";
-            port.write_all(bytes).await.unwrap();
-            let mut buffer = [0; 9];
-            guest.read_exact(&mut buffer).unwrap();
-            assert_eq!(&buffer, bytes);
-            guest.write_all(bytes).unwrap();
-            buffer.fill(0);
-            port.read_exact(&mut buffer).await.unwrap();
-            assert_eq!(&buffer, bytes);
-            port.hang_up();
-            let gone = match guest.read(&mut buffer) {
-                Ok(count) => count == 0,
-                Err(error) => error.raw_os_error() == Some(5),
-            };
-            assert!(gone, "neither an end nor EIO");
-            port.write_all(b"x").await.unwrap_err();
-            port.come_back();
-        }
-        port.withdraw();
-        assert!(tree.path("/dev/virtio-ports").exists());
-        assert!(std::fs::read_link(tree.path("/dev/virtio-ports/a.0")).is_err());
     }
 }

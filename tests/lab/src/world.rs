@@ -19,7 +19,7 @@ use crate::kubernetes::Kubernetes;
 use crate::pki::Identity;
 use crate::process::Agent;
 use crate::real::{RealApi, RealOptions, StaticToken};
-use crate::server::{RequestRecord, Server, ServerOptions, User};
+use crate::server::{RequestRecord, Server, User};
 
 mod api;
 mod expect;
@@ -32,7 +32,7 @@ pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
-pub use wait::{always, eventually, nothing_is_missing};
+pub use wait::{always, eventually, found, nothing_is_missing};
 
 /// The VM of the story, and the Node of the same name. The agent spreads reads after a reload, or after a change of a credential, over
 /// ten seconds by the firmware UUID; that of this name comes first, after 17 ms.
@@ -106,10 +106,6 @@ pub struct WorldOptions {
     pub registration: Registration,
     /// Value of Harvester's setting `server-version`.
     pub server_version: String,
-    /// The Harvester side, when it is the lab's own server.
-    pub harvester_server: ServerOptions,
-    /// The guest side, when it is the lab's own server.
-    pub guest_server: ServerOptions,
 }
 
 impl Default for WorldOptions {
@@ -122,8 +118,6 @@ impl Default for WorldOptions {
             cloud: CloudState::Initialised,
             registration: Registration::World,
             server_version: "v1.6.1".to_owned(),
-            harvester_server: ServerOptions::harvester(),
-            guest_server: ServerOptions::guest(),
         }
     }
 }
@@ -170,9 +164,9 @@ impl World {
     pub async fn lab(options: WorldOptions) -> Self {
         let namespace = &options.vm.namespace;
         let token = service_account_token(namespace, ACCOUNT);
-        let harvester = Server::start(options.harvester_server.clone()).await;
+        let harvester = Server::start(true).await;
         harvester.add_token(&token, User::service_account(namespace, ACCOUNT));
-        let guest = Server::start(options.guest_server.clone()).await;
+        let guest = Server::start(false).await;
         let (harvester, guest) = (Box::new(harvester), Box::new(guest));
         Self::build(Api::Lab(harvester), Api::Lab(guest), token, options).await
     }
@@ -375,11 +369,8 @@ impl World {
     /// A condition of the guest's Node.
     pub async fn condition(&self, kind: &str) -> Option<Value> {
         let node = self.node().await;
-        let conditions = node["status"]["conditions"].as_array()?;
-        conditions
-            .iter()
-            .find(|condition| condition["type"] == kind)
-            .cloned()
+        let condition = condition_of(&node, kind);
+        (!condition.is_null()).then(|| condition.clone())
     }
 
     /// The version of the guest's Node, which stands still as long as no client writes.
@@ -464,9 +455,14 @@ impl World {
     }
 }
 
+/// A condition of a Node; null when it has none of this type.
+#[must_use]
+pub fn condition_of<'a>(node: &'a Value, kind: &str) -> &'a Value {
+    let conditions = node["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
+    found.unwrap_or(&Value::Null)
+}
+
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One daemon against two real kube-apiservers for as long as `tests/soak/run` says: migrations, rotations, restarts of the APIs and other
 //! faults in a random order. After each of them labels are right and no descriptor is left open; at the end the memory is as it was
-//! after the warm-up. Writes a plot of it.
+//! after the warm-up.
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use harvester_lab::guest::Distribution;
@@ -26,10 +24,6 @@ const WARM_UP: f64 = 0.2;
 
 /// Descriptors that come and go: a connection that is replaced while the old one ends, and a file that is read.
 const SPARE_DESCRIPTORS: usize = 3;
-
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 300.0;
-const MARGIN: f64 = 56.0;
 
 /// SplitMix64: the same steps for the same seed.
 struct Random(u64);
@@ -140,44 +134,6 @@ async fn labels_are(world: &World, at: usize) -> bool {
     labels[HOST] == host && labels[ZONE] == zone
 }
 
-fn svg(samples: &[Sample], warm: f64, title: &str) -> String {
-    let last = samples.last().map_or(1.0, |sample| sample.0).max(1.0);
-    let most = samples.iter().map(|sample| sample.1).max().unwrap_or(1) as f64 * 1.2;
-    let x = |seconds: f64| MARGIN + (WIDTH - 2.0 * MARGIN) * seconds / last;
-    let y = |kib: f64| HEIGHT - MARGIN + (2.0 * MARGIN - HEIGHT) * kib / most;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"{MARGIN}\" y=\"24\" font-size=\"14\">{title}</text>\n"
-    );
-    for part in 0..=4 {
-        let (kib, seconds) = (most * f64::from(part) / 4.0, last * f64::from(part) / 4.0);
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{MARGIN} {0:.1}H{1:.1}\" stroke=\"#e4e4e4\"/><text x=\"{2:.1}\" y=\"{0:.1}\" text-anchor=\"end\">{3:.1} MiB</text>\n\
-             <text x=\"{4:.1}\" y=\"{5:.1}\" text-anchor=\"middle\">{6:.1} min</text>",
-            y(kib),
-            WIDTH - MARGIN,
-            MARGIN - 4.0,
-            kib / 1024.0,
-            x(seconds),
-            HEIGHT - MARGIN + 18.0,
-            seconds / 60.0
-        );
-    }
-    let points: String = samples
-        .iter()
-        .map(|(at, kib)| format!("{:.1},{:.1} ", x(*at), y(*kib as f64)))
-        .collect();
-    let _ = write!(
-        svg,
-        "<polyline points=\"{points}\" fill=\"none\" stroke=\"#4e79a7\" stroke-width=\"1.5\"/>\n\
-         <path d=\"M{0:.1} {MARGIN}V{1:.1}\" stroke=\"#222\" stroke-dasharray=\"3 3\"/>\n</svg>\n",
-        x(warm),
-        HEIGHT - MARGIN
-    );
-    svg
-}
-
 fn number(name: &str, default: u64) -> u64 {
     std::env::var_os(name)
         .and_then(|text| text.to_str()?.parse().ok())
@@ -248,18 +204,6 @@ async fn labels_stay_right_and_memory_stays_the_same() {
         "{steps:#?}\n{} checkpoints, {open} descriptors, RSS {first} KiB after the warm-up, {end} KiB at the end: {ratio:.3}",
         samples.len()
     );
-    let directory = std::env::var_os("SOAK_DIRECTORY")
-        .map_or_else(|| "target/soak".into(), std::path::PathBuf::from);
-    std::fs::create_dir_all(&directory).unwrap();
-    let title = format!(
-        "resident memory, {} checkpoints, seed {seed}",
-        samples.len()
-    );
-    std::fs::write(
-        Path::new(&directory).join("rss.svg"),
-        svg(&samples, warm, &title),
-    )
-    .unwrap();
     assert!(ratio <= GROWTH, "{ratio:.3}");
     agent.signal(Signal::SIGTERM);
     assert_eq!(agent.wait_exit(PATIENCE).await.code(), Some(0));

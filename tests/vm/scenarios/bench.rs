@@ -3,17 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use harvester_lab::world::{NodeVersion, eventually};
+use harvester_lab::figures::{Figure, milliseconds};
 use serde_json::Value;
 
 use super::migration::{is_sign, label_patch_times, label_patches};
-use crate::HOST;
 use crate::hardware::Port;
 use crate::inside::{Record, UNIT};
 use crate::machine::BOOT_LIMIT;
-use crate::stage::{Migration, REGISTRATION, Stage, Telling, wall_clock};
-use crate::table::Figure;
-use crate::timeline::{self, Step};
+use crate::stage::{Migration, Stage, Telling, wall_clock};
 
 const MOVES: usize = 20;
 
@@ -234,93 +231,6 @@ pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage) {
     assert!(records.is_empty(), "{records:#?}");
 }
 
-/// A migration of a node, for the picture: what happens when, from the pause on.
-pub async fn a_migration_is_drawn(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    stage.machine.runs_while_copied = true;
-    stage.inside.trace_announcements().await;
-    let (patches, versions) = (
-        label_patches(stage).await,
-        stage.world.recorder.versions().len(),
-    );
-    let migration = stage.migrate("hv-b", Telling::default()).await;
-    stage.labelled("hv-b").await;
-    let records = stage.recorded("labeled in").await;
-    let hint = records
-        .iter()
-        .find(|record| is_sign(record))
-        .expect("the guest's own signal");
-    let announced = stage.inside.announced().await.unwrap() + hint.wall_ahead();
-    let moved = &migration.moved;
-    let downtime = moved.downtime.as_secs_f64() * 1000.0;
-    let in_guest = |at: i128| downtime + (at - resumed_in_guest(&migration)) as f64 / 1000.0;
-    let on_host = |at: Instant| {
-        let since = wall_clock(at).duration_since(moved.resumed);
-        downtime + since.unwrap_or_default().as_secs_f64() * 1000.0
-    };
-    let written = label_patch_times(stage).await[patches];
-    let visible = visible_at(stage, versions, "hv-b");
-    let renewal = async || renewals(stage).await.into_iter().find(|at| *at > written);
-    let is_there = || async { renewal().await.is_some() };
-    eventually(REGISTRATION, "the next renewal of the lease", is_there).await;
-    let renewal = renewal().await.unwrap();
-    let step = |actor, what, at| Step { actor, what, at };
-    let steps = vec![
-        step("QEMU", "pauses the VM on the source host", 0.0),
-        step("QEMU", "resumes it on the target host", downtime),
-        step(
-            "guest kernel",
-            "announces the NIC on the new network port",
-            in_guest(announced),
-        ),
-        step(
-            "agent",
-            "logs the hint: possible live migration",
-            in_guest(hint.sent_at()),
-        ),
-        step(
-            "Harvester API",
-            "shows the new host",
-            on_host(migration.shown),
-        ),
-        step(
-            "Harvester API",
-            "shows its region and zone",
-            on_host(migration.annotated),
-        ),
-        step(
-            "agent",
-            "sends the PATCH of region, zone and host",
-            on_host(written),
-        ),
-        step(
-            "guest API server",
-            "shows the labels to everyone",
-            on_host(visible),
-        ),
-        step("kubelet", "renews the lease of the Node", on_host(renewal)),
-    ];
-    let title = "A live migration, in milliseconds since the pause";
-    stage.figures.draw(timeline::svg(title, steps));
-}
-
-/// When the first version of the Node since this one had the label of a host.
-fn visible_at(stage: &Stage, since: usize, host: &str) -> Instant {
-    let versions = stage.world.recorder.versions();
-    let has_it = |version: &&NodeVersion| version.label(HOST).as_deref() == Some(host);
-    versions[since..].iter().find(has_it).unwrap().at
-}
-
-/// When the kubelet renewed the lease of its Node.
-async fn renewals(stage: &Stage) -> Vec<Instant> {
-    let requests = stage.world.guest_api.requests_of("kubelet/").await;
-    let renewals = requests.iter().filter(|request| {
-        request.path.contains("/leases/") && request.is_write() && request.status < 300
-    });
-    renewals.map(|request| request.at).collect()
-}
-
 /// Moves the machine to the other host, and waits for the labels.
 async fn follow(stage: &mut Stage, turn: usize) -> Followed {
     stage.begin().await;
@@ -376,8 +286,4 @@ fn reported_after(migration: &Migration, sign: &Record) -> f64 {
         "{after} ms"
     );
     after
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

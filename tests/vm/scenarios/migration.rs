@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::harvester::Order;
 use harvester_lab::server::RequestRecord;
+use harvester_lab::world::eventually;
 use serde_json::json;
 
-use super::service::follows_another_rack;
 use crate::inside::{Record, UNIT};
 use crate::stage::{Stage, Telling};
-use crate::{HOST, REGION, ZONE};
+use crate::{HOST, LIMIT, REGION, ZONE};
 
 /// How the first record of a move begins.
 const SIGN: &str = "possible live migration (link";
@@ -101,14 +101,31 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage) 
 }
 
 /// The host gets another label, and what the agent writes to the Node for that is the first after so many writes.
-pub(super) async fn writes_nothing_until_a_change(stage: &Stage, written: usize) {
+async fn writes_nothing_until_a_change(stage: &Stage, written: usize) {
     follows_another_rack(stage).await;
     let writes = node_writes(stage).await;
     assert!(is_of_labels(&writes[written]), "{:#?}", &writes[written..]);
 }
 
+/// The rack of the host changes and changes back; Harvester copies it into the annotations of the VM at the next update.
+async fn follows_another_rack(stage: &Stage) {
+    for rack in ["rack-z", "rack-a"] {
+        let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
+        harvester
+            .relabel_host("hv-a", &[(ZONE, Some(rack))])
+            .await
+            .unwrap();
+        harvester.touch(&vm).await.unwrap();
+        let what = format!("zone {rack}");
+        eventually(LIMIT, &what, || async {
+            stage.world.node_label(ZONE).await.as_deref() == Some(rack)
+        })
+        .await;
+    }
+}
+
 /// The writes of the agent so far, without Events.
-pub(super) async fn node_writes(stage: &Stage) -> Vec<RequestRecord> {
+async fn node_writes(stage: &Stage) -> Vec<RequestRecord> {
     let mut writes = stage.world.agent_writes().await;
     writes.retain(|write| !write.path.ends_with("/events"));
     writes

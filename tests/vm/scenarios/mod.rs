@@ -13,7 +13,6 @@ mod channel;
 mod elsewhere;
 mod guest_agent;
 mod migration;
-mod names;
 mod node;
 mod pod;
 mod service;
@@ -24,7 +23,6 @@ use channel::*;
 use elsewhere::*;
 use guest_agent::*;
 use migration::*;
-use names::*;
 use node::*;
 use pod::the_files_of_the_pod_alone_lead_to_labels;
 use service::*;
@@ -46,15 +44,11 @@ pub fn newest() -> Vec<Scenario> {
 
 /// Those that measure. Nothing else may run beside them.
 pub fn bench() -> Vec<Scenario> {
-    let lab = scenarios![Setting::Lab =>
+    scenarios![Setting::Lab =>
         a_quiet_minute_costs_nothing,
         of_twenty_migrations_none_is_missed,
         a_move_is_reported_within_fifty_milliseconds,
-    ];
-    let newest = crate::kubelet::newest().into_iter();
-    let node =
-        newest.flat_map(|version| scenarios![Setting::Node(version) => a_migration_is_drawn]);
-    lab.into_iter().chain(node).collect()
+    ]
 }
 
 /// All others.
@@ -67,13 +61,8 @@ pub fn all() -> Vec<Scenario> {
         a_move_while_harvester_is_away_is_followed_when_it_is_back,
         a_watch_that_is_half_open_after_the_move_is_replaced,
         a_restored_machine_is_reported_as_unconfirmed,
-        a_host_that_is_relabelled_is_followed,
-        a_wrong_hostname_is_reported_and_so_is_the_right_one,
-        a_killed_agent_is_back_and_writes_nothing,
-        a_rotated_kubelet_certificate_is_used,
         a_clock_that_is_set_is_reported_and_harmless,
         the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them,
-        a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_reported,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
         a_boot_before_the_apis_is_outlived,
@@ -102,12 +91,8 @@ fn node(version: Kubernetes) -> Vec<Scenario> {
         migrations_leave_the_node_ready_and_its_pod_running,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_cancelled_migration_and_a_pause_write_nothing,
-        a_host_that_is_relabelled_is_followed,
-        a_wrong_hostname_is_reported_and_so_is_the_right_one,
-        a_killed_agent_is_back_and_writes_nothing,
         a_certificate_that_the_kubelet_renews_is_used,
         a_registered_node_whose_machine_is_renamed_is_reported_and_labelled,
-        a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_machine_stopped_for_maintenance_starts_with_the_labels_of_its_new_host,
     ]
 }

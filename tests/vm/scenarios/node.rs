@@ -3,14 +3,14 @@
 
 use harvester_lab::admin::paths;
 use harvester_lab::pki::Validity;
-use harvester_lab::world::{HOSTS, NodeVersion, eventually};
+use harvester_lab::world::{HOSTS, NodeVersion, condition_of, eventually};
 use serde_json::Value;
 
 use super::migration::{is_sign, label_patches};
 use crate::hardware::Port;
 use crate::kubelet::{CURRENT, POD};
 use crate::machine::BOOT_LIMIT;
-use crate::stage::{REGISTRATION, Stage, Telling, WRONG_NAME, condition};
+use crate::stage::{REGISTRATION, Stage, Telling, WRONG_NAME};
 use crate::{HOST, IDENTITY, LIMIT, REGION, TOPOLOGY, ZONE};
 
 /// A certificate that is about to expire.
@@ -133,15 +133,15 @@ pub async fn migrations_leave_the_node_ready_and_its_pod_running(stage: &mut Sta
     }
     stage.synced().await;
     let versions = stage.world.recorder.versions();
-    let transition = |node: &Value| condition(node, "Ready")["lastTransitionTime"].clone();
+    let transition = |node: &Value| condition_of(node, "Ready")["lastTransitionTime"].clone();
     let before = transition(&versions[first].node);
     let mut heartbeats = [""; CONDITIONS.len()];
     for version in &versions[first..] {
         let node = &version.node;
-        assert_eq!(condition(node, "Ready")["status"], "True");
+        assert_eq!(condition_of(node, "Ready")["status"], "True");
         assert_eq!(transition(node), before, "the Node was not ready meanwhile");
         for (kind, last) in CONDITIONS.into_iter().zip(&mut heartbeats) {
-            let heartbeat = condition(node, kind)["lastHeartbeatTime"].as_str();
+            let heartbeat = condition_of(node, kind)["lastHeartbeatTime"].as_str();
             let heartbeat = heartbeat.unwrap_or_else(|| panic!("{kind} was removed"));
             assert!(
                 heartbeat >= *last,
@@ -251,7 +251,7 @@ async fn ready_at(stage: &Stage) -> String {
 
 /// The same in a version of the Node.
 fn heartbeat(node: &Value) -> &str {
-    let heartbeat = condition(node, "Ready")["lastHeartbeatTime"].as_str();
+    let heartbeat = condition_of(node, "Ready")["lastHeartbeatTime"].as_str();
     heartbeat.unwrap_or_default()
 }
 

@@ -1,93 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to the agent itself, and what it costs.
 
-use harvester_lab::pki::Validity;
 use serde_json::json;
 
-use super::migration::{node_writes, writes_nothing_until_a_change};
+use crate::HOST;
 use crate::inside::{UNIT, codes_of};
 use crate::stage::Stage;
-use crate::{HOST, LIMIT, ZONE};
 
 /// What the unit promises, `systemd-analyze security`.
 const EXPOSURE: f64 = 1.6;
-
-/// Rack and region of a host change; Harvester copies them into the VM's annotations at the next update.
-pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    follows_another_rack(stage).await;
-}
-
-/// The same where all is as it should be.
-pub(super) async fn follows_another_rack(stage: &Stage) {
-    for rack in ["rack-z", "rack-a"] {
-        let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
-        harvester
-            .relabel_host("hv-a", &[(ZONE, Some(rack))])
-            .await
-            .unwrap();
-        harvester.touch(&vm).await.unwrap();
-        let what = format!("zone {rack}");
-        harvester_lab::world::eventually(LIMIT, &what, || async {
-            stage.world.node_label(ZONE).await.as_deref() == Some(rack)
-        })
-        .await;
-    }
-}
-
-/// systemd starts it again, and nothing is written: the Node is as it should be.
-pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    let written = node_writes(stage).await.len();
-    let before = stage.inside.property(UNIT, "NRestarts").await;
-    stage
-        .inside
-        .sh(&format!("systemctl kill --signal=KILL {UNIT}"))
-        .await;
-    let script = format!(
-        "[ $(systemctl show --value --property=NRestarts {UNIT}) -gt {before} ] && systemctl is-active {UNIT}"
-    );
-    stage.inside.until(&script).await;
-    stage.recorded("VM identified: ").await;
-    stage
-        .inside
-        .status_becomes("the labels are right", |status| {
-            status["labels"]["state"] == "synced"
-        })
-        .await;
-    writes_nothing_until_a_change(stage, written).await;
-}
-
-/// The kubelet writes a new certificate in place, as RKE2 does; the agent writes with it from then on.
-pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    let before = stage.inside.status().await["credentials"]["kubelet"]["expirationTime"].clone();
-    let user = format!("system:node:{}", stage.world.node_name());
-    let authority = stage.world.guest_api.lab().authority();
-    let validity = Validity::from_now(time::Duration::days(200));
-    let identity = authority.client_identity_with(&user, &["system:nodes"], validity);
-    for (file, pem) in [
-        ("crt", &identity.certificate_pem),
-        ("key", &identity.key_pem),
-    ] {
-        let path = format!("/var/lib/rancher/rke2/agent/client-kubelet.{file}");
-        stage
-            .inside
-            .sh(&format!("cat >{path} <<'PEM'\n{pem}\nPEM"))
-            .await;
-    }
-    let is_new =
-        |status: &serde_json::Value| status["credentials"]["kubelet"]["expirationTime"] != before;
-    stage
-        .inside
-        .status_becomes("the new certificate", is_new)
-        .await;
-    follows_another_rack(stage).await;
-    stage.inside.has_no_finding().await;
-}
 
 /// KubeVirt sets the guest's clock after a migration; here by an hour, and back.
 pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage) {
@@ -191,34 +112,6 @@ pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(sta
         .await;
     stage.says_that_it_is_synced().await;
     stage.inside.has_no_finding().await;
-}
-
-/// The package of a later version is installed; the agent is restarted, and the Node does not notice.
-pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    let written = node_writes(stage).await.len();
-    let before = stage.inside.property(UNIT, "MainPID").await;
-    let file = stage.later_package.file_name().unwrap();
-    let file = file.to_string_lossy().into_owned();
-    stage
-        .inside
-        .sh("mount -o ro /dev/disk/by-label/cidata /mnt")
-        .await;
-    println!(
-        "{}",
-        stage
-            .inside
-            .sh(&format!("dpkg --install /mnt/{file}; umount /mnt"))
-            .await
-    );
-    let script = format!(
-        "[ $(systemctl show --value --property=MainPID {UNIT}) != {before} ] && systemctl is-active {UNIT}"
-    );
-    stage.inside.until(&script).await;
-    stage.recorded("VM identified: ").await;
-    stage.says_that_it_is_synced().await;
-    writes_nothing_until_a_change(stage, written).await;
 }
 
 /// Both APIs are away when the machine boots. Labels stay, and it says what is missing; when they are back it goes on as if

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A watch: events as they come, one JSON line each.
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
+use reqwest::Response;
 use serde_json::Value;
 
 use super::{ApiError, transport};
@@ -19,16 +16,10 @@ pub struct WatchEvent {
 }
 
 /// A running watch. Dropping it closes the connection.
+#[derive(Debug)]
 pub struct Watch {
-    pub(super) body: Incoming,
+    pub(super) response: Response,
     pub(super) buffer: Vec<u8>,
-    pub(super) _sender: SendRequest<Full<Bytes>>,
-}
-
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
-    }
 }
 
 impl Watch {
@@ -39,12 +30,8 @@ impl Watch {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 return Some(parse_event(&line));
             }
-            match self.body.frame().await? {
-                Ok(frame) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
-                }
+            match self.response.chunk().await {
+                Ok(chunk) => self.buffer.extend_from_slice(&chunk?),
                 Err(error) => return Some(Err(transport(error))),
             }
         }

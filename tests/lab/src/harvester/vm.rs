@@ -74,13 +74,6 @@ impl VmSpec {
         self
     }
 
-    /// The same in another namespace.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
-        self
-    }
-
     /// The host name that the platform gives to the guest, and so the name of its Node.
     #[must_use]
     pub fn guest_name(&self) -> &str {

@@ -16,7 +16,7 @@ use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Directory, Process, RealApi, RealOptions};
+use super::{RealApi, RealOptions};
 use crate::admin::ApiError;
 use crate::guard::{self, Guard};
 use crate::harvester::HOST_NODES;
@@ -42,7 +42,7 @@ pub struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let _ = fs::remove_file(self.api.dir.path().join(IN_USE));
+            let _ = fs::remove_file(self.api.dir.join(IN_USE));
         }
     }
 }
@@ -95,7 +95,7 @@ impl RealApi {
         let files = dir.join("files");
         let api = match Self::attached(&files, &options).await {
             Some(api) => api,
-            None => Self::pooled(name, &options, &files, &pool.join(OWNER)).await,
+            None => Self::start(name, &options, &files).await,
         };
         File::create(files.join(IN_USE)).expect("the pool is writable");
         Lease {
@@ -117,9 +117,9 @@ impl RealApi {
             port: record.port,
             arguments: record.arguments,
             binary: record.binary,
-            server: Some(Process::Pooled(record.server)),
-            etcd: Process::Pooled(record.etcd),
-            dir: Directory::Pooled(files.to_owned()),
+            server: record.server,
+            etcd: record.etcd,
+            dir: files.to_owned(),
         };
         if !files.join(IN_USE).exists() && api.empty().await.is_ok() {
             return Some(api);
@@ -129,29 +129,22 @@ impl RealApi {
         None
     }
 
-    async fn pooled(name: &str, options: &RealOptions, files: &Path, owner: &Path) -> Self {
+    async fn start(name: &str, options: &RealOptions, files: &Path) -> Self {
         let mut failures = String::new();
         // A free port may be taken by another process before its server listens.
         for _ in 0..3 {
             let _ = fs::remove_dir_all(files);
             fs::create_dir(files).expect("the pool is writable");
-            let dir = Directory::Pooled(files.to_owned());
-            match Self::try_start(name, options, dir, Some(owner)).await {
-                Ok(api) => {
-                    api.record().expect("the pool is writable");
-                    return api;
-                }
+            match Self::try_start(name, options, files).await {
+                Ok(api) => return api,
                 Err(failure) => failures.push_str(&failure),
             }
         }
         panic!("the API server `{name}` did not become ready:\n{failures}");
     }
 
-    fn record(&self) -> std::io::Result<()> {
-        let (Some(Process::Pooled(server)), Process::Pooled(etcd)) = (&self.server, &self.etcd)
-        else {
-            return Ok(());
-        };
+    /// Leaves what others need to use the server.
+    pub(super) fn record(&self) -> std::io::Result<()> {
         let record = Record {
             port: self.port,
             binary: self.binary.clone(),
@@ -161,10 +154,10 @@ impl RealApi {
                 key_pem: self.authority.key_pem(),
             },
             admin: self.admin.clone(),
-            server: *server,
-            etcd: *etcd,
+            server: self.server,
+            etcd: self.etcd,
         };
-        fs::write(self.dir.path().join(RECORD), serde_json::to_vec(&record)?)
+        fs::write(self.dir.join(RECORD), serde_json::to_vec(&record)?)
     }
 
     /// Deletes what scenarios make, and begins a new log.
@@ -216,6 +209,12 @@ impl RealApi {
         self.audit_start = self.audit_log("lab-end").await.len();
         Ok(())
     }
+}
+
+/// The FIFO of the pool in which a server has its files.
+pub(super) fn owner_of(files: &Path) -> PathBuf {
+    let pool = files.ancestors().nth(2);
+    pool.expect("a server lies in a pool").join(OWNER)
 }
 
 /// The directory of `HNA_SERVERS`, else one that ends with this process.

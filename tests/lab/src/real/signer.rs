@@ -30,7 +30,7 @@ impl RealApi {
     /// Signs a token of a service account with the key of the server, as a controller manager does for a Secret.
     #[must_use]
     pub fn sign_token(&self, claims: &Value) -> String {
-        let key = std::fs::read_to_string(self.dir.path().join("server.key"));
+        let key = std::fs::read_to_string(self.dir.join("server.key"));
         let key = rcgen::KeyPair::from_pem(&key.expect("the server has a key"));
         let key = key.expect("the key is PEM").serialize_der();
         let random = SystemRandom::new();

@@ -6,32 +6,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use hyper::{Request, Response};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::access::{Attributes, User, may_read_path};
+use super::access::{Attributes, User};
 use super::body::Body;
-use super::discovery::{find_kind, groups, resources};
 use super::log::RequestRecord;
-use super::negotiate::Form;
 use super::objects::Call;
 use super::reply::{Reply, set, spoil};
-use super::resource::{Query, ResourcePath, Target, parse_path};
-use super::selector::required_field;
-use super::status::Failure;
+use super::resource::{Kind, Query, ResourcePath, parse_path};
+use super::status::{Failure, details};
 use super::watch;
 use super::wire::{Flow, Valve};
 use crate::faults::{Fault, Seen};
 
 /// The group that virt-api serves behind kube-apiserver.
 const KUBEVIRT_SUBRESOURCES: &str = "subresources.kubevirt.io";
-
-/// kube-apiserver's own limit.
-const REQUEST_LIMIT: usize = 3 * 1024 * 1024;
 
 /// What a connection's TLS handshake said about the client.
 #[derive(Debug, Clone)]
@@ -84,7 +78,7 @@ pub(crate) async fn serve(
     };
     let query = Query::parse(&head.query);
     let target = parse_path(&head.path);
-    let verb = verb_of(&head.method, &target, &query);
+    let verb = verb_of(&head.method, target.as_ref(), &query);
     let number = shared.log.begin(RequestRecord {
         at,
         user: String::new(),
@@ -96,12 +90,9 @@ pub(crate) async fn serve(
         body: Value::Null,
         status: 0,
     });
-    let body = Limited::new(body, REQUEST_LIMIT).collect().await;
-    let body = body.map(http_body_util::Collected::to_bytes).ok();
-    if let Some(json) = body
-        .as_ref()
-        .and_then(|body| serde_json::from_slice(body).ok())
-    {
+    // A client that goes away in the middle of its body hears no answer.
+    let body = body.collect().await.unwrap_or_default().to_bytes();
+    if let Ok(json) = serde_json::from_slice(&body) {
         shared.log.amend(number, |record| record.body = json);
     }
     let faults = shared.faults.of_request(&Seen {
@@ -119,27 +110,21 @@ pub(crate) async fn serve(
             other => fault = Some(other),
         }
     }
-    let mut reply = match (&fault, body) {
-        (Some(Fault::Answer(answer)), _) => Reply::of_answer(answer),
-        (_, None) => {
-            let message = format!("Request entity too large: limit is {REQUEST_LIMIT}");
-            let failure = Failure::new(413, "RequestEntityTooLarge", &message, Value::Null);
-            Reply::of_failure(&failure)
-        }
-        (_, Some(body)) => {
-            let exchange = Exchange {
-                shared: &shared,
-                head: &head,
-                query,
-                target,
-                verb,
-                number,
-                body,
-            };
-            exchange
-                .answer(&connection.certificate)
-                .unwrap_or_else(|failure| Reply::of_failure(&failure))
-        }
+    let mut reply = if let Some(Fault::Answer(answer)) = &fault {
+        Reply::of_answer(answer)
+    } else {
+        let exchange = Exchange {
+            shared: &shared,
+            head: &head,
+            query,
+            target,
+            verb,
+            number,
+            body,
+        };
+        exchange
+            .answer(&connection.certificate)
+            .unwrap_or_else(|failure| Reply::of_failure(&failure))
     };
     if let Some(fault) = fault {
         spoil(&mut reply, fault, &connection.valve);
@@ -150,19 +135,16 @@ pub(crate) async fn serve(
     Ok(reply.into_response())
 }
 
-fn verb_of(method: &str, target: &Target, query: &Query) -> String {
-    let Target::Resource(path) = target else {
-        return method.to_lowercase();
-    };
-    let verb = match (method, &path.name) {
-        ("GET" | "HEAD", Some(_)) => "get",
-        ("GET" | "HEAD", None) if query.is_set("watch") => "watch",
-        ("GET" | "HEAD", None) => "list",
-        ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
-        ("DELETE", Some(_)) => "delete",
-        ("DELETE", None) => "deletecollection",
+fn verb_of(method: &str, target: Option<&ResourcePath>, query: &Query) -> String {
+    let is_one = target.map(|path| path.name.is_some());
+    let verb = match (method, is_one) {
+        ("GET" | "HEAD", Some(true)) => "get",
+        ("GET" | "HEAD", Some(false)) if query.is_set("watch") => "watch",
+        ("GET" | "HEAD", Some(false)) => "list",
+        ("POST", Some(_)) => "create",
+        ("PUT", Some(_)) => "update",
+        ("PATCH", Some(_)) => "patch",
+        ("DELETE", Some(true)) => "delete",
         _ => return method.to_lowercase(),
     };
     verb.to_owned()
@@ -173,135 +155,101 @@ struct Exchange<'a> {
     shared: &'a Arc<Shared>,
     head: &'a Head,
     query: Query,
-    target: Target,
+    target: Option<ResourcePath>,
     verb: String,
     number: usize,
     body: Bytes,
 }
 
 impl Exchange<'_> {
-    fn answer(self, certificate: &Certificate) -> Result<Reply, Failure> {
+    fn answer(mut self, certificate: &Certificate) -> Result<Reply, Failure> {
         let user = self.authenticate(certificate)?;
         self.shared
             .log
             .amend(self.number, |record| record.user.clone_from(&user.name));
-        let Target::Resource(path) = self.target.clone() else {
-            return self.answer_path(&user);
+        let Some(path) = self.target.take() else {
+            return self.answer_path();
         };
         let attributes = self.attributes(&path);
         self.shared
             .authorize(&user, &attributes)
             .map_err(|reason| {
                 let message = attributes.describe_refusal(&user, &reason);
-                let mut details = json!({"kind": attributes.plural});
-                if !attributes.name.is_empty() {
-                    details["name"] = json!(attributes.name);
-                }
-                if !attributes.group.is_empty() {
-                    details["group"] = json!(attributes.group);
-                }
+                let Attributes {
+                    plural,
+                    group,
+                    name,
+                    ..
+                } = &attributes;
+                let details = details(plural, group, name);
                 Failure::new(403, "Forbidden", &message, details)
             })?;
-        let form = Form::of_accept(self.head.header("accept"))?;
-        if path.group == "authorization.k8s.io" {
-            return self.review(&user, &path);
+        if path.plural == "selfsubjectaccessreviews" {
+            return self.review(&user);
         }
-        let kubevirt = &self.shared.options.kubevirt_version;
-        if let (KUBEVIRT_SUBRESOURCES, "version", Some(version)) =
-            (path.group.as_str(), path.plural.as_str(), kubevirt)
-        {
-            return Ok(Reply::of_json(200, &Shared::version(version)));
+        let is_kubevirt = path.group == KUBEVIRT_SUBRESOURCES && path.plural == "version";
+        if is_kubevirt && self.shared.is_harvester {
+            return Ok(Reply::of_json(200, &json!({"gitVersion": "v1.5.2"})));
         }
-        self.dispatch(user, path, form)
+        self.dispatch(path)
     }
 
     fn authenticate(&self, certificate: &Certificate) -> Result<User, Failure> {
         if let Certificate::Good(user) = certificate {
             return Ok(user.clone().authenticated());
         }
-        let header = self.head.header("authorization");
-        let bearer = header
-            .split_once(' ')
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match bearer.map(|(_, token)| token.trim()) {
-            Some(token) if !token.is_empty() => {
-                let user = self.shared.user_of_token(token);
+        let token = self.head.header("authorization").strip_prefix("Bearer ");
+        match token {
+            Some(token) => {
+                let user = self.shared.user_of_token(token.trim());
                 user.map(User::authenticated)
                     .ok_or_else(Failure::unauthorized)
             }
-            _ if matches!(certificate, Certificate::Bad) || !self.shared.options.anonymous => {
-                Err(Failure::unauthorized())
-            }
-            _ => Ok(User::anonymous()),
+            None if matches!(certificate, Certificate::Bad) => Err(Failure::unauthorized()),
+            None => Ok(User::anonymous()),
         }
     }
 
     fn attributes(&self, path: &ResourcePath) -> Attributes {
-        let fields = self.query.get("fieldSelector").unwrap_or_default();
-        let selects = matches!(self.verb.as_str(), "list" | "watch" | "deletecollection");
-        let of_selector = |field| required_field(fields, field).filter(|_| selects);
+        let selected = |field: &str| {
+            let mut terms = self.query.selector("fieldSelector").into_iter();
+            let found = terms.find(|(path, _)| *path == field);
+            found.map(|(_, wanted)| wanted.to_owned())
+        };
+        let own = |text: &Option<String>| text.clone().unwrap_or_default();
         Attributes {
             verb: self.verb.clone(),
             group: path.group.clone(),
             plural: path.plural.clone(),
-            subresource: path.subresource.clone().unwrap_or_default(),
-            namespace: path.namespace.clone().unwrap_or_default(),
-            name: path
-                .name
-                .clone()
-                .or_else(|| of_selector("metadata.name"))
-                .unwrap_or_default(),
-            pod_node: of_selector("spec.nodeName"),
+            subresource: own(&path.subresource),
+            namespace: own(&path.namespace),
+            name: own(&path.name.clone().or_else(|| selected("metadata.name"))),
+            pod_node: selected("spec.nodeName"),
         }
     }
 
-    fn answer_path(&self, user: &User) -> Result<Reply, Failure> {
-        let path = self.head.path.as_str();
-        if !may_read_path(user, path) {
-            let message = format!(
-                "forbidden: User {:?} cannot {} path {path:?}",
-                user.name, self.verb
-            );
-            return Err(Failure::new(403, "Forbidden", &message, json!({})));
-        }
-        let kinds = self.shared.kinds();
-        match path {
+    /// What is no resource may be read by everybody.
+    fn answer_path(&self) -> Result<Reply, Failure> {
+        match self.head.path.as_str() {
             "/healthz" | "/livez" | "/readyz" => {
                 Ok(Reply::of_bytes(200, "text/plain; charset=utf-8", "ok"))
             }
-            "/version" | "/version/" => {
-                let version = Shared::version(&self.shared.options.version);
-                Ok(Reply::of_json(200, &version))
+            "/version" => {
+                let version = match self.shared.is_harvester {
+                    true => "v1.33.5+rke2r1",
+                    false => "v1.34.2+rke2r1",
+                };
+                Ok(Reply::of_json(200, &json!({"gitVersion": version})))
             }
-            "/api" => {
-                let versions =
-                    json!({"kind": "APIVersions", "apiVersion": "v1", "versions": ["v1"]});
-                Ok(Reply::of_json(200, &versions))
-            }
-            "/apis" => Ok(Reply::of_json(200, &groups(&kinds))),
-            _ => resources(&kinds, path)
-                .map(|list| Reply::of_json(200, &list))
-                .ok_or_else(Failure::no_such_path),
+            _ => Err(Failure::no_such_path()),
         }
     }
 
-    fn review(&self, user: &User, path: &ResourcePath) -> Result<Reply, Failure> {
-        if path.plural != "selfsubjectaccessreviews" || self.verb != "create" {
-            return Err(Failure::no_such_resource());
-        }
+    fn review(&self, user: &User) -> Result<Reply, Failure> {
         let mut review: Value = serde_json::from_slice(&self.body)
             .map_err(|error| Failure::bad_request(&error.to_string()))?;
         let asked = &review["spec"]["resourceAttributes"];
         let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
-        if !asked.is_object() {
-            let message = ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: \"null\": exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            return Err(Failure::new(
-                422,
-                "Invalid",
-                message,
-                json!({"group": "authorization.k8s.io"}),
-            ));
-        }
         let attributes = Attributes {
             verb: text("verb"),
             group: text("group"),
@@ -319,44 +267,60 @@ impl Exchange<'_> {
         Ok(Reply::of_json(201, &review))
     }
 
-    fn dispatch(self, user: User, path: ResourcePath, form: Form) -> Result<Reply, Failure> {
-        let kind = find_kind(&self.shared.kinds(), &path)?;
+    fn dispatch(self, path: ResourcePath) -> Result<Reply, Failure> {
+        let kinds = self.shared.kinds();
+        let of_group =
+            kinds.filter(|kind| kind.group == path.group && kind.version == path.version);
+        let of_group: Vec<Kind> = of_group.collect();
+        let kind = of_group.iter().find(|kind| kind.plural == path.plural);
+        let kind = match (kind, of_group.is_empty()) {
+            (Some(kind), _) => *kind,
+            (None, false) => return Err(Failure::no_such_resource()),
+            // Groups that nobody serves answer with a plain page.
+            (None, true) => return Err(Failure::no_such_path()),
+        };
+        let is_metadata = self
+            .head
+            .header("accept")
+            .contains("as=PartialObjectMetadata");
         let call = Call {
             shared: self.shared,
             kind,
             path,
             query: self.query,
-            user,
             user_agent: self.head.header("user-agent"),
             content_type: self.head.header("content-type"),
             raw_path: &self.head.path,
             raw_query: &self.head.query,
             body: &self.body,
         };
-        let placed = call.path.namespace.is_some() || !call.kind.namespaced;
-        let answer = match (self.verb.as_str(), &call.path.subresource) {
-            ("get", _) => call.get()?,
-            ("list", None) => call.list()?,
-            ("watch", None) => {
-                if form == Form::MetadataList {
-                    let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
-                    return Err(Failure::new(406, "NotAcceptable", message, Value::Null));
-                }
-                return Ok(Reply::of_stream(watch::start(&call, form)?));
-            }
-            ("create", None) if call.path.name.is_none() && placed => {
-                return Ok(Reply::of_json(201, &form.of_answer(call.create()?)?));
-            }
-            ("update", _) if call.path.name.is_some() => call.update()?,
-            ("patch", _) if call.path.name.is_some() => call.patch()?,
-            ("delete", None) => call.delete()?,
+        let answer = match self.verb.as_str() {
+            "get" => call.get()?,
+            "list" => call.list(),
+            "watch" => return Ok(Reply::of_stream(watch::start(&call, is_metadata))),
+            "create" => return Ok(Reply::of_json(201, &call.create()?)),
+            "update" => call.update()?,
+            "patch" => call.patch()?,
+            "delete" => call.delete()?,
             _ => return Err(Failure::method_not_allowed()),
         };
-        let answer = if answer["kind"] == "Status" {
-            answer
-        } else {
-            form.of_answer(answer)?
+        let answer = match (is_metadata, answer["items"].as_array()) {
+            (false, _) => answer,
+            (true, None) => metadata_of(&answer),
+            (true, Some(items)) => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": answer["metadata"],
+                "items": items.iter().map(metadata_of).collect::<Value>(),
+            }),
         };
         Ok(Reply::of_json(200, &answer))
     }
+}
+
+const META_VERSION: &str = "meta.k8s.io/v1";
+
+/// What is shown of an object to those who ask for its metadata alone.
+pub(crate) fn metadata_of(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": object["metadata"],
+    })
 }

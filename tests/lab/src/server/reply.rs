@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::body::Body;
 use super::status::Failure;
 use super::wire::{Flow, Valve};
-use crate::faults::{Answer, Fault, deepen, duplicate_key, gzip};
+use crate::faults::{Answer, Fault};
 
 /// An answer before it meets the faults of its end.
 pub(crate) struct Reply {
@@ -63,11 +63,6 @@ impl Reply {
         }
     }
 
-    fn replace_bytes(&mut self, bytes: Bytes) {
-        self.body = Body::whole(bytes.clone());
-        self.bytes = Some(bytes);
-    }
-
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self
@@ -90,21 +85,12 @@ impl Reply {
 
 /// Applies the faults that change a right answer.
 pub(crate) fn spoil(reply: &mut Reply, fault: Fault, valve: &Valve) {
-    let bytes = reply.bytes.clone().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
     match fault {
         Fault::Trickle(interval) => set(valve, Flow::Trickle(interval)),
         Fault::EndlessHeader => set(valve, Flow::EndlessHead),
         Fault::EndlessBody => reply.body = Body::endless(),
-        Fault::Gzip => {
-            reply.replace_bytes(Bytes::from(gzip(&bytes)));
-            reply
-                .headers
-                .push(("content-encoding".to_owned(), "gzip".to_owned()));
-        }
-        Fault::DeepJson(depth) => reply.replace_bytes(Bytes::from(deepen(&text, depth))),
-        Fault::DuplicateKeys => reply.replace_bytes(Bytes::from(duplicate_key(&text))),
         Fault::TruncatedBody => {
+            let bytes = reply.bytes.clone().unwrap_or_default();
             reply
                 .headers
                 .push(("content-length".to_owned(), bytes.len().to_string()));

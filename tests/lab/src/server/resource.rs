@@ -1,138 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which kinds the server knows, and what a request's path and query ask for.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value, json};
 
-/// What a kind's `status` subresource does.
+/// One resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusSubresource {
-    /// There is none; one update changes everything.
-    None,
-    /// The main resource cannot change the status, and the subresource cannot change the spec.
-    Separate,
-    /// The main resource changes everything, and the subresource changes the status alone.
-    Open,
+pub(crate) struct Kind {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    pub version: &'static str,
+    /// Name in paths.
+    pub plural: &'static str,
+    /// Name in objects.
+    pub kind: &'static str,
+    pub namespaced: bool,
+    /// Whether the main resource leaves the status to a subresource.
+    pub has_status: bool,
 }
 
-/// One resource type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kind {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Name in paths.
-    pub plural: String,
-    /// Name in objects.
-    pub kind: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// Its `status` subresource.
-    pub status: StatusSubresource,
-    /// Whether a CustomResourceDefinition defines it: no strategic merge, `generation`, `resourceVersion` needed by PUT.
-    pub custom: bool,
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+) -> Kind {
+    Kind {
+        group,
+        version,
+        plural,
+        kind,
+        namespaced: true,
+        has_status: false,
+    }
 }
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const EVENTS: &str = "events.k8s.io";
+
+/// The kinds that every cluster has, as far as this project meets them.
+const BUILT_IN: [Kind; 10] = [
+    kind("", "v1", "nodes", "Node")
+        .cluster_scoped()
+        .with_status(),
+    kind("", "v1", "namespaces", "Namespace").cluster_scoped(),
+    kind("", "v1", "pods", "Pod").with_status(),
+    kind("", "v1", "configmaps", "ConfigMap"),
+    kind("", "v1", "events", "Event"),
+    kind(EVENTS, "v1", "events", "Event"),
+    kind(RBAC, "v1", "roles", "Role"),
+    kind(RBAC, "v1", "rolebindings", "RoleBinding"),
+    kind(RBAC, "v1", "clusterroles", "ClusterRole").cluster_scoped(),
+    kind(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding").cluster_scoped(),
+];
+
+/// The kinds that a Harvester adds, as far as this project meets them. One update changes metadata, spec and status.
+const OF_HARVESTER: [Kind; 3] = [
+    kind("kubevirt.io", "v1", "virtualmachines", "VirtualMachine"),
+    kind(
+        "kubevirt.io",
+        "v1",
+        "virtualmachineinstances",
+        "VirtualMachineInstance",
+    ),
+    kind("harvesterhci.io", "v1beta1", "settings", "Setting").cluster_scoped(),
+];
 
 impl Kind {
-    /// A kind that kube-apiserver itself has.
-    #[must_use]
-    pub fn built_in(group: &str, version: &str, plural: &str, kind: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            plural: plural.to_owned(),
-            kind: kind.to_owned(),
-            namespaced: true,
-            status: StatusSubresource::None,
-            custom: false,
-        }
-    }
-
-    /// A kind that a CustomResourceDefinition defines.
-    #[must_use]
-    pub fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Self {
-        Self {
-            custom: true,
-            ..Self::built_in(group, version, plural, kind)
-        }
-    }
-
-    /// The same kind outside of namespaces.
-    #[must_use]
-    pub fn cluster_scoped(self) -> Self {
+    const fn cluster_scoped(self) -> Self {
         Self {
             namespaced: false,
             ..self
         }
     }
 
-    /// The same kind with a status subresource.
-    #[must_use]
-    pub fn with_status(self, status: StatusSubresource) -> Self {
-        Self { status, ..self }
-    }
-
-    /// The kinds that a CustomResourceDefinition object defines, one per version.
-    #[must_use]
-    pub fn of_definition(definition: &Value) -> Vec<Self> {
-        let spec = &definition["spec"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let versions = spec["versions"].as_array().cloned().unwrap_or_default();
-        versions
-            .iter()
-            .map(|version| Self {
-                group: text(&spec["group"]),
-                version: text(&version["name"]),
-                plural: text(&spec["names"]["plural"]),
-                kind: text(&spec["names"]["kind"]),
-                namespaced: spec["scope"] == "Namespaced",
-                status: if version["subresources"]["status"].is_object() {
-                    StatusSubresource::Separate
-                } else {
-                    StatusSubresource::None
-                },
-                custom: true,
-            })
-            .collect()
-    }
-
-    /// Whether `metadata.generation` is kept.
-    pub(crate) fn counts_generations(&self) -> bool {
-        self.custom || self.plural == "customresourcedefinitions"
-    }
-
-    /// `v1` or `group/v1`.
-    #[must_use]
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
+    const fn with_status(self) -> Self {
+        Self {
+            has_status: true,
+            ..self
         }
     }
 
-    /// `nodes` or `virtualmachines.kubevirt.io`, as error texts name it.
-    #[must_use]
-    pub fn qualified_plural(&self) -> String {
-        qualify(&self.plural, &self.group)
+    /// The kinds of a server.
+    pub(crate) fn all(is_harvester: bool) -> impl Iterator<Item = Self> {
+        let more = OF_HARVESTER.into_iter().filter(move |_| is_harvester);
+        BUILT_IN.into_iter().chain(more)
+    }
+
+    /// Whether a CustomResourceDefinition defines it.
+    pub(crate) fn is_custom(&self) -> bool {
+        OF_HARVESTER.contains(self)
+    }
+
+    /// `v1` or `group/v1`.
+    pub(crate) fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
     }
 
     /// The group under which objects are stored: both groups of events are one set of objects.
-    pub(crate) fn storage_group(&self) -> &str {
-        if self.is_new_event() { "" } else { &self.group }
-    }
-
-    fn is_new_event(&self) -> bool {
-        self.group == "events.k8s.io"
+    pub(crate) fn storage_group(&self) -> &'static str {
+        match self.group {
+            EVENTS => "",
+            group => group,
+        }
     }
 
     /// A stored object as this kind's version shows it.
     pub(crate) fn present(&self, stored: &Value) -> Value {
         let mut object = stored.clone();
-        if self.is_new_event() {
-            rename(&mut object, &EVENT_FIELDS, Direction::ToNew);
+        if self.group == EVENTS {
+            rename(&mut object, EVENT_FIELDS);
         }
         object["apiVersion"] = json!(self.api_version());
         object["kind"] = json!(self.kind);
@@ -141,9 +120,8 @@ impl Kind {
 
     /// An object of a request as it is stored.
     pub(crate) fn absorb(&self, mut object: Value) -> Value {
-        if self.is_new_event() {
-            rename(&mut object, &EVENT_FIELDS, Direction::ToCore);
-            object["apiVersion"] = json!("v1");
+        if self.group == EVENTS {
+            rename(&mut object, EVENT_FIELDS.map(|(core, new)| (new, core)));
         }
         object
     }
@@ -151,10 +129,9 @@ impl Kind {
 
 /// `resource` or `resource.group`.
 pub(crate) fn qualify(plural: &str, group: &str) -> String {
-    if group.is_empty() {
-        plural.to_owned()
-    } else {
-        format!("{plural}.{group}")
+    match group {
+        "" => plural.to_owned(),
+        group => format!("{plural}.{group}"),
     }
 }
 
@@ -169,100 +146,19 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-#[derive(Clone, Copy)]
-enum Direction {
-    ToNew,
-    ToCore,
-}
-
-fn rename(object: &mut Value, fields: &[(&str, &str)], direction: Direction) {
+fn rename(object: &mut Value, fields: [(&str, &str); 7]) {
     let Some(map) = object.as_object_mut() else {
         return;
     };
-    for (core, new) in fields {
-        let (from, to) = match direction {
-            Direction::ToNew => (core, new),
-            Direction::ToCore => (new, core),
-        };
-        if let Some(value) = map.remove(*from) {
-            map.insert((*to).to_owned(), value);
+    for (from, to) in fields {
+        if let Some(value) = map.remove(from) {
+            map.insert(to.to_owned(), value);
         }
     }
 }
 
-/// The kinds that every cluster has, as far as this project meets them.
-#[must_use]
-pub fn built_in_kinds() -> Vec<Kind> {
-    use StatusSubresource::Separate;
-    const RBAC: &str = "rbac.authorization.k8s.io";
-    vec![
-        Kind::built_in("", "v1", "nodes", "Node")
-            .cluster_scoped()
-            .with_status(Separate),
-        Kind::built_in("", "v1", "namespaces", "Namespace")
-            .cluster_scoped()
-            .with_status(Separate),
-        Kind::built_in("", "v1", "pods", "Pod").with_status(Separate),
-        Kind::built_in("", "v1", "configmaps", "ConfigMap"),
-        Kind::built_in("", "v1", "secrets", "Secret"),
-        Kind::built_in("", "v1", "serviceaccounts", "ServiceAccount"),
-        Kind::built_in("", "v1", "services", "Service").with_status(Separate),
-        Kind::built_in("", "v1", "persistentvolumes", "PersistentVolume")
-            .cluster_scoped()
-            .with_status(Separate),
-        Kind::built_in("", "v1", "events", "Event"),
-        Kind::built_in("events.k8s.io", "v1", "events", "Event"),
-        Kind::built_in("coordination.k8s.io", "v1", "leases", "Lease"),
-        Kind::built_in(RBAC, "v1", "roles", "Role"),
-        Kind::built_in(RBAC, "v1", "rolebindings", "RoleBinding"),
-        Kind::built_in(RBAC, "v1", "clusterroles", "ClusterRole").cluster_scoped(),
-        Kind::built_in(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding").cluster_scoped(),
-        Kind::built_in(
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-        )
-        .cluster_scoped()
-        .with_status(Separate),
-    ]
-}
-
-/// The kinds that a Harvester adds, as far as this project meets them.
-#[must_use]
-pub fn harvester_kinds() -> Vec<Kind> {
-    use StatusSubresource::Open;
-    let migrations = "virtualmachineinstancemigrations";
-    vec![
-        Kind::custom("kubevirt.io", "v1", "virtualmachines", "VirtualMachine").with_status(Open),
-        Kind::custom(
-            "kubevirt.io",
-            "v1",
-            "virtualmachineinstances",
-            "VirtualMachineInstance",
-        )
-        .with_status(Open),
-        Kind::custom(
-            "kubevirt.io",
-            "v1",
-            migrations,
-            "VirtualMachineInstanceMigration",
-        )
-        .with_status(Open),
-        Kind::custom("kubevirt.io", "v1", "kubevirts", "KubeVirt").with_status(Open),
-        Kind::custom("harvesterhci.io", "v1beta1", "settings", "Setting").cluster_scoped(),
-    ]
-}
-
-/// What a path names: a resource, or something else (`/version`, discovery).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    Resource(ResourcePath),
-    Other,
-}
-
 /// The parts of a resource path.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub group: String,
     pub version: String,
@@ -272,26 +168,19 @@ pub(crate) struct ResourcePath {
     pub subresource: Option<String>,
 }
 
-/// Takes a path apart as kube-apiserver's request info resolver does.
-pub(crate) fn parse_path(path: &str) -> Target {
-    let decoded: Vec<String> = path
-        .split('/')
-        .filter(|part| !part.is_empty())
-        .map(|part| decode(part, Plus::Literal))
-        .collect();
-    let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
+/// Takes a path apart as kube-apiserver's request info resolver does. None for what is no resource, such as `/version`.
+pub(crate) fn parse_path(path: &str) -> Option<ResourcePath> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] => ("", *version, rest),
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
-        _ => return Target::Other,
+        _ => return None,
     };
     let own = |text: &str| Some(text.to_owned());
     let (namespace, plural, rest) = match rest {
-        [] => return Target::Other,
+        [] => return None,
         // The namespace object itself: kube-apiserver authorizes it inside that namespace.
-        ["namespaces", name] | ["namespaces", name, "status" | "finalize"] => {
-            (own(name), "namespaces", &rest[1..])
-        }
+        ["namespaces", name] => (own(name), "namespaces", &rest[1..]),
         ["namespaces", namespace, plural, rest @ ..] => (own(namespace), *plural, rest),
         [plural, rest @ ..] => (None, *plural, rest),
     };
@@ -300,7 +189,7 @@ pub(crate) fn parse_path(path: &str) -> Target {
         [name] => (own(name), None),
         [name, subresource @ ..] => (own(name), own(&subresource.join("/"))),
     };
-    Target::Resource(ResourcePath {
+    Some(ResourcePath {
         group: group.to_owned(),
         version: version.to_owned(),
         namespace,
@@ -310,70 +199,46 @@ pub(crate) fn parse_path(path: &str) -> Target {
     })
 }
 
-/// Query parameters in order; a name may repeat.
+/// Query parameters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        Self(
-            text.split('&')
-                .filter(|pair| !pair.is_empty())
-                .map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decode(name, Plus::Space), decode(value, Plus::Space))
-                })
-                .collect(),
-        )
+        // The rules of forms are those of queries.
+        let url = reqwest::Url::parse(&format!("query:?{text}"));
+        let url = url.expect("hyper takes no other query");
+        Self(url.query_pairs().into_owned().collect())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {
         matches!(self.get(name), Some("true" | "1"))
     }
-}
 
-#[derive(Clone, Copy, PartialEq)]
-enum Plus {
-    Literal,
-    Space,
-}
-
-fn decode(text: &str, plus: Plus) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits: Vec<u8> = rest.by_ref().take(2).collect();
-                let hex = std::str::from_utf8(&digits).unwrap_or_default();
-                bytes.push(u8::from_str_radix(hex, 16).unwrap_or(b'?'));
-            }
-            b'+' if plus == Plus::Space => bytes.push(b' '),
-            other => bytes.push(other),
-        }
+    /// What a selector of fields or labels demands: `key=value`, several with commas.
+    pub(crate) fn selector(&self, name: &str) -> Vec<(&str, &str)> {
+        let terms = self.get(name).unwrap_or_default().split(',');
+        terms.filter_map(|term| term.split_once('=')).collect()
     }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
 
-/// The path of an object, for example `/api/v1/nodes/a`.
-pub(crate) fn object_path(kind: &Kind, namespace: &str, name: &str) -> String {
-    let mut path = if kind.group.is_empty() {
-        format!("/api/{}", kind.version)
-    } else {
-        format!("/apis/{}/{}", kind.group, kind.version)
-    };
-    if !namespace.is_empty() {
-        write!(path, "/namespaces/{namespace}").expect("a string takes text");
+    /// Whether an object has the fields and labels that are selected.
+    pub(crate) fn selects(&self, object: &Value) -> bool {
+        let has_field = |(path, wanted): (&str, &str)| {
+            let value = path.split('.').fold(object, |value, part| &value[part]);
+            value.as_str().unwrap_or_default() == wanted
+        };
+        let labels = &object["metadata"]["labels"];
+        self.selector("fieldSelector").into_iter().all(has_field)
+            && self
+                .selector("labelSelector")
+                .into_iter()
+                .all(|(key, wanted)| labels[key] == wanted)
     }
-    write!(path, "/{}/{name}", kind.plural).expect("a string takes text");
-    path
 }
 
 /// The object map at `object[field]`, made when it is missing or no map.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every object of the cluster, one counter of resource versions, and the history that watches are served from.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
@@ -9,14 +9,11 @@ use tokio::sync::watch;
 
 use super::status::Failure;
 
-/// How many changes are kept before the oldest are compacted away by themselves; far more than any test makes.
-const HISTORY_LIMIT: usize = 100_000;
-
 /// What identifies an object. The version is absent: all versions of a kind are one set of objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    pub group: String,
-    pub plural: String,
+    pub group: &'static str,
+    pub plural: &'static str,
     /// Empty for cluster-scoped kinds.
     pub namespace: String,
     pub name: String,
@@ -53,10 +50,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Inner {
     revision: u64,
-    /// Changes up to and with this revision are no longer known.
-    compacted: u64,
     objects: BTreeMap<Key, Arc<Value>>,
-    history: VecDeque<Arc<Change>>,
+    history: Vec<Arc<Change>>,
 }
 
 impl Store {
@@ -66,9 +61,8 @@ impl Store {
         Self {
             inner: Mutex::new(Inner {
                 revision,
-                compacted: revision,
                 objects: BTreeMap::new(),
-                history: VecDeque::new(),
+                history: Vec::new(),
             }),
             changed: watch::channel(revision).0,
         }
@@ -97,21 +91,15 @@ impl Store {
         group: &str,
         plural: &str,
         namespace: Option<&str>,
-    ) -> (u64, Vec<(Key, Arc<Value>)>) {
+    ) -> (u64, Vec<Arc<Value>>) {
         let inner = self.lock();
-        let start = Key {
-            group: group.to_owned(),
-            plural: plural.to_owned(),
-            namespace: namespace.unwrap_or_default().to_owned(),
-            name: String::new(),
+        let is_of = |key: &Key| {
+            key.group == group
+                && key.plural == plural
+                && namespace.is_none_or(|namespace| key.namespace == namespace)
         };
-        let objects = inner
-            .objects
-            .range(start..)
-            .take_while(|(key, _)| key.group == group && key.plural == plural)
-            .filter(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
-            .map(|(key, object)| (key.clone(), object.clone()))
-            .collect();
+        let objects = inner.objects.iter().filter(|(key, _)| is_of(key));
+        let objects = objects.map(|(_, object)| object.clone()).collect();
         (inner.revision, objects)
     }
 
@@ -124,70 +112,38 @@ impl Store {
     ) -> Result<Arc<Value>, Failure> {
         let mut inner = self.lock();
         let previous = inner.objects.get(key).cloned();
+        let last = || previous.as_deref().cloned().unwrap_or_default();
         let (mut object, deleted) = match decide(previous.as_ref())? {
-            Step::Keep => {
-                return Ok(previous.unwrap_or_default());
-            }
+            Step::Keep => return Ok(previous.unwrap_or_default()),
             Step::Put(object) => (object, false),
-            Step::Remove => {
-                let Some(last) = previous.as_ref() else {
-                    return Ok(Arc::default());
-                };
-                (last.as_ref().clone(), true)
-            }
+            Step::Remove => (last(), true),
         };
         inner.revision += 1;
         let revision = inner.revision;
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
         let object = Arc::new(object);
-        if deleted {
-            inner.objects.remove(key);
-        } else {
-            inner.objects.insert(key.clone(), object.clone());
-        }
-        inner.history.push_back(Arc::new(Change {
+        match deleted {
+            true => inner.objects.remove(key),
+            false => inner.objects.insert(key.clone(), object.clone()),
+        };
+        inner.history.push(Arc::new(Change {
             revision,
             key: key.clone(),
             object: object.clone(),
             previous,
             deleted,
         }));
-        if inner.history.len() > HISTORY_LIMIT {
-            inner.compacted = inner
-                .history
-                .pop_front()
-                .map_or(0, |change| change.revision);
-        }
         drop(inner);
         self.changed.send_replace(revision);
         Ok(object)
     }
 
-    /// The changes after `revision`, or 410 when some of them are no longer known.
-    pub(crate) fn since(&self, revision: u64) -> Result<Vec<Arc<Change>>, Failure> {
+    /// The changes after `revision`.
+    pub(crate) fn since(&self, revision: u64) -> Vec<Arc<Change>> {
         let inner = self.lock();
-        if revision < inner.compacted {
-            return Err(Failure::too_old(revision, inner.compacted + 1));
-        }
         let first = inner
             .history
             .partition_point(|change| change.revision <= revision);
-        Ok(inner.history.range(first..).cloned().collect())
-    }
-
-    /// Forgets the whole history; moves the revision on, so that also a watch that has seen everything is behind
-    /// and ends with 410.
-    pub(crate) fn compact(&self) {
-        let mut inner = self.lock();
-        inner.revision += 1;
-        inner.compacted = inner.revision;
-        inner.history.clear();
-        let revision = inner.revision;
-        drop(inner);
-        self.changed.send_replace(revision);
-    }
-
-    pub(crate) fn compacted(&self) -> u64 {
-        self.lock().compacted
+        inner.history[first..].to_vec()
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Watches: the changes of the store as lines of JSON, with selectors, bookmarks and 410.
+//! Watches: the changes of the store as lines of JSON, with selectors and bookmarks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,27 +12,19 @@ use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
 use super::Shared;
 use super::body::{Body, Piece};
+use super::handler::metadata_of;
 use super::log::WatchWrite;
-use super::negotiate::Form;
 use super::objects::Call;
-use super::resource::Kind;
-use super::selector::Selector;
+use super::resource::{Kind, Query};
 use super::status::Failure;
 use super::store::Change;
 use crate::faults::{Fault, Seen};
-use crate::kubernetes::Kubernetes;
+
+/// Time between the bookmarks of a watch.
+const BOOKMARKS: Duration = Duration::from_secs(60);
 
 /// How long a watch lives that asks for no time: kube-apiserver takes a random one between 30 and 60 minutes.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(45 * 60);
-
-/// How a watch from a resource version that was compacted away is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoneForm {
-    /// 200, then an `ERROR` event: what kube-apiserver does.
-    InStream,
-    /// 410 as the status of the answer, as some versions and proxies do.
-    Status,
-}
 
 /// What the lab does to open watches.
 #[derive(Debug, Clone)]
@@ -86,22 +78,18 @@ impl Watches {
 }
 
 /// Starts the watch that a call asks for.
-pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
+pub(crate) fn start(call: &Call<'_>, is_metadata: bool) -> Body {
     let shared = call.shared;
-    let asked = call.asked_revision()?;
-    let lifetime = call
-        .query
-        .get("timeoutSeconds")
-        .and_then(|text| text.parse().ok())
-        .filter(|seconds| *seconds > 0)
-        .map_or(DEFAULT_LIFETIME, Duration::from_secs);
+    let number = |name: &str| call.query.get(name)?.parse::<u64>().ok();
+    let asked = number("resourceVersion").unwrap_or_default();
+    let lifetime = number("timeoutSeconds").map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let (pieces, receiver) = unbounded_channel();
     let mut stream = Stream {
         shared: shared.clone(),
-        kind: call.kind.clone(),
-        namespace: call.list_namespace().map(str::to_owned),
-        selector: call.selector()?,
-        form,
+        kind: call.kind,
+        namespace: call.namespace().map(str::to_owned),
+        selected: call.query.clone(),
+        is_metadata,
         bookmarks: call.query.is_set("allowWatchBookmarks"),
         path: call.raw_path.to_owned(),
         query: call.raw_query.to_owned(),
@@ -109,33 +97,16 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
         seen: asked,
         pieces,
     };
-    let is_new = shared.options.kubernetes >= Kubernetes::V1_36;
-    if asked == 0 && is_new && shared.options.storage_is_old && stream.bookmarks {
-        stream.send_error(&Failure::without_watch_progress());
-        return Ok(Body::stream(receiver, shared.clone()));
-    }
     if asked == 0 {
-        let (revision, objects) = shared.store.list(
-            call.kind.storage_group(),
-            &call.kind.plural,
-            call.list_namespace(),
-        );
+        let (revision, objects) = call.selected();
         stream.seen = revision;
-        for (_, object) in objects {
-            if stream.selector.matches(&object) {
-                stream.send_object("ADDED", &object);
-            }
+        for object in objects {
+            stream.send_object("ADDED", &object);
         }
-        let is_from_cache = call.query.get("resourceVersion").is_some() || call.kind.custom;
-        if is_new && stream.bookmarks && is_from_cache {
+        let is_from_cache = call.query.get("resourceVersion").is_some() || call.kind.is_custom();
+        if stream.bookmarks && is_from_cache {
             stream.send_bookmark(json!({"k8s.io/initial-events-end": "true"}));
         }
-    } else if let Err(gone) = shared.store.since(asked) {
-        if shared.gone_form() == GoneForm::Status {
-            return Err(gone);
-        }
-        stream.send_error(&gone);
-        return Ok(Body::stream(receiver, shared.clone()));
     }
     let (number, commands) = shared.watches.add();
     let shared = shared.clone();
@@ -144,15 +115,16 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
         stream.run(commands, lifetime).await;
         watching.watches.lock().commands.remove(&number);
     });
-    Ok(Body::stream(receiver, shared))
+    Body::stream(receiver, shared)
 }
 
 struct Stream {
     shared: Arc<Shared>,
     kind: Kind,
     namespace: Option<String>,
-    selector: Selector,
-    form: Form,
+    /// Which objects it is about.
+    selected: Query,
+    is_metadata: bool,
     bookmarks: bool,
     path: String,
     query: String,
@@ -172,8 +144,7 @@ enum Go {
 impl Stream {
     async fn run(&mut self, mut commands: UnboundedReceiver<Command>, lifetime: Duration) {
         let mut changed = self.shared.store.subscribe();
-        let interval = self.shared.options.bookmark_interval;
-        let mut bookmark = interval_at(tokio::time::Instant::now() + interval, interval);
+        let mut bookmark = interval_at(tokio::time::Instant::now() + BOOKMARKS, BOOKMARKS);
         bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = sleep(lifetime);
         tokio::pin!(end);
@@ -221,14 +192,7 @@ impl Stream {
     }
 
     fn send_changes(&mut self) -> Go {
-        let changes = match self.shared.store.since(self.seen) {
-            Ok(changes) => changes,
-            Err(gone) => {
-                self.send_error(&gone);
-                return Go::End;
-            }
-        };
-        for change in changes {
+        for change in self.shared.store.since(self.seen) {
             self.seen = change.revision;
             let Some((event, object)) = self.translate(&change) else {
                 continue;
@@ -255,8 +219,8 @@ impl Stream {
         let before = change
             .previous
             .as_ref()
-            .filter(|old| self.selector.matches(old));
-        let after = !change.deleted && self.selector.matches(&change.object);
+            .filter(|old| self.selected.selects(old));
+        let after = !change.deleted && self.selected.selects(&change.object);
         match (before, after) {
             (None, false) => None,
             (None, true) => Some(("ADDED", change.object.as_ref().clone())),
@@ -318,8 +282,15 @@ impl Stream {
     }
 
     fn line(&self, event: &str, object: &Value) -> Bytes {
-        let object = self.form.of_object(self.kind.present(object));
+        let object = self.shown(self.kind.present(object));
         Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
+    }
+
+    fn shown(&self, object: Value) -> Value {
+        match self.is_metadata {
+            true => metadata_of(&object),
+            false => object,
+        }
     }
 
     fn send_bookmark(&self, annotations: Value) {
@@ -329,7 +300,7 @@ impl Stream {
         if !annotations.is_null() {
             metadata["annotations"] = annotations;
         }
-        let object = self.form.of_object(json!({
+        let object = self.shown(json!({
             "kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata,
         }));
         let line = format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n");

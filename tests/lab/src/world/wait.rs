@@ -14,8 +14,27 @@ where
     F: FnMut() -> R,
     R: Future<Output = bool>,
 {
+    found(timeout, what, || {
+        let holds = condition();
+        async { holds.await.then_some(()) }
+    })
+    .await;
+}
+
+/// Waits until `look` finds something, which it answers.
+///
+/// # Panics
+/// With `what`, when it does not within `timeout`.
+pub async fn found<T, F, R>(timeout: Duration, what: &str, mut look: F) -> T
+where
+    F: FnMut() -> R,
+    R: Future<Output = Option<T>>,
+{
     let deadline = Instant::now() + timeout;
-    while !condition().await {
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
         assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
         tokio::time::sleep(POLL).await;
     }
