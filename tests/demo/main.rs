@@ -305,7 +305,7 @@ impl Demo {
             .stdout
     }
 
-    /// When somebody who watches the Node first saw this label after `since`.
+    /// When a client that watches the Node first saw this label after `since`.
     async fn seen(&self, key: &str, value: &str, since: Instant) -> Instant {
         let at = || {
             let mut versions = self.world.recorder.versions().into_iter();

@@ -161,7 +161,7 @@ impl Admin {
         }
     }
 
-    /// Forgets the connections that are idle: the next request opens one. For when somebody made them half-open.
+    /// Forgets the connections that are idle: the next request opens one. For when a test made them half-open.
     pub fn hang_up(&self) {
         let Shared { tls, headers, .. } = self.shared.as_ref();
         *self.shared.client.lock().expect("no holder panics") = client(tls, headers);

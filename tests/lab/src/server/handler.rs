@@ -276,7 +276,7 @@ impl Exchange<'_> {
         let kind = match (kind, of_group.is_empty()) {
             (Some(kind), _) => *kind,
             (None, false) => return Err(Failure::no_such_resource()),
-            // Groups that nobody serves answer with a plain page.
+            // Groups that no server serves answer with a plain page.
             (None, true) => return Err(Failure::no_such_path()),
         };
         let is_metadata = self

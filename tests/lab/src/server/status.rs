@@ -31,7 +31,7 @@ impl Failure {
         Self { code, body }
     }
 
-    /// 401 for a token or certificate that nobody knows.
+    /// 401 for a token or certificate that is unknown.
     pub(crate) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized", Value::Null)
     }
