@@ -12,7 +12,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1750, "an encoded kubeconfig is named with the command that decodes it"),
     ("agent", 620, ""),
     ("apply", 420, "a change of a file has a limit"),
-    ("catalog", 1450, "findings of files, of names, and of each source"),
+    ("catalog", 1220, "findings of files, of names, and of each source"),
     ("commands", 9010, "a gate that holds a copied kubelet credential"),
     ("config", 1910, ""),
     ("decide", 5720, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry"),
