@@ -643,16 +643,14 @@ catalog! {
         fix: ["Check its journal for the reason."],
         run: [vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
-    GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "qemu-guest-agent blocks RPCs that the host needs",
-        impact: "KubeVirt reports an unsupported version (condition AgentVersionNotSupported), and Harvester gets no hostname and no IP addresses.",
-        fix: ["Remove the RPCs from the reported list, and restart qemu-guest-agent."],
-        run: [vm "systemctl restart qemu-guest-agent"],
-        suppresses: [GuestAgentNotConnected];
-    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "host is not connected to the channel of qemu-guest-agent",
-        impact: "qemu-guest-agent is running without effect: Harvester shows it as not running.",
-        fix: ["Check the virt-launcher pod of the VM on Harvester. A live migration or a restart of the VM creates a new one."],
-        run: [harvester "kubectl -n <NAMESPACE> logs -l vm.kubevirt.io/name=<VM> -c compute --tail=100"],
-        suppresses: [GuestAgentNotConnected];
+    GuestAgentNotSupported, "guest-agent-not-supported", GuestAgent, Warning [needs_memory], "qemu-guest-agent is not supported (VMI condition AgentVersionNotSupported)",
+        impact: "It lacks or blocks RPCs that KubeVirt requires: Harvester may get no hostname and no IP addresses, and probes, SSH keys or passwords that are set through it fail.",
+        fix: [
+            "KubeVirt requires guest-ping, guest-info, guest-shutdown, guest-get-time, guest-get-timezone, guest-get-osinfo, guest-get-host-name, guest-get-users, guest-get-fsinfo and guest-network-get-interfaces, and for probes guest-exec and guest-exec-status.",
+            "Remove these from the lists of blocked RPCs, or add them to the list of allowed ones, in the files that the first command searches; then restart qemu-guest-agent.",
+            "If they are not blocked, update the package qemu-guest-agent.",
+        ],
+        run: [vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", vm "systemctl restart qemu-guest-agent"];
     GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [

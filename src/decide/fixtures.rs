@@ -25,9 +25,7 @@ use super::schedule::Random;
 use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
-use crate::facts::guest_agent::{
-    Channel, Enablement, Family, GuestAgent, Load, RpcFilter, Unit, UnitState,
-};
+use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
 use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
@@ -299,20 +297,12 @@ fn observation() -> Observation {
         guest_agent: Fact::Known(GuestAgent {
             unit: Fact::Known(Unit {
                 name: "qemu-guest-agent.service".to_owned(),
-                load: Load::Loaded,
                 state: UnitState::Active,
-                sub_state: "running".to_owned(),
                 enablement: Enablement::Static,
-                file_state: "static".to_owned(),
+                shown: "running, static".to_owned(),
                 restarts: Some(0),
-                result: "success".to_owned(),
             }),
-            program: Fact::Known("/usr/sbin/qemu-ga".into()),
-            channel: Fact::Known(Channel {
-                guest: Fact::Known(true),
-                host: Fact::Known(true),
-            }),
-            filter: RpcFilter::default(),
+            has_channel: true,
             family: Family::Debian,
             is_requested: false,
         }),
@@ -337,6 +327,7 @@ fn vmi() -> Vmi {
         host: Some(host("hv-a")),
         annotated_by_harvester: false,
         announcements: Announcements::default(),
+        guest_agent: HostView::Connected,
         annotations: BTreeMap::new(),
         active_pods: BTreeMap::new(),
     }
