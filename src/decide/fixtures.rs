@@ -30,9 +30,7 @@ use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
-use crate::facts::observation::{
-    Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Observation,
-};
+use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
 use crate::facts::placement::{HostLabels, PlacementReads};
 use crate::facts::registration::LabelFileContent;
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
@@ -275,7 +273,6 @@ fn observation() -> Observation {
             kubeconfig: "/var/lib/rancher/rke2/agent/kubelet.kubeconfig".into(),
             server: "https://127.0.0.1:6443".to_owned(),
             node_name: NodeName::parse(VM).unwrap(),
-            node_name_source: NodeNameSource::Certificate,
             account: None,
             expires: None,
         }),

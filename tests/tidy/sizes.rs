@@ -16,7 +16,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("commands", 9010, "a gate that holds a copied kubelet credential"),
     ("config", 1910, ""),
     ("decide", 5530, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry"),
-    ("facts", 2330, "templates of hostnames; what user data asks for"),
+    ("facts", 2320, "templates of hostnames; what user data asks for"),
     ("lib", 20, ""),
     ("main", 150, ""),
     ("observe", 3710, "/etc/hostname as systemd reads it; Events are sent beside the loop"),
