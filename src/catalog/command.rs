@@ -8,6 +8,28 @@ use std::borrow::Cow;
 
 use crate::sys::escape::shell_word;
 
+/// The placeholders of a value that only the machine or the user knows, and what to put in the place of each. The login to the
+/// node needs no explanation.
+pub const PLACEHOLDERS: &[(&str, &str)] = &[
+    ("<NODE>", "name of the Node"),
+    ("<VM>", "name of the VM"),
+    ("<NAMESPACE>", "namespace of the VM (kubectl get vmi -A)"),
+    ("<HOST>", "name of the Harvester host"),
+    // The server of the API that the finding is about.
+    ("<SERVER>", "URL of the server"),
+    (
+        "<HARVESTER_API>",
+        "https://VIP:6443 (VIP: kubectl -n harvester-system get configmap vip -o yaml)",
+    ),
+    // The kubeconfig that the finding is about.
+    ("<KUBECONFIG>", "path of the kubeconfig"),
+    ("<NODE_ADDRESS>", ""),
+    ("<USER>", ""),
+    ("<CLUSTER>", "name of the guest cluster"),
+    ("<REGION>", "label value"),
+    ("<ZONE>", "label value"),
+];
+
 /// The place where a command is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandPlace {
@@ -22,23 +44,22 @@ pub enum CommandPlace {
 }
 
 impl CommandPlace {
-    /// Returns the heading for commands.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Vm => "on this node, as root",
-            Self::GuestCluster => "as guest cluster administrator",
-            Self::Harvester => "as Harvester administrator",
-            Self::Image => "where the image is built",
-        }
-    }
-
     /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// Returns the heading for commands.
+    pub fn title(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::Vm => "vm",
-            Self::GuestCluster => "guest-cluster",
-            Self::Harvester => "harvester",
-            Self::Image => "image",
+            Self::Vm => ("vm", "on this node, as root"),
+            Self::GuestCluster => ("guest-cluster", "as guest cluster administrator"),
+            Self::Harvester => ("harvester", "as Harvester administrator"),
+            Self::Image => ("image", "where the image is built"),
         }
     }
 }
@@ -48,108 +69,24 @@ impl CommandPlace {
 pub struct FixCommand {
     /// The place where it is run.
     pub place: CommandPlace,
-    /// The text, with a [`CommandWord`] in angle brackets for each value that only the machine knows.
+    /// The text, with a placeholder of [`PLACEHOLDERS`] for each value that only the machine or the user knows.
     pub text: Cow<'static, str>,
 }
 
 impl FixCommand {
-    /// Returns the text with all `known` values in it.
+    /// Returns the text with all values in it that `known` returns for a placeholder.
     ///
     /// A value that must be quoted keeps its placeholder: behind `ssh`, two shells parse it. A command with values of its own is
     /// complete; in it, a text such as `<NODE>` is part of a name.
-    pub fn filled<'a>(&self, known: impl Fn(CommandWord) -> Option<&'a str>) -> String {
+    pub fn filled<'a>(&self, known: impl Fn(&str) -> Option<&'a str>) -> String {
         let Cow::Borrowed(text) = self.text else {
             return self.text.to_string();
         };
-        let known = |name: CommandWord| known(name).filter(|value| shell_word(value) == *value);
-        let names = CommandWord::ALL.iter();
-        names.fold(text.to_owned(), |text, name| match known(*name) {
-            Some(value) => text.replace(name.placeholder(), value),
+        let known = |name: &str| known(name).filter(|value| shell_word(value) == *value);
+        let names = PLACEHOLDERS.iter();
+        names.fold(text.to_owned(), |text, (name, _)| match known(name) {
+            Some(value) => text.replace(name, value),
             None => text,
         })
-    }
-}
-
-/// A value that only the machine or the user knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandWord {
-    /// Our Node.
-    Node,
-    /// Our VM.
-    Vm,
-    /// The namespace of our VM.
-    Namespace,
-    /// The host that runs our VM.
-    Host,
-    /// The address of the API that the finding is about.
-    Server,
-    /// The address of the Harvester API, `https://VIP:6443`.
-    HarvesterApi,
-    /// The kubeconfig that the finding is about.
-    Kubeconfig,
-    /// The address of this VM for SSH.
-    NodeAddress,
-    /// The user for SSH.
-    User,
-    /// The name of the guest cluster.
-    Cluster,
-    /// The region label, which the user chooses.
-    Region,
-    /// The zone label, which the user chooses.
-    Zone,
-}
-
-impl CommandWord {
-    /// All values.
-    pub const ALL: &[Self] = &[
-        Self::Node,
-        Self::Vm,
-        Self::Namespace,
-        Self::Host,
-        Self::Server,
-        Self::HarvesterApi,
-        Self::Kubeconfig,
-        Self::NodeAddress,
-        Self::User,
-        Self::Cluster,
-        Self::Region,
-        Self::Zone,
-    ];
-
-    /// Returns what to put in its place.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Node => "name of the Node",
-            Self::Vm => "name of the VM",
-            Self::Namespace => "namespace of the VM (kubectl get vmi -A)",
-            Self::Host => "name of the Harvester host",
-            Self::Server => "URL of the server",
-            Self::HarvesterApi => {
-                "https://VIP:6443 (VIP: kubectl -n harvester-system get configmap vip -o yaml)"
-            }
-            Self::Kubeconfig => "path of the kubeconfig",
-            Self::NodeAddress => "address of this node",
-            Self::User => "user of this node with sudo without a password",
-            Self::Cluster => "name of the guest cluster",
-            Self::Region | Self::Zone => "label value",
-        }
-    }
-
-    /// Returns the placeholder in a command.
-    pub fn placeholder(self) -> &'static str {
-        match self {
-            Self::Node => "<NODE>",
-            Self::Vm => "<VM>",
-            Self::Namespace => "<NAMESPACE>",
-            Self::Host => "<HOST>",
-            Self::Server => "<SERVER>",
-            Self::HarvesterApi => "<HARVESTER_API>",
-            Self::Kubeconfig => "<KUBECONFIG>",
-            Self::NodeAddress => "<NODE_ADDRESS>",
-            Self::User => "<USER>",
-            Self::Cluster => "<CLUSTER>",
-            Self::Region => "<REGION>",
-            Self::Zone => "<ZONE>",
-        }
     }
 }

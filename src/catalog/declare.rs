@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The notation of the catalog: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
-//! optionally the commands to `run`, each after its place, and the codes that it `suppresses`.
+//! optionally the [`Flags`](super::Flags) that are set (in brackets after the severity), at most two links to `see` instead of
+//! the page about the group, the commands to `run`, each after its place, and the codes that it `suppresses`.
 
 /// The place where a command is run.
 macro_rules! place {
@@ -20,7 +21,8 @@ macro_rules! place {
 
 /// Declares the codes and their entries together, so that no part of an entry can be missing.
 macro_rules! catalog {
-    ($($code:ident, $name:literal, $group:ident, $severity:ident, $title:literal,
+    ($($code:ident, $name:literal, $group:ident, $severity:ident $([$($flag:ident),+])?, $title:literal,
+        $(see: [$($link:expr),+],)?
         impact: $impact:literal, fix: [$($step:expr),+ $(,)?] $(, run: [$($place:ident $command:expr),* $(,)?])?
         $(, suppresses: [$($suppressed:ident),* $(,)?])?;)*) => {
         /// The codes.
@@ -45,7 +47,9 @@ macro_rules! catalog {
                             name: $name,
                             group: Group::$group,
                             severity: Severity::$severity,
+                            flags: Flags { $($($flag: true,)+)? ..Flags::NONE },
                             title: $title,
+                            see: &[$($($link),+)?],
                             impact: $impact,
                             fix: &[$($step),+],
                             commands: &[$($(FixCommand {

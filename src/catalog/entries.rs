@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of all codes: group, severity, title, impact, steps that fix it, commands, and which findings it suppresses.
+//! The table of all codes: group, severity, flags, title, links, impact, steps that fix it, commands, and which findings it
+//! suppresses.
 
 use std::borrow::Cow;
 
 use super::declare::{catalog, place};
-use super::{CommandPlace, Entry, FixCommand, Group, Severity};
+use super::links::{
+    CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
+    LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN, RKE1_ENDED,
+    RKE2_CONFIGURATION, SANDBOX, SKEW, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
+};
+use super::{CommandPlace, Entry, FixCommand, Flags, Group, Severity};
 
 /// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
@@ -64,6 +70,7 @@ const fn command(place: CommandPlace, text: &'static str) -> FixCommand {
 
 catalog! {
     NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
+        see: [NODE_DRIVER, issue!("harvester/harvester", 6305)],
         impact: "The agent cannot run here.",
         fix: [
             "Disable the service on this node.",
@@ -71,7 +78,8 @@ catalog! {
         ],
         run: [vm "systemctl disable --now harvester-node-agent"];
 
-    NameOfAnotherVm, "name-of-another-vm", Identity, Error, "hostname or Node name is the name of a different VM",
+    NameOfAnotherVm, "name-of-another-vm", Identity, Error [needs_placement, is_of_names], "hostname or Node name is the name of a different VM",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
         impact: "The Harvester components treat this Node as the other VM. If this Node is not ready while that VM is stopped, CSI driver 0.2.3 and later taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged volumes of that VM. The agent writes no labels.",
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, a hostname baked into the image, or a disk that was copied from the other VM.",
@@ -81,7 +89,8 @@ catalog! {
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest SYSTEM_UUID, vm PRODUCT_UUID],
         suppresses: [HostnameOfSeveralVms, HostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
-    HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error, "KubeVirt gives this hostname to several VMs",
+    HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error [needs_placement, is_of_names], "KubeVirt gives this hostname to several VMs",
+        see: [NODE_DRIVER, issue!("rancher/rancher", 34997)],
         impact: "KubeVirt truncates a VM name at its first dot and at 63 characters. The second VM that registers with this hostname takes over the Node of the first one, and the Harvester cloud provider and CSI driver find no VM with that name.",
         fix: [
             "Before the kubelet starts, set the hostname to one that only this VM has, or `node-name:` in the RKE2/K3s configuration.",
@@ -90,7 +99,8 @@ catalog! {
         ],
         run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID],
         suppresses: [HostnameDiffers];
-    HostnameDiffers, "hostname-differs", Identity, Warning, "hostname or Node name differs from the VM name",
+    HostnameDiffers, "hostname-differs", Identity, Warning [is_of_names], "hostname or Node name differs from the VM name",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 11682)],
         impact: "Cloud provider and CSI driver look up the VM by the whole Node name. If that differs, they find none: no providerID, no topology after a migration, no release of the volumes of a stopped VM. If only the hostname differs, the kubelet may register a second Node.",
         fix: [
             "Find where the name comes from: `hostname:` or `fqdn:` in the VM's cloud-init user data, `node-name:` in /etc/rancher/*/config.yaml, or a flag in the unit of the service.",
@@ -100,14 +110,15 @@ catalog! {
             "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
         run: [vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
-    ConfiguredOverride, "configured-override", Identity, Notice, "Node name is configured and differs from the VM name",
+    ConfiguredOverride, "configured-override", Identity, Notice [is_of_names], "Node name is configured and differs from the VM name",
         impact: "RKE2/K3s or the kubelet is configured with another Node name. Cloud provider 0.2.1 and later finds the VM by the hostname from qemu-guest-agent, if that is the Node name; older ones and the CSI driver look it up by the Node name.",
         fix: [
             "If the name was chosen, nothing is necessary: keep the Node, and keep qemu-guest-agent running.",
             "For new nodes, set `node-name:` to the VM name, or remove it, before the Node registers.",
         ],
         run: [vm "grep -rn 'node-name' /etc/rancher", vm "systemctl --no-pager status qemu-guest-agent"];
-    NodeMayBeDeleted, "node-may-be-deleted", Identity, Error, "Harvester cloud provider may delete this Node",
+    NodeMayBeDeleted, "node-may-be-deleted", Identity, Error [is_of_names], "Harvester cloud provider may delete this Node",
+        see: [issue!("harvester/harvester", 11682), issue!("harvester/harvester", 11683)],
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
         fix: [
             "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, restart the Kubernetes service: the Node registers again.",
@@ -115,11 +126,12 @@ catalog! {
         ],
         run: [vm "systemctl enable --now qemu-guest-agent", guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest CLOUD_PROVIDER_LOG],
         suppresses: [HostnameDiffers];
-    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
+    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [is_of_names], "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
         fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname NAME`."],
         run: [vm "hostnamectl"];
-    IdentityAmbiguous, "identity-ambiguous", Identity, Error, "several VMs match this node equally well",
+    IdentityAmbiguous, "identity-ambiguous", Identity, Error [needs_placement], "several VMs match this node equally well",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
             "Stop the copy, usually the newer one, give it its own firmware UUID and MAC addresses, and start it. Do not change the VM of a node in use.",
@@ -127,7 +139,7 @@ catalog! {
         ],
         run: [harvester VM_HARDWARE],
         suppresses: [NoTopologySource, HardwareShared];
-    VmNotFound, "vm-not-found", Identity, Error, "no VM in the namespace matches this node",
+    VmNotFound, "vm-not-found", Identity, Error [needs_placement], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
         fix: [
             "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
@@ -144,7 +156,7 @@ catalog! {
         ],
         run: [harvester "kubectl get vmi -A --field-selector metadata.name=<VM>", vm "harvester-node-agent whoami"],
         suppresses: [VmNotFound, NoTopologySource];
-    ProviderIdDiffers, "provider-id-differs", Identity, Warning, "providerID of the Node belongs to a different VM",
+    ProviderIdDiffers, "provider-id-differs", Identity, Warning [needs_placement], "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [
             "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
@@ -162,6 +174,7 @@ catalog! {
         suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
     HardwareShared, "hardware-shared", Identity, Warning, "another VM in the namespace has the same MAC address or firmware UUID",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
         fix: [
             "Stop the VM that was created from a template or a copy.",
@@ -170,7 +183,8 @@ catalog! {
         ],
         run: [harvester VM_HARDWARE];
 
-    NoTopologySource, "no-topology-source", Placement, Error, "no source provides region and zone of the host",
+    NoTopologySource, "no-topology-source", Placement, Error [needs_placement], "no source provides region and zone of the host",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
             "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
@@ -178,7 +192,8 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM are not known to be those of its host",
+    AnnotationsStale, "annotations-stale", Placement, Warning [needs_placement], "topology annotations of the VM are not known to be those of its host",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
             "Check that the Harvester controllers are running.",
@@ -186,24 +201,26 @@ catalog! {
         ],
         run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> annotate vmi <VM> --overwrite reconcile=$(date +%s)"],
         suppresses: [NoTopologySource];
-    HostWithoutTopology, "host-without-topology", Placement, Notice, "host has neither a region nor a zone label",
+    HostWithoutTopology, "host-without-topology", Placement, Notice [needs_placement], "host has neither a region nor a zone label",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 6546)],
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning, "host lacks a topology label that the Node has",
+    TopologyPartial, "topology-partial", Placement, Warning [needs_placement], "host lacks a topology label that the Node has",
         impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [harvester TOPOLOGY];
-    LabelValueInvalid, "label-value-invalid", Placement, Error, "topology value is not a valid label value",
+    LabelValueInvalid, "label-value-invalid", Placement, Error [needs_placement], "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
         fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
         run: [vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 
     VmLabelsMissing, "vm-labels-missing", Placement, Notice, "VM lacks the labels of a guest cluster node",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10906)],
         impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
         fix: [
             "Set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER on the VM (Virtual Machines, Edit Config, Instance Labels), and restart it.",
@@ -211,6 +228,7 @@ catalog! {
         ],
         run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
     NotLiveMigratable, "not-live-migratable", Placement, Warning, "VM cannot be live-migrated and blocks maintenance mode of its host",
+        see: [LIVE_MIGRATION, issue!("harvester/harvester", 10462)],
         impact: "Maintenance mode of the host cannot be enabled unless it is forced; the VM and its Node are then shut down and not restarted. An upgrade of Harvester shuts them down or does not start.",
         fix: [
             "In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host.",
@@ -227,7 +245,8 @@ catalog! {
         ],
         run: [harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
-    PinnedByConfig, "pinned-by-config", Node, Warning, "topology labels differ from the host, pinned by configuration",
+    PinnedByConfig, "pinned-by-config", Node, Warning [needs_placement], "topology labels differ from the host, pinned by configuration",
+        see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
         fix: [
             "No action is needed if this is intended.",
@@ -235,14 +254,15 @@ catalog! {
         ],
         run: [vm "harvester-node-agent config show", vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
-    LabelNotManaged, "label-not-managed", Node, Warning, "allow-listed label is not managed by the agent",
+    LabelNotManaged, "label-not-managed", Node, Warning [needs_placement], "allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
             "Remove the label from the Node, so that the agent can set it: `kubectl label node NODE KEY-`.",
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [guest MANAGERS];
-    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the agent's labels or annotations",
+    LabelConflict, "label-conflict", Node, Error [needs_placement, needs_memory], "another writer keeps reverting the agent's labels or annotations",
+        see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
             "Stop the other writer, or remove a static `node-label` from the RKE2/K3s configuration.",
@@ -257,12 +277,13 @@ catalog! {
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
         ],
         run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
-    StaticNodeLabel, "static-node-label", Node, Warning, "RKE2/K3s or kubelet configuration sets a topology label",
+    StaticNodeLabel, "static-node-label", Node, Warning [needs_placement], "RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host. On Kubernetes 1.35 and later a pod takes the zone of the Node at its creation and keeps it, also when the agent corrects the Node.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],
         run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
 
     TopologyLabelOverwritten, "topology-label-overwritten", Node, Warning, "another writer set a topology label to a value that is not the host's",
+        see: [NODE_LABELS, issue!("kubernetes/cloud-provider-openstack", 1801)],
         impact: "The scheduler uses a zone this Node is not in; if the writer returns, the label flaps.",
         fix: [
             "Check that the agent is running: it corrects the label within seconds. If it does not, see its journal.",
@@ -274,6 +295,7 @@ catalog! {
         fix: ["The running agent corrects both on its next reconcile. If you change them manually, set both in one command."],
         run: [guest "kubectl get node <NODE> --show-labels", vm "systemctl restart harvester-node-agent"];
     NodeUninitialized, "node-uninitialized", Node, Error, "Node has not been initialized by a cloud provider",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4947)],
         impact: "The taint node.cloudprovider.kubernetes.io/uninitialized prevents pods from being scheduled, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
         fix: [
             "Check that the cloud provider is running, and what it logs about this Node. In a cluster of Cluster API, the Harvester infrastructure provider (CAPHV 0.4 and later) sets providerID and removes the taint itself: check its controller in the management cluster.",
@@ -282,10 +304,12 @@ catalog! {
         run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest CLOUD_PROVIDER_LOG, harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
         suppresses: [InternalIpMissing];
     ComponentRestarting, "component-restarting", Node, Warning, "Harvester cloud provider or CSI driver is crash-looping",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9502)],
         impact: "Without the cloud provider, no Node is initialized and no address or label is updated. Without the CSI driver, no volume is attached here.",
         fix: ["Check the log of its previous container. Missing permissions on Harvester and a missing kubeconfig are reported here as well."],
         run: [guest "kubectl -n kube-system get pods -o wide | grep harvester"];
     CapacityStale, "capacity-stale", Node, Warning, "kubelet does not count all CPUs or memory of this VM",
+        see: [CPU_MANAGER],
         impact: "The scheduler does not use what was added while the VM runs: the kubelet reads CPUs and memory only when it starts.",
         fix: [
             "If CPUs are offline, `echo 1 >` each file that the first command prints.",
@@ -301,6 +325,7 @@ catalog! {
         ],
         run: [guest "kubectl get pods -A -L topology.kubernetes.io/region,topology.kubernetes.io/zone --field-selector spec.nodeName=<NODE>"];
     StopGraceTooShort, "stop-grace-too-short", Node, Warning, "VM is powered off before its shutdown can finish",
+        see: [NODE_SHUTDOWN],
         impact: "At a stop of the VM, pods are killed without their own grace period, and file systems are not unmounted.",
         fix: [
             "If qemu-guest-agent is not connected, fix that first.",
@@ -328,6 +353,7 @@ catalog! {
         ],
         run: [vm "grep -rn cloud-provider /etc/rancher"];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
+        see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
         fix: [
             "Run one cloud provider: remove cloud-provider-kubevirt.",
@@ -336,6 +362,7 @@ catalog! {
         run: [guest "kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
         suppresses: [ProviderIdNotHarvester];
     AddressDiffers, "address-differs", Node, Warning, "addresses of the Node, the VMI and this VM differ",
+        see: [NODE_LABELS, issue!("harvester/harvester", 10381)],
         impact: "The API server (logs, exec) and load balancers use an address that this VM does not have. The Harvester cloud provider copies the address from the VMI.",
         fix: [
             "Find out which of the three is wrong.",
@@ -344,6 +371,7 @@ catalog! {
         ],
         run: [vm "ip -brief address", guest "kubectl get node <NODE> -o wide", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", vm "grep -rn node-ip /etc/rancher", vm "systemctl restart qemu-guest-agent"];
     InternalIpMissing, "internal-ip-missing", Node, Warning, "Node has no InternalIP",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10079)],
         impact: "The API server cannot reach the kubelet (kubectl logs, exec, metrics). The Harvester cloud provider sets only the hostname while the VMI has no address.",
         fix: [
             "Check qemu-guest-agent: it reports the addresses to Harvester.",
@@ -352,6 +380,7 @@ catalog! {
         run: [guest "kubectl get node <NODE> -o wide", vm "systemctl --no-pager status qemu-guest-agent", guest CLOUD_PROVIDER_LOG];
 
     HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error, "no Harvester kubeconfig found",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
         impact: "The VM and its host cannot be read.",
         fix: [
             USE_SERVICE_ACCOUNT,
@@ -395,29 +424,34 @@ catalog! {
         ],
         run: [vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
-    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning, "changed kubeconfig is invalid; the previous one stays in use",
+    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [needs_memory], "changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
         fix: ["Correct the reported file. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"];
     CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "credential file is readable by all users",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 1440)],
         impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
         fix: ["Set mode 0600 on the reported file. If others may have read it, replace its token or key."],
         run: [vm "chmod 0600 <KUBECONFIG>"];
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "Harvester kubeconfig contains a Rancher token",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
         impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
         fix: ["Set `server:` in the reported file to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP],
         suppresses: [HarvesterTlsError, HarvesterBadResponse, ServerNotInCertificate];
     ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "service account token is sent to Rancher instead of the Harvester API",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
         impact: "Rancher accepts only tokens that it issued, and returns 401 to the agent, the CSI driver and the cloud provider.",
         fix: [
             "Set `server:` in the reported file to the Harvester API, https://VIP:6443.",
@@ -434,6 +468,7 @@ catalog! {
         run: [vm "harvester-node-agent whoami", harvester "kubectl get vmi -A"],
         suppresses: [VmNotFound, HarvesterForbidden];
     CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "path of the Harvester kubeconfig is a directory",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
             "Remove the directory and put the kubeconfig in its place, or create a new one.",
@@ -442,6 +477,7 @@ catalog! {
         run: [vm "rmdir <KUBECONFIG>", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
@@ -451,6 +487,7 @@ catalog! {
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
         fix: [
             "Put the kubeconfig at the missing path.",
@@ -462,6 +499,7 @@ catalog! {
         fix: ["Set the owner of the reported file to root, and remove write permission for others."],
         run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
@@ -469,6 +507,7 @@ catalog! {
         ],
         run: [vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "Migrations are not detected; labels are unchanged. The CSI driver and the cloud provider use the same token.",
         fix: [
             "Check the clock of this node first.",
@@ -478,6 +517,7 @@ catalog! {
         run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
+        see: [NODE_AUTHORIZATION, KUBELET_CERTIFICATES],
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
         fix: [
             "Check the clock of this node first.",
@@ -487,7 +527,8 @@ catalog! {
         run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "Harvester API is unreachable or returns server errors",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text], "Harvester API is unreachable or returns server errors",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
             "Check whether the API responds to this node, and whether the VM network has a route to the Harvester VIP.",
@@ -495,7 +536,8 @@ catalog! {
         ],
         run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "Harvester API rejects the credential",
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [is_error_text], "Harvester API rejects the credential",
+        see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The VM and its host cannot be read; labels are unchanged.",
         fix: [
             "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
@@ -511,7 +553,8 @@ catalog! {
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
         run: [vm ROLES, harvester REVIEW, harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "certificate of the Harvester API cannot be verified",
+    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [is_error_text], "certificate of the Harvester API cannot be verified",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11338)],
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
         fix: [
             "If the certificate is expired or not yet valid, check the clock first.",
@@ -521,6 +564,7 @@ catalog! {
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NoTopologySource, VmNotFound];
     ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "server certificate is not valid for the address in the kubeconfig",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4700)],
         impact: "TLS verification fails for everything that uses this kubeconfig: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider.",
         fix: [
             "Set `server:` in the kubeconfig to one of the reported names. The Harvester API is https://VIP:6443.",
@@ -529,10 +573,12 @@ catalog! {
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [HarvesterTlsError, GuestApiTlsError];
     CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "Harvester credential lacks the role of the CSI driver",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 10298)],
         impact: "The CSI driver cannot tell that a ReadWriteMany volume needs extra steps, so the volume is never mounted; a missing StorageClass is not reported.",
         fix: ["Bind the role to the service account on Harvester, as an administrator. generate_addon_csi.sh and Rancher do so; generate_addon.sh does not."],
         run: [harvester "kubectl get clusterrolebindings -o wide | grep harvesterhci.io:csi-driver"];
-    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "watch connections are repeatedly closed, probably by a proxy or load balancer",
+    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning [needs_memory], "watch connections are repeatedly closed, probably by a proxy or load balancer",
+        see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "Changes are detected late. Other clients of that API lose their watches in the same way.",
         fix: [
             "Find the proxy or load balancer that closes streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; the ingress of Rancher), and raise its timeout to at least 10 minutes.",
@@ -540,17 +586,17 @@ catalog! {
         ],
         run: [vm "harvester-node-agent status -v"],
         suppresses: [WatchUnavailable];
-    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error, "unexpected response from the Harvester API",
+    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [is_error_text], "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
         fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "guest cluster API is unreachable or returns server errors",
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "guest cluster API rejects the kubelet credential",
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
         fix: ["See the journal of rke2-server, rke2-agent, k3s or the kubelet for the cause.", RESTART_KUBELET],
         run: [vm JOURNAL, vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent kubelet"],
@@ -560,7 +606,7 @@ catalog! {
         fix: ["Check that the credential is that of the kubelet: its certificate must be for system:node:NODE in group system:nodes."],
         run: [guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiTlsError, "guest-api-tls-error", Node, Error, "certificate of the guest cluster API cannot be verified",
+    GuestApiTlsError, "guest-api-tls-error", Node, Error [is_error_text], "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "Check the clock.",
@@ -568,7 +614,7 @@ catalog! {
         ],
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiBadResponse, "guest-api-bad-response", Node, Error, "unexpected response from the guest cluster API",
+    GuestApiBadResponse, "guest-api-bad-response", Node, Error [is_error_text], "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
         fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
@@ -583,17 +629,19 @@ catalog! {
         ],
         run: [guest "kubectl get nodes", vm JOURNAL],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error, "update of the Node was rejected",
+    NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
+        see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Install the package on this VM, and in the image for new VMs. User data (`packages: [qemu-guest-agent]`) has an effect only at the first boot of a VM, and needs a package repository."],
         run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
+        see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Check why it stopped, and start it."],
         run: [vm "systemctl --no-pager status qemu-guest-agent", vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
@@ -602,21 +650,19 @@ catalog! {
         impact: "After a reboot, Harvester shows no IP addresses, and its cloud provider gets no hostname.",
         fix: ["Enable its unit."],
         run: [vm "systemctl enable qemu-guest-agent"];
-    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning, "qemu-guest-agent keeps restarting",
+    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning [needs_memory], "qemu-guest-agent keeps restarting",
         impact: "Requests from Harvester are lost: a backup may leave file systems frozen until it responds, and IP addresses appear and disappear.",
         fix: ["Check its journal for the reason."],
         run: [vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
-    GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "qemu-guest-agent blocks RPCs that the host needs",
-        impact: "KubeVirt reports an unsupported version (condition AgentVersionNotSupported), and Harvester gets no hostname and no IP addresses.",
-        fix: ["Remove the RPCs from the reported list, and restart qemu-guest-agent."],
-        run: [vm "systemctl restart qemu-guest-agent"],
-        suppresses: [GuestAgentNotConnected];
-    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "host is not connected to the channel of qemu-guest-agent",
-        impact: "qemu-guest-agent is running without effect: Harvester shows it as not running.",
-        fix: ["Check the virt-launcher pod of the VM on Harvester. A live migration or a restart of the VM creates a new one."],
-        run: [harvester "kubectl -n <NAMESPACE> logs -l vm.kubevirt.io/name=<VM> -c compute --tail=100"],
-        suppresses: [GuestAgentNotConnected];
+    GuestAgentNotSupported, "guest-agent-not-supported", GuestAgent, Warning [needs_memory], "qemu-guest-agent is not supported (VMI condition AgentVersionNotSupported)",
+        impact: "It lacks or blocks RPCs that KubeVirt requires: Harvester may get no hostname and no IP addresses, and probes, SSH keys or passwords that are set through it fail.",
+        fix: [
+            "KubeVirt requires guest-ping, guest-info, guest-shutdown, guest-get-time, guest-get-timezone, guest-get-osinfo, guest-get-host-name, guest-get-users, guest-get-fsinfo and guest-network-get-interfaces, and for probes guest-exec and guest-exec-status.",
+            "Remove these from the lists of blocked RPCs, or add them to the list of allowed ones, in the files that the first command searches; then restart qemu-guest-agent.",
+            "If they are not blocked, update the package qemu-guest-agent.",
+        ],
+        run: [vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", vm "systemctl restart qemu-guest-agent"];
     GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
@@ -627,6 +673,7 @@ catalog! {
         suppresses: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentNotConnected];
 
     GuestAgentNotConnected, "guest-agent-not-connected", GuestAgent, Warning, "qemu-guest-agent is not connected (VMI condition AgentConnected is not True)",
+        see: [GUEST_AGENT, issue!("harvester/harvester", 7018)],
         impact: "Harvester has no address and no hostname of the VM: load balancers find no backend, and backups are taken without freezing file systems.",
         fix: [
             "Restart qemu-guest-agent.",
@@ -635,14 +682,17 @@ catalog! {
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
     HarvesterTooOld, "harvester-too-old", Versions, Warning, "Harvester release is too old for this cluster",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4947)],
         impact: "The reported function of the Harvester cloud provider or CSI driver does not work, regardless of the configuration of the guest.",
         fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
     CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester cloud provider is too old",
+        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The reported function does not work. This agent keeps region and zone in sync without it.",
         fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
     CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "Harvester CSI driver is too old",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 4396)],
         impact: "Volumes are not attached (ControllerPublishVolume fails or hangs), and pods stay in ContainerCreating.",
         fix: [
             "Upgrade RKE2, which bundles a newer one, or the app harvester-csi-driver in Rancher (Apps, Installed Apps, namespace kube-system).",
@@ -650,6 +700,7 @@ catalog! {
         ],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest CSI_NODES];
     CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "Harvester CSI driver attaches volumes to the wrong VM",
+        see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
         impact: "A volume is attached to another VM, possibly of another cluster, and the pod waits. Two writers corrupt the volume.",
         fix: [
             "Stop the workloads whose volumes are attached to the wrong VM, and cordon the Nodes until the driver is upgraded.",
@@ -658,14 +709,17 @@ catalog! {
         ],
         run: [guest "kubectl get volumeattachments", guest CSI_NODES, guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
     KubeletTooOld, "kubelet-too-old", Versions, Warning, "RKE2 release is too old for Harvester topology",
+        see: [NODE_DRIVER],
         impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
         run: [guest "kubectl get nodes -o wide"];
     DistributionEol, "distribution-eol", Versions, Warning, "Kubernetes distribution is end of life (EOL)",
+        see: [RKE1_ENDED],
         impact: "It gets no more fixes, and the bundled cloud provider and CSI driver stay as they are.",
         fix: ["Create a new cluster with RKE2 and migrate the workloads. RKE1 cannot be upgraded to RKE2 in place."],
         run: [guest "kubectl get nodes -o wide"];
     KubeletVersionSkew, "kubelet-version-skew", Versions, Warning, "unsupported version skew between kubelet and API server",
+        see: [SKEW],
         impact: "A kubelet must not be newer than its API server, or older by more than three minor versions (two before 1.28). Unsupported skew can silently drop fields and labels.",
         fix: ["Upgrade the servers of the cluster first, then this Node."],
         run: [guest "kubectl version", guest "kubectl get nodes -o wide"];
@@ -674,7 +728,7 @@ catalog! {
         impact: "The file is unchanged, and the labels that it sets may be those of another host.",
         fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."],
         run: [vm "cat /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml", vm "systemctl cat kubelet"];
-    LabelFileNotWritten, "label-file-not-written", Node, Warning, "kubelet registration-label file cannot be updated",
+    LabelFileNotWritten, "label-file-not-written", Node, Warning [needs_memory], "kubelet registration-label file cannot be updated",
         impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
         fix: [
             "Restart the agent: a directory created after its start is read-only to it.",
@@ -687,24 +741,29 @@ catalog! {
         run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
+        see: [TOML],
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
         fix: ["Correct the reported lines. The service loads a valid configuration automatically."],
         run: [vm "harvester-node-agent config check"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
-    ConfigReloadFailed, "config-reload-failed", Machine, Warning, "new configuration is invalid; the previous one stays in effect",
+    ConfigReloadFailed, "config-reload-failed", Machine, Warning [needs_memory], "new configuration is invalid; the previous one stays in effect",
+        see: [TOML],
         impact: "The change has no effect yet.",
         fix: ["Correct the configuration, then reload the service."],
         run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "configuration file of RKE2, K3s or the kubelet cannot be parsed",
+        see: [RKE2_CONFIGURATION],
         impact: "The agent does not use the paths and names that it sets.",
         fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],
         run: [vm JOURNAL];
     AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent is not running as a service",
+        see: [SYSTEMCTL],
         impact: "Topology labels are not updated; after a live migration they still show the previous host.",
         fix: ["Start the service, and check in its journal why it stopped."],
         run: [vm "systemctl enable --now harvester-node-agent", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
     ClockSkew, "clock-skew", Machine, Error, "clock skew makes certificates or tokens invalid",
+        see: [TIMEDATECTL, CHRONY],
         impact: "Valid certificates and tokens appear expired or not yet valid, here or on the server: kubelet, CSI driver and cloud provider fail with x509 errors or 401, and new certificates do not help.",
         fix: [
             "Compare the clock with another node.",
@@ -715,6 +774,7 @@ catalog! {
         // Never the TLS errors: date and certificate may come from a server that cannot be verified.
         suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
     ClockDrift, "clock-drift", Machine, Warning, "clocks of this node and of a server differ",
+        see: [TIMEDATECTL],
         impact: "New certificates and tokens are rejected until both agree, leases expire early or late, and logs cannot be correlated.",
         fix: [
             "Compare both clocks with an NTP server.",
@@ -723,25 +783,29 @@ catalog! {
         run: [vm "timedatectl", vm "timedatectl set-ntp true"],
         suppresses: [ClockNotSynchronized];
     ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "clock of this node is not synchronized (NTP)",
+        see: [TIMEDATECTL, CHRONY],
         impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
         fix: ["Install chrony or systemd-timesyncd if neither is installed, then start it: `timedatectl set-ntp true`."],
         run: [vm "timedatectl set-ntp true"];
-    StateDiscarded, "state-discarded", Machine, Notice, "state of an earlier run was discarded",
+    StateDiscarded, "state-discarded", Machine, Notice [needs_memory], "state of an earlier run was discarded",
+        see: [IMAGES],
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [vm "harvester-node-agent whoami"];
-    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "watch cannot be established; changes are detected late",
+    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [needs_memory, is_error_text], "watch cannot be established; changes are detected late",
+        see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "The agent polls instead: a migration without another hint is detected up to 11 minutes late.",
         fix: [
             "If the error is `forbidden` (403), allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester. The agent retries within 20 minutes, and when it is restarted.",
             "Otherwise find the proxy or load balancer between this node and the API that rejects or closes the connection.",
         ],
         run: [vm "harvester-node-agent status -v", vm ROLES, harvester REVIEW, harvester APPLY];
-    WatchProgressMissing, "watch-progress-missing", Node, Warning, "etcd is too old for this API server: watches have no bookmarks",
+    WatchProgressMissing, "watch-progress-missing", Node, Warning [needs_memory], "etcd is too old for this API server: watches have no bookmarks",
         impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
         run: [guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
-    SignalUnavailable, "signal-unavailable", Machine, Warning, "event source is inactive; changes are detected late",
+    SignalUnavailable, "signal-unavailable", Machine, Warning [needs_memory, is_error_text], "event source is inactive; changes are detected late",
+        see: [SANDBOX],
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
             "`harvester-node-agent status -v` lists all event sources and why one is inactive.",
@@ -749,7 +813,7 @@ catalog! {
             "If another program uses the port, stop that program (`fuser -v /dev/virtio-ports/*`).",
         ],
         run: [vm "harvester-node-agent status -v"];
-    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "downward metrics of the host cannot be used",
+    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning [needs_memory, is_error_text], "downward metrics of the host cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "If they are stale, compare the clocks of this node and of the host.",
@@ -757,7 +821,7 @@ catalog! {
             "Otherwise check that virt-handler is running on the host.",
         ],
         run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
-    PodInfoUnusable, "pod-info-unusable", Placement, Warning, "files about the virt-launcher pod cannot be used",
+    PodInfoUnusable, "pod-info-unusable", Placement, Warning [needs_memory, is_error_text], "files about the virt-launcher pod cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "Check the virtiofs mount and its files `labels`, `name` and `namespace`. A copy of the files, or an ISO image with them, shows the host of the boot only.",
@@ -765,7 +829,8 @@ catalog! {
             "If the VM has no such file system, set `[pod_info] path = \"off\"` in /etc/harvester-node-agent/config.toml, and reload the service.",
         ],
         run: [vm "findmnt -t virtiofs", harvester "kubectl -n <NAMESPACE> get pods -l kubevirt.io=virt-launcher,harvesterhci.io/vmName=<VM> -o wide"];
-    MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be exported (listener or textfile failed)",
+    MetricsUnavailable, "metrics-unavailable", Machine, Warning [needs_memory, is_error_text], "metrics cannot be exported (listener or textfile failed)",
+        see: [TEXTFILE],
         impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
         fix: [
             "Port in use: find its owner with `ss -ltnp`, or set another one in `[metrics] listen`.",
@@ -773,7 +838,7 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];
-    FileNotWritten, "file-not-written", Machine, Warning, "file of the agent cannot be written",
+    FileNotWritten, "file-not-written", Machine, Warning [needs_memory], "file of the agent cannot be written",
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",
@@ -784,7 +849,7 @@ catalog! {
         impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
         fix: ["The disk does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
         run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
-    HookFailed, "hook-failed", Machine, Warning, "hook for a scheduled event was rejected or failed",
+    HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [
             "If it failed, the journal of its unit has its output and the reason. systemd ends a hook after 60 s.",
@@ -793,17 +858,19 @@ catalog! {
         ],
         run: [vm "journalctl --no-pager -b -n 50 -u 'harvester-node-agent-hook-*'", vm "find /etc/harvester-node-agent/hooks.d -ls"];
     AgentNotEnabled, "agent-not-enabled", Image, Warning, "harvester-node-agent does not start at boot",
+        see: [SYSTEMCTL],
         impact: "After a reboot the labels are not updated.",
         fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],
         run: [vm "systemctl unmask harvester-node-agent", vm "systemctl enable harvester-node-agent"];
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
+        see: [IMAGES],
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
             "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",
             "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
         ],
         run: [vm "sha256sum /etc/machine-id /etc/rancher/node/password", image "harvester-node-agent bake-check --root /mnt"];
-    UnexpectedObject, "unexpected-object", HarvesterApi, Error, "API returned an object that was not requested",
+    UnexpectedObject, "unexpected-object", HarvesterApi, Error [needs_memory], "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"];

@@ -1,91 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The groups of findings.
 
+use super::links;
 use crate::facts::observation::Api;
 
-/// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+/// Declares the groups with their name in JSON, their heading, their API and the page that documents the correct setup.
+macro_rules! groups {
+    ($($(#[$doc:meta])* $group:ident, $name:literal, $title:literal, $api:expr, $link:ident;)*) => {
+        /// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Group {
+            $($(#[$doc])* $group,)*
+        }
+
+        impl Group {
+            /// All groups, in their order.
+            pub const ALL: &[Self] = &[$(Self::$group),*];
+
+            /// Returns the name in JSON, the heading, the API and the page.
+            fn row(self) -> (&'static str, &'static str, Option<Api>, &'static str) {
+                match self {
+                    $(Self::$group => ($name, $title, $api, links::$link),)*
+                }
+            }
+        }
+    };
+}
+
+groups! {
     /// The machine itself, and this agent on it.
-    Machine,
+    Machine, "agent", "agent", None, NODE_DRIVER;
     /// The QEMU guest agent.
-    GuestAgent,
+    GuestAgent, "qemu-guest-agent", "qemu-guest-agent", None, GUEST_AGENT;
     /// The kubeconfig for Harvester.
-    HarvesterCredential,
+    HarvesterCredential, "harvester-credential", "Harvester kubeconfig", Some(Api::Harvester), CLOUD_PROVIDER;
     /// Harvester's API.
-    HarvesterApi,
+    HarvesterApi, "harvester-api", "Harvester API", Some(Api::Harvester), CLOUD_PROVIDER;
     /// The VM of this machine, and whether the names match it.
-    Identity,
+    Identity, "identity", "identity", None, NODE_DRIVER;
     /// The host of the VM, and that host's region and zone.
-    Placement,
+    Placement, "placement", "placement", None, CLOUD_PROVIDER;
     /// The kubelet's kubeconfig.
-    KubeletCredential,
+    KubeletCredential, "kubelet-credential", "kubelet kubeconfig", Some(Api::Guest), NODE_AUTHORIZATION;
     /// The Node in the guest cluster, and the guest cluster's API.
-    Node,
+    Node, "node", "Node", Some(Api::Guest), NODE_LABELS;
     /// Versions that are not compatible.
-    Versions,
+    Versions, "versions", "versions", None, CSI_DRIVER;
     /// Machine-specific files that came with the image.
-    Image,
+    Image, "image", "image", None, NODE_DRIVER;
 }
 
 impl Group {
-    /// All groups, in their order.
-    pub const ALL: &[Self] = &[
-        Self::Machine,
-        Self::GuestAgent,
-        Self::HarvesterCredential,
-        Self::HarvesterApi,
-        Self::Identity,
-        Self::Placement,
-        Self::KubeletCredential,
-        Self::Node,
-        Self::Versions,
-        Self::Image,
-    ];
+    /// Returns the name in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.row().0
+    }
 
     /// Returns the heading.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Machine => "agent",
-            Self::GuestAgent => "qemu-guest-agent",
-            Self::HarvesterCredential => "Harvester kubeconfig",
-            Self::HarvesterApi => "Harvester API",
-            Self::Identity => "identity",
-            Self::Placement => "placement",
-            Self::KubeletCredential => "kubelet kubeconfig",
-            Self::Node => "Node",
-            Self::Versions => "versions",
-            Self::Image => "image",
-        }
-    }
-
-    /// Returns the name in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Machine => "agent",
-            Self::GuestAgent => "qemu-guest-agent",
-            Self::HarvesterCredential => "harvester-credential",
-            Self::HarvesterApi => "harvester-api",
-            Self::Identity => "identity",
-            Self::Placement => "placement",
-            Self::KubeletCredential => "kubelet-credential",
-            Self::Node => "node",
-            Self::Versions => "versions",
-            Self::Image => "image",
-        }
+        self.row().1
     }
 
     /// Returns the API of the group, if there is one: a problem with one API does not explain findings of the other.
     pub fn api(self) -> Option<Api> {
-        match self {
-            Self::HarvesterCredential | Self::HarvesterApi => Some(Api::Harvester),
-            Self::KubeletCredential | Self::Node => Some(Api::Guest),
-            Self::Machine
-            | Self::GuestAgent
-            | Self::Identity
-            | Self::Placement
-            | Self::Versions
-            | Self::Image => None,
-        }
+        self.row().2
+    }
+
+    /// Returns the page that documents the correct setup.
+    pub fn link(self) -> &'static str {
+        self.row().3
     }
 }

@@ -2,7 +2,7 @@
 //! All findings of the agent: one catalog for the journal, the status, the command line and the manual pages.
 //!
 //! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`, or in
-//! `commands/doctor/judge/` if only `doctor` detects it, that raises it; its links are in `links.rs`.
+//! `commands/doctor/judge/` if only `doctor` detects it, that raises it.
 
 mod command;
 mod declare;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Prerequisite;
 use crate::facts::observation::Api;
 
-pub use command::{CommandPlace, CommandWord, FixCommand};
+pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{Code, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS};
 pub use group::Group;
 
@@ -48,32 +48,25 @@ impl Severity {
 }
 
 /// A finding: its code in the catalog, and the observation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The code.
     pub code: Code,
     /// The observation, on which object.
     pub seen: String,
     /// Steps for this observation; empty: use those of the catalog.
-    #[serde(skip)]
     steps: Vec<String>,
     /// Commands for this observation; empty: use those of the catalog.
-    #[serde(skip)]
     commands: Vec<FixCommand>,
     /// The group, if it differs from that of the catalog.
-    #[serde(skip)]
     about: Option<Group>,
     /// The token or certificate that expires, if the finding is about one.
-    #[serde(skip)]
     pub expiry: Option<Expiry>,
     /// The failed read that it reports, if others depend on that read.
-    #[serde(skip)]
     pub prerequisite: Option<Prerequisite>,
     /// Whether it reports only that the kernel denies access to a file.
-    #[serde(skip)]
     pub is_denied: bool,
     /// The event source that it is about, if there are several.
-    #[serde(skip)]
     source: Option<&'static str>,
 }
 
@@ -111,9 +104,9 @@ impl Finding {
     }
 
     /// Sets the event source that it is about.
-    pub fn of_source(self, source: &'static str) -> Self {
-        let source = Some(source);
-        Self { source, ..self }
+    pub fn of_source(mut self, source: &'static str) -> Self {
+        self.source = Some(source);
+        self
     }
 
     /// Returns what distinguishes it from other findings.
@@ -123,12 +116,9 @@ impl Finding {
     }
 
     /// Sets the failed read that it reports.
-    pub fn of_failed(self, prerequisite: Prerequisite) -> Self {
-        let prerequisite = Some(prerequisite);
-        Self {
-            prerequisite,
-            ..self
-        }
+    pub fn of_failed(mut self, prerequisite: Prerequisite) -> Self {
+        self.prerequisite = Some(prerequisite);
+        self
     }
 
     /// Sets whether it reports only that the kernel denies access to a file.
@@ -159,17 +149,15 @@ impl Finding {
     }
 
     /// Sets another group than that of the catalog: problems of either credential have the same code.
-    pub fn about(self, group: Group) -> Self {
-        Self {
-            about: Some(group),
-            ..self
-        }
+    pub fn about(mut self, group: Group) -> Self {
+        self.about = Some(group);
+        self
     }
 
     /// Sets the token or certificate that expires.
-    pub fn with_expiry(self, expiry: Expiry) -> Self {
-        let expiry = Some(expiry);
-        Self { expiry, ..self }
+    pub fn with_expiry(mut self, expiry: Expiry) -> Self {
+        self.expiry = Some(expiry);
+        self
     }
 
     /// Returns the group.
@@ -231,8 +219,12 @@ pub struct Entry {
     pub group: Group,
     /// The severity.
     pub severity: Severity,
+    /// When it can be detected, and what its observation is.
+    pub flags: Flags,
     /// The title, in one line.
     pub title: &'static str,
+    /// Pages about it, and issue reports, at most two; none: the page about the group.
+    pub see: &'static [&'static str],
     /// The impact, in sentences.
     pub impact: &'static str,
     /// The steps of the fix.
@@ -241,6 +233,30 @@ pub struct Entry {
     pub commands: &'static [FixCommand],
     /// Findings that are only consequences of this one and are not shown with it.
     pub suppresses: &'static [Code],
+}
+
+/// What is true of some codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    /// It requires a VM and a host that were read. While these cannot be read, its absence proves nothing.
+    pub needs_placement: bool,
+    /// Only the running service can detect it: a single round has no history, listens to nothing, writes nothing, and does not
+    /// run in the service's sandbox.
+    pub needs_memory: bool,
+    /// It is about the names of this machine.
+    pub is_of_names: bool,
+    /// The observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
+    pub is_error_text: bool,
+}
+
+impl Flags {
+    /// No flag.
+    const NONE: Self = Self {
+        needs_placement: false,
+        needs_memory: false,
+        is_of_names: false,
+        is_error_text: false,
+    };
 }
 
 /// Returns the findings that no other one explains, and the others.
@@ -264,95 +280,18 @@ impl Code {
         self.entry().name
     }
 
-    /// Reports whether it requires a VM and a host that were read. While these cannot be read, its absence proves nothing.
-    pub fn needs_placement(self) -> bool {
-        matches!(
-            self,
-            Self::NameOfAnotherVm
-                | Self::HostnameOfSeveralVms
-                | Self::IdentityAmbiguous
-                | Self::VmNotFound
-                | Self::ProviderIdDiffers
-                | Self::NoTopologySource
-                | Self::AnnotationsStale
-                | Self::HostWithoutTopology
-                | Self::TopologyPartial
-                | Self::LabelValueInvalid
-                | Self::PinnedByConfig
-                | Self::LabelNotManaged
-                | Self::LabelConflict
-                | Self::StaticNodeLabel
-        )
-    }
-
-    /// Reports whether only the running service can detect it: a single round has no history, listens to nothing, writes nothing,
-    /// and does not run in the service's sandbox.
-    pub fn needs_memory(self) -> bool {
-        matches!(
-            self,
-            Self::LabelConflict
-                | Self::NodeWriteFailed
-                | Self::LabelFileNotWritten
-                | Self::CredentialReloadFailed
-                | Self::ConfigReloadFailed
-                | Self::StateDiscarded
-                | Self::WatchUnavailable
-                | Self::WatchInterrupted
-                | Self::WatchProgressMissing
-                | Self::MetricsUnavailable
-                | Self::FileNotWritten
-                | Self::HookFailed
-                | Self::DownwardMetricsUnusable
-                | Self::PodInfoUnusable
-                | Self::SignalUnavailable
-                | Self::UnexpectedObject
-                | Self::GuestAgentRestarting
-        )
-    }
-
-    /// Reports whether it is about the names of this machine.
-    pub fn is_of_names(self) -> bool {
-        matches!(
-            self,
-            Self::NameOfAnotherVm
-                | Self::HostnameOfSeveralVms
-                | Self::HostnameDiffers
-                | Self::ConfiguredOverride
-                | Self::NodeMayBeDeleted
-                | Self::StaticHostnameDiffers
-        )
-    }
-
-    /// Reports whether the observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
-    pub fn is_error_text(self) -> bool {
-        matches!(
-            self,
-            Self::HarvesterUnreachable
-                | Self::HarvesterUnauthorized
-                | Self::HarvesterTlsError
-                | Self::HarvesterBadResponse
-                | Self::GuestApiUnreachable
-                | Self::GuestApiUnauthorized
-                | Self::GuestApiTlsError
-                | Self::GuestApiBadResponse
-                | Self::NodeWriteFailed
-                | Self::WatchUnavailable
-                | Self::SignalUnavailable
-                | Self::DownwardMetricsUnusable
-                | Self::PodInfoUnusable
-                | Self::MetricsUnavailable
-        )
+    /// Returns links to documentation and issue reports.
+    pub fn links(self) -> Vec<&'static str> {
+        let entry = self.entry();
+        match entry.see {
+            [] => vec![entry.group.link()],
+            links => links.to_vec(),
+        }
     }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-impl Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }

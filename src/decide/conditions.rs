@@ -52,7 +52,8 @@ impl DesiredCondition {
     }
 }
 
-/// Returns a CamelCase reason in kebab-case: `VMNotFound` becomes `vm-not-found`, `RPCsBlocked` becomes `rpcs-blocked`.
+/// Returns a CamelCase reason in kebab-case: `VMNotFound` becomes `vm-not-found`, `HostnameOfSeveralVMs` becomes
+/// `hostname-of-several-vms`.
 pub fn kebab(reason: &str) -> String {
     let mut text = String::new();
     let mut characters = reason.chars().peekable();
@@ -248,7 +249,7 @@ mod tests {
             ("VMNotFound", "vm-not-found"),
             ("NameOfAnotherVM", "name-of-another-vm"),
             ("HarvesterTLSError", "harvester-tls-error"),
-            ("RPCsBlocked", "rpcs-blocked"),
+            ("HostnameOfSeveralVMs", "hostname-of-several-vms"),
             ("NoHost", "no-host"),
         ] {
             assert_eq!(kebab(reason), words);
@@ -318,11 +319,8 @@ mod tests {
     #[test]
     fn a_state_of_the_qemu_guest_agent_and_its_finding_have_one_name() {
         for (health, code) in [
-            (
-                GuestAgentHealth::HostNotAttached,
-                Code::GuestAgentHostNotAttached,
-            ),
-            (GuestAgentHealth::RpcsBlocked, Code::GuestAgentRpcsBlocked),
+            (GuestAgentHealth::NotConnected, Code::GuestAgentNotConnected),
+            (GuestAgentHealth::NotSupported, Code::GuestAgentNotSupported),
             (GuestAgentHealth::Restarting, Code::GuestAgentRestarting),
             (GuestAgentHealth::NotRunning, Code::GuestAgentNotRunning),
             (GuestAgentHealth::NotInstalled, Code::GuestAgentNotInstalled),

@@ -38,7 +38,7 @@ pub fn raise(
     reads::answers(seen.observation, memory.node.as_ref(), &mut findings);
     let mut about_names = Vec::new();
     let agent = &seen.observation.guest_agent;
-    let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
+    let health = memory.guest_agent.health(now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
     about_names.extend(names::deletion(seen.identity, seen.observation, health));
     about_names.retain(|finding| memory.may_report(finding.code));
@@ -68,7 +68,8 @@ pub fn raise(
     let unwritten = memory.unwritten_file.as_deref();
     let files = &seen.observation.label_files;
     findings.extend(registration::findings(settings, files, unwritten));
-    findings.extend(guest_agent::findings(agent, health));
+    let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
+    findings.extend(guest_agent::findings(agent, host, health));
     findings.extend(issue::findings(seen.observation));
     let (mut findings, mut consequences) = split_consequences(findings);
     for findings in [&mut findings, &mut consequences] {

@@ -25,16 +25,12 @@ use super::schedule::Random;
 use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
-use crate::facts::guest_agent::{
-    Channel, Enablement, Family, GuestAgent, Load, RpcFilter, Unit, UnitState,
-};
+use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
 use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
-use crate::facts::observation::{
-    Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Observation,
-};
+use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
 use crate::facts::placement::{HostLabels, PlacementReads};
 use crate::facts::registration::LabelFileContent;
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
@@ -277,7 +273,6 @@ fn observation() -> Observation {
             kubeconfig: "/var/lib/rancher/rke2/agent/kubelet.kubeconfig".into(),
             server: "https://127.0.0.1:6443".to_owned(),
             node_name: NodeName::parse(VM).unwrap(),
-            node_name_source: NodeNameSource::Certificate,
             account: None,
             expires: None,
         }),
@@ -299,20 +294,12 @@ fn observation() -> Observation {
         guest_agent: Fact::Known(GuestAgent {
             unit: Fact::Known(Unit {
                 name: "qemu-guest-agent.service".to_owned(),
-                load: Load::Loaded,
                 state: UnitState::Active,
-                sub_state: "running".to_owned(),
                 enablement: Enablement::Static,
-                file_state: "static".to_owned(),
+                shown: "running, static".to_owned(),
                 restarts: Some(0),
-                result: "success".to_owned(),
             }),
-            program: Fact::Known("/usr/sbin/qemu-ga".into()),
-            channel: Fact::Known(Channel {
-                guest: Fact::Known(true),
-                host: Fact::Known(true),
-            }),
-            filter: RpcFilter::default(),
+            has_channel: true,
             family: Family::Debian,
             is_requested: false,
         }),
@@ -338,6 +325,7 @@ fn vmi() -> Vmi {
         host: Some(host("hv-a")),
         annotated_by_harvester: false,
         announcements: Announcements::default(),
+        guest_agent: HostView::Connected,
         annotations: BTreeMap::new(),
         active_pods: BTreeMap::new(),
     }

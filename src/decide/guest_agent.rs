@@ -1,44 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the health of the QEMU guest agent, and the cause if it is not healthy.
 //!
-//! Only one cause is reported, the first on the path from the host to the program: the channel, the unit, the program, the
-//! commands that it may run.
-
-mod remedy;
+//! Only one cause is reported, the first on the path from the host to the program: the channel, the unit, what KubeVirt says of it.
 
 use std::time::Duration;
 
 use super::conditions::{DesiredCondition, kebab};
 use crate::catalog::{Code, Finding};
-use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, Unit, UnitState};
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::Fact;
+use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
+use crate::sys::escape::shell_word;
 
 /// The type of the condition.
 pub const CONDITION: &str = "QemuGuestAgentReady";
-
-/// The commands that KubeVirt requires of a supported guest agent (`pkg/virt-handler/guestagent.go`).
-pub const REQUIRED: [&str; 10] = [
-    "guest-ping",
-    "guest-get-time",
-    "guest-info",
-    "guest-shutdown",
-    "guest-network-get-interfaces",
-    "guest-get-fsinfo",
-    "guest-get-host-name",
-    "guest-get-users",
-    "guest-get-timezone",
-    "guest-get-osinfo",
-];
 
 /// The time after a restart in which the agent is not healthy. An agent that crashes every few minutes must not be healthy in
 /// between.
 const RESTART_COUNTS: Duration = Duration::from_secs(10 * 60);
 
-/// The time for which the host must be disconnected before it is reported. A live migration disconnects it for some seconds.
-const DETACHED_LEAST: Duration = Duration::from_secs(60);
-
-/// The time for which the state must be unknown before it is reported. The bus may restart, and systemd may reload its units.
-const UNKNOWN_LEAST: Duration = Duration::from_secs(60);
+/// The time for which a state that may pass by itself must last before it is reported. A live migration disconnects the agent for
+/// some seconds, and KubeVirt calls it unsupported until it has asked for its commands. The bus may restart, and systemd may reload
+/// its units.
+const LASTS: Duration = Duration::from_secs(60);
 
 /// The time for which the unit must be inactive before we start it. A package upgrade stops and starts the unit.
 const STANDS_LEAST: Duration = Duration::from_secs(10);
@@ -46,49 +29,54 @@ const STANDS_LEAST: Duration = Duration::from_secs(10);
 /// The minimum time between two starts by this agent.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// The health of the QEMU guest agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuestAgentHealth {
-    /// The agent runs and accepts all RPCs that the host needs.
-    Healthy,
-    /// The agent runs, but the host is not connected to its channel.
-    HostNotAttached,
-    /// The agent runs, but blocks RPCs that the host needs.
-    RpcsBlocked,
+/// Declares the states, each with the status, the reason and the message of its condition.
+macro_rules! states {
+    ($($(#[$doc:meta])* $state:ident, $status:literal, $reason:literal, $message:literal;)*) => {
+        /// The health of the QEMU guest agent.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum GuestAgentHealth {
+            $($(#[$doc])* $state,)*
+        }
+
+        impl GuestAgentHealth {
+            /// All states.
+            pub const ALL: &[Self] = &[$(Self::$state),*];
+
+            fn row(self) -> (&'static str, &'static str, &'static str) {
+                match self {
+                    $(Self::$state => ($status, $reason, $message),)*
+                }
+            }
+        }
+    };
+}
+
+states! {
+    /// The agent runs, and nothing is wrong with it.
+    Healthy, "True", "Healthy", "qemu-guest-agent is running";
+    /// The agent runs, but is not connected to the host.
+    NotConnected, "False", "NotConnected", "qemu-guest-agent is running, but KubeVirt reports that it is not connected";
+    /// The agent runs, but lacks or blocks RPCs that KubeVirt requires.
+    NotSupported, "False", "NotSupported", "qemu-guest-agent lacks or blocks RPCs that KubeVirt requires";
     /// systemd restarted the unit recently or is about to restart it.
-    Restarting,
+    Restarting, "False", "Restarting", "qemu-guest-agent keeps restarting";
     /// The unit is starting or stopping.
-    Changing,
+    Changing, "Unknown", "Changing", "qemu-guest-agent is starting or stopping";
     /// The agent is not running.
-    NotRunning,
+    NotRunning, "False", "NotRunning", "qemu-guest-agent is not running";
     /// The agent is not running, and its unit is disabled.
-    Disabled,
+    Disabled, "False", "UnitDisabled", "qemu-guest-agent is installed, but its unit is disabled";
     /// The agent is not running, and its unit is masked.
-    Masked,
+    Masked, "False", "UnitMasked", "the unit of qemu-guest-agent is masked";
     /// The agent is not installed.
-    NotInstalled,
+    NotInstalled, "False", "NotInstalled", "qemu-guest-agent is not installed";
     /// The VM has no channel for the agent.
-    ChannelMissing,
+    ChannelMissing, "False", "ChannelMissing", "the VM has no virtio-serial channel for qemu-guest-agent";
     /// The state cannot be determined.
-    Unknown,
+    Unknown, "Unknown", "StateUnknown", "the state of qemu-guest-agent is unknown";
 }
 
 impl GuestAgentHealth {
-    /// All states.
-    pub const ALL: [Self; 11] = [
-        Self::Healthy,
-        Self::HostNotAttached,
-        Self::RpcsBlocked,
-        Self::Restarting,
-        Self::Changing,
-        Self::NotRunning,
-        Self::Disabled,
-        Self::Masked,
-        Self::NotInstalled,
-        Self::ChannelMissing,
-        Self::Unknown,
-    ];
-
     /// Reports whether the host cannot ask the agent anything such as for the hostname, until a user acts.
     pub fn is_silent(self) -> bool {
         matches!(
@@ -108,50 +96,27 @@ impl GuestAgentHealth {
 
     /// Returns the reason of the condition `QemuGuestAgentReady`. The code of a finding contains it, after `guest-agent-`.
     pub fn reason(self) -> &'static str {
-        match self {
-            Self::Healthy => "Healthy",
-            Self::HostNotAttached => "HostNotAttached",
-            Self::RpcsBlocked => "RPCsBlocked",
-            Self::Restarting => "Restarting",
-            Self::Changing => "Changing",
-            Self::NotRunning => "NotRunning",
-            Self::Disabled => "UnitDisabled",
-            Self::Masked => "UnitMasked",
-            Self::NotInstalled => "NotInstalled",
-            Self::ChannelMissing => "ChannelMissing",
-            Self::Unknown => "StateUnknown",
-        }
+        self.row().1
     }
 }
 
 /// The state that is kept between two observations. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
+    /// The state that was observed last, and the time since which it is this one.
+    state: Option<(GuestAgentHealth, Duration)>,
     /// The unit and the number of its automatic restarts (`NRestarts`).
     restarts: Option<(String, u32)>,
     /// The time when that number was last observed to increase.
     restarted: Option<Duration>,
-    /// The time since which the host is disconnected, and the time of the last observation of it.
-    detached: Option<(Duration, Duration)>,
-    /// The time since which the unit is inactive and can be started.
-    stands: Option<Duration>,
-    /// The time since which the state of the unit is unknown.
-    unknown: Option<Duration>,
     /// The time of the last start by this agent.
     started: Option<Duration>,
 }
 
 impl Memory {
-    /// Records an observation at `now`. A failed one changes nothing.
-    pub fn note(&mut self, seen: &Fact<GuestAgent>, now: Duration) {
-        let is_unknown = judge(seen, self, now) == GuestAgentHealth::Unknown;
-        self.unknown = is_unknown.then(|| self.unknown.unwrap_or(now));
-        let Some(agent) = seen.known() else {
-            return;
-        };
-        let stands = startable(agent).is_some();
-        self.stands = stands.then(|| self.stands.unwrap_or(now));
-        if let Some(unit) = agent.unit.known()
+    /// Records an observation at `now`; `host` is known only while the VM is.
+    pub fn note(&mut self, seen: &Fact<GuestAgent>, host: Option<&HostView>, now: Duration) {
+        if let Some(unit) = unit(seen)
             && let Some(count) = unit.restarts
         {
             let grew = |(name, before): &(String, u32)| *name == unit.name && count > *before;
@@ -160,17 +125,10 @@ impl Memory {
             }
             self.restarts = Some((unit.name.clone(), count));
         }
-        let host = agent
-            .channel
-            .known()
-            .and_then(|channel| channel.host.known());
-        match host {
-            Some(false) => {
-                let since = self.detached.map_or(now, |(since, _)| since);
-                self.detached = Some((since, now));
-            }
-            Some(true) | None => self.detached = None,
-        }
+        let counts = |at| now.saturating_sub(at) < RESTART_COUNTS;
+        let state = judge(seen, host, self.restarted.is_some_and(counts));
+        let same = self.state.filter(|(before, _)| *before == state);
+        self.state = Some(same.unwrap_or((state, now)));
     }
 
     /// Records that this agent started the unit.
@@ -178,206 +136,190 @@ impl Memory {
         self.started = Some(now);
     }
 
-    /// Reports whether the state has been unknown for long enough to report it.
-    pub fn is_long_unknown(&self, now: Duration) -> bool {
-        self.unknown
-            .is_some_and(|since| now.saturating_sub(since) >= UNKNOWN_LEAST)
+    /// Returns the health at `now`.
+    pub fn health(&self, now: Duration) -> GuestAgentHealth {
+        match self.state {
+            Some((GuestAgentHealth::NotConnected | GuestAgentHealth::NotSupported, since))
+                if now.saturating_sub(since) < LASTS =>
+            {
+                GuestAgentHealth::Healthy
+            }
+            Some((state, _)) => state,
+            None => GuestAgentHealth::Unknown,
+        }
     }
 
-    /// Returns how long to wait before an inactive unit is started, if it can be started after that.
+    /// Returns the desired condition; `None` while the present one stays: the unit is starting or stopping, or its state has been
+    /// unknown for a short time only.
+    pub fn condition(&self, now: Duration) -> Option<DesiredCondition> {
+        let (state, since) = self.state?;
+        let is_long = now.saturating_sub(since) >= LASTS;
+        condition(self.health(now)).filter(|_| state != GuestAgentHealth::Unknown || is_long)
+    }
+
+    /// Returns how long to wait before an inactive unit is started, if it can be started after that: never if an administrator masked
+    /// or disabled it, and not again within ten minutes, whatever the result.
     pub fn wait_to_start(&self, now: Duration) -> Option<Duration> {
-        let due = self.stands? + STANDS_LEAST;
+        let stopped = self
+            .state
+            .filter(|(state, _)| *state == GuestAgentHealth::NotRunning);
+        let due = stopped?.1 + STANDS_LEAST;
         let again = self
             .started
             .map_or(due, |at| due.max(at + START_AGAIN_AFTER));
-        Some(again.saturating_sub(now)).filter(|left| !left.is_zero())
-    }
-
-    fn restarted_lately(&self, now: Duration) -> bool {
-        self.restarted
-            .is_some_and(|at| now.saturating_sub(at) < RESTART_COUNTS)
-    }
-
-    fn is_detached(&self) -> bool {
-        self.detached
-            .is_some_and(|(since, read)| read.saturating_sub(since) >= DETACHED_LEAST)
+        Some(again.saturating_sub(now))
     }
 }
 
-/// Returns the health at `now`. `memory` must include this observation.
-pub fn judge(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> GuestAgentHealth {
+fn unit(seen: &Fact<GuestAgent>) -> Option<&Unit> {
+    seen.known().and_then(|agent| agent.unit.known())
+}
+
+fn judge(
+    seen: &Fact<GuestAgent>,
+    host: Option<&HostView>,
+    is_restarting: bool,
+) -> GuestAgentHealth {
     let Some(agent) = seen.known() else {
         return GuestAgentHealth::Unknown;
     };
-    if agent.channel == Fact::Absent {
+    if !agent.has_channel {
         return GuestAgentHealth::ChannelMissing;
     }
-    let is_missing = agent.program == Fact::Absent;
+    let running = match host {
+        Some(HostView::Disconnected) => GuestAgentHealth::NotConnected,
+        Some(HostView::NotSupported(_)) => GuestAgentHealth::NotSupported,
+        Some(HostView::Connected) | None => GuestAgentHealth::Healthy,
+    };
     let unit = match &agent.unit {
         Fact::Known(unit) => unit,
-        Fact::Absent | Fact::Failed(_) if is_missing => return GuestAgentHealth::NotInstalled,
-        // If systemd has no such unit, the program that has the channel open is the agent.
-        unknown => {
-            let holder = agent
-                .channel
-                .known()
-                .and_then(|channel| channel.guest.known());
-            return match (holder, unknown) {
-                (Some(true), _) => running(agent, memory),
-                (Some(false) | None, Fact::Absent) => GuestAgentHealth::NotRunning,
-                // A machine without a bus has no systemd that could start the unit.
-                (Some(false), Fact::Failed(why)) if why.kind == UnavailableKind::Missing => {
-                    GuestAgentHealth::NotRunning
-                }
-                // systemd did not answer: the unit may be active or starting.
-                (Some(false) | None, _) => GuestAgentHealth::Unknown,
-            };
-        }
+        // If systemd has no such unit or does not respond, the program that has the channel open is the agent.
+        _ if host.is_some_and(|host| *host != HostView::Disconnected) => return running,
+        Fact::Absent => return GuestAgentHealth::NotInstalled,
+        Fact::Failed(_) => return GuestAgentHealth::Unknown,
     };
-    match unit.state {
-        UnitState::Active if memory.restarted_lately(now) => GuestAgentHealth::Restarting,
-        UnitState::Active => running(agent, memory),
-        UnitState::Restarting => GuestAgentHealth::Restarting,
-        UnitState::Changing => GuestAgentHealth::Changing,
-        UnitState::Inactive | UnitState::Failed if unit.load == Load::Masked => {
-            GuestAgentHealth::Masked
-        }
-        UnitState::Inactive | UnitState::Failed if is_missing => GuestAgentHealth::NotInstalled,
-        UnitState::Inactive if unit.enablement == Enablement::Disabled => {
+    match (unit.state, unit.enablement) {
+        (UnitState::Active, _) if is_restarting => GuestAgentHealth::Restarting,
+        (UnitState::Active, _) => running,
+        (UnitState::Restarting, _) => GuestAgentHealth::Restarting,
+        (UnitState::Changing, _) => GuestAgentHealth::Changing,
+        (UnitState::Inactive | UnitState::Failed, Enablement::Masked) => GuestAgentHealth::Masked,
+        (UnitState::Inactive | UnitState::Failed, Enablement::Disabled) => {
             GuestAgentHealth::Disabled
         }
-        UnitState::Inactive | UnitState::Failed => GuestAgentHealth::NotRunning,
+        (UnitState::Inactive | UnitState::Failed, _) => GuestAgentHealth::NotRunning,
     }
 }
 
-fn running(agent: &GuestAgent, memory: &Memory) -> GuestAgentHealth {
-    match () {
-        () if !blocked(&agent.filter).is_empty() => GuestAgentHealth::RpcsBlocked,
-        () if memory.is_detached() => GuestAgentHealth::HostNotAttached,
-        () => GuestAgentHealth::Healthy,
-    }
-}
-
-/// Returns the required commands that are blocked, sorted by the list that blocks them.
-fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
-    let mut blocked: Vec<_> = REQUIRED
-        .into_iter()
-        .filter_map(|rpc| Some((filter.block(rpc)?, rpc)))
-        .collect();
-    blocked.sort_unstable();
-    blocked
-}
-
-/// Returns the desired condition; `None` while the unit is starting or stopping.
+/// Returns the condition of a state; `None` while the unit is starting or stopping.
 pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
-    let (status, message) = match health {
-        GuestAgentHealth::Changing => return None,
-        GuestAgentHealth::Healthy => ("True", "qemu-guest-agent is running"),
-        GuestAgentHealth::HostNotAttached => (
-            "False",
-            "qemu-guest-agent is running, but the host is not connected to its channel",
-        ),
-        GuestAgentHealth::RpcsBlocked => {
-            ("False", "qemu-guest-agent blocks RPCs that the host needs")
-        }
-        GuestAgentHealth::Restarting => ("False", "qemu-guest-agent keeps restarting"),
-        GuestAgentHealth::NotRunning => ("False", "qemu-guest-agent is not running"),
-        GuestAgentHealth::Disabled => (
-            "False",
-            "qemu-guest-agent is installed, but its unit is disabled",
-        ),
-        GuestAgentHealth::Masked => ("False", "the unit of qemu-guest-agent is masked"),
-        GuestAgentHealth::NotInstalled => ("False", "qemu-guest-agent is not installed"),
-        GuestAgentHealth::ChannelMissing => (
-            "False",
-            "the VM has no virtio-serial channel for qemu-guest-agent",
-        ),
-        GuestAgentHealth::Unknown => ("Unknown", "the state of qemu-guest-agent is unknown"),
-    };
-    Some(DesiredCondition {
+    let (status, reason, message) = health.row();
+    let wanted = DesiredCondition {
         kind: CONDITION,
         status,
-        reason: health.reason(),
+        reason,
         message: message.to_owned(),
-    })
+    };
+    Some(wanted).filter(|_| health != GuestAgentHealth::Changing)
 }
 
 /// Returns the findings: the cause, with the commands for this system.
-pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Finding> {
-    let Some(agent) = seen.known() else {
-        return Vec::new();
-    };
-    let unit = agent.unit.known();
-    let cause = match health {
-        GuestAgentHealth::Healthy | GuestAgentHealth::Changing | GuestAgentHealth::Unknown => None,
-        GuestAgentHealth::HostNotAttached => Some(Finding::new(
-            Code::GuestAgentHostNotAttached,
-            "host_connected is 0 for port org.qemu.guest_agent.0",
-        )),
-        GuestAgentHealth::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
-        GuestAgentHealth::Restarting => Some(
-            Finding::new(Code::GuestAgentRestarting, remedy::name(unit))
-                .with_remedy(remedy::journal(unit))
-                .with_commands(vec![remedy::journal(unit)]),
-        ),
-        GuestAgentHealth::NotRunning | GuestAgentHealth::Disabled | GuestAgentHealth::Masked => {
-            Some(
-                Finding::new(Code::GuestAgentNotRunning, remedy::state(unit))
-                    .with_remedy(remedy::start(unit))
-                    .with_commands(remedy::start_commands(unit)),
-            )
+pub fn findings(
+    seen: &Fact<GuestAgent>,
+    host: Option<&HostView>,
+    health: GuestAgentHealth,
+) -> Vec<Finding> {
+    let unit = unit(seen);
+    let cause = match (health, seen.known(), unit) {
+        (GuestAgentHealth::NotConnected, ..) => {
+            let text = "condition AgentConnected of the VMI is not True";
+            Some(Finding::new(Code::GuestAgentNotConnected, text))
         }
-        GuestAgentHealth::NotInstalled => Some(
-            Finding::new(
-                Code::GuestAgentNotInstalled,
-                if agent.is_requested {
-                    "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga, although the user data names it: cloud-init installs \
-                     packages only at the first boot, and /var/log/cloud-init-output.log shows whether that failed"
-                } else {
-                    "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga"
-                },
-            )
-            .with_remedy(remedy::install(agent.family))
-            .with_commands(remedy::install_commands(agent.family)),
-        ),
-        GuestAgentHealth::ChannelMissing => Some(Finding::new(
-            Code::GuestAgentChannelMissing,
-            "there is no virtio-serial port org.qemu.guest_agent.0",
+        (GuestAgentHealth::NotSupported, ..) => {
+            let why = match host {
+                Some(HostView::NotSupported(why)) => why,
+                _ => "",
+            };
+            let text = format!("condition AgentVersionNotSupported of the VMI: {why}");
+            Some(Finding::new(Code::GuestAgentNotSupported, text))
+        }
+        (GuestAgentHealth::Restarting, _, Some(unit)) => {
+            Some(Finding::new(Code::GuestAgentRestarting, unit.name.as_str()))
+        }
+        (
+            GuestAgentHealth::NotRunning | GuestAgentHealth::Disabled | GuestAgentHealth::Masked,
+            _,
+            Some(unit),
+        ) => Some(with_systemctl(
+            Code::GuestAgentNotRunning,
+            unit,
+            match (unit.state, unit.enablement) {
+                (_, Enablement::Masked) => &["unmask", "start"],
+                (UnitState::Failed, _) => &["--no-pager status", "reset-failed", "start"],
+                (_, Enablement::Disabled) => &["enable --now"],
+                (_, Enablement::Static | Enablement::Enabled) => &["start"],
+            },
         )),
+        (GuestAgentHealth::NotInstalled, Some(agent), _) => Some(not_installed(agent)),
+        (GuestAgentHealth::ChannelMissing, ..) => {
+            let text = "there is no virtio-serial port org.qemu.guest_agent.0";
+            Some(Finding::new(Code::GuestAgentChannelMissing, text))
+        }
+        _ => None,
     };
-    let forgotten = |unit: &&Unit| {
-        unit.state == UnitState::Active
-            && (unit.enablement == Enablement::Disabled || unit.load == Load::Masked)
-    };
-    let next_boot = unit.filter(forgotten).map(|unit| {
-        Finding::new(Code::GuestAgentNotEnabled, remedy::state(Some(unit)))
-            .with_remedy(remedy::enable(unit))
-            .with_commands(vec![remedy::enable(unit)])
+    let running = unit.filter(|unit| unit.state == UnitState::Active);
+    let next_boot = running.and_then(|unit| {
+        let verb = match unit.enablement {
+            Enablement::Masked => "unmask",
+            Enablement::Disabled => "enable",
+            Enablement::Enabled | Enablement::Static => return None,
+        };
+        Some(with_systemctl(Code::GuestAgentNotEnabled, unit, &[verb]))
     });
     cause.into_iter().chain(next_boot).collect()
 }
 
-/// Returns the unit to start at `now`, if the configuration allows it: a unit that can run and has been inactive for a while. It
-/// is not started again within ten minutes, whatever the result, and never if an administrator masked or disabled it.
+/// Returns a finding about the state of the unit, which these commands of systemctl fix.
+fn with_systemctl(code: Code, unit: &Unit, verbs: &[&str]) -> Finding {
+    let name = shell_word(&unit.name);
+    let command = |verb: &&str| format!("systemctl {verb} {name}");
+    let commands: Vec<String> = verbs.iter().map(command).collect();
+    Finding::new(code, format!("{}: {}", unit.name, unit.shown))
+        .with_remedy(commands.join(", then "))
+        .with_commands(commands)
+}
+
+fn not_installed(agent: &GuestAgent) -> Finding {
+    let asked = match agent.is_requested {
+        true => {
+            ", although the user data names it: cloud-init installs packages only at the first boot, and \
+             /var/log/cloud-init-output.log shows whether that failed"
+        }
+        false => "",
+    };
+    let text = format!("systemd has no unit qemu-guest-agent or qemu-ga{asked}");
+    let finding = Finding::new(Code::GuestAgentNotInstalled, text);
+    let install = match agent.family {
+        Family::Debian => "apt-get install qemu-guest-agent",
+        Family::RedHat => "dnf install qemu-guest-agent",
+        Family::Suse => {
+            "zypper install qemu-guest-agent  # SL Micro: transactional-update pkg install qemu-guest-agent, then reboot"
+        }
+        // The commands of the catalog.
+        Family::Other => return finding,
+    };
+    let commands = [install, "systemctl enable --now qemu-guest-agent"];
+    finding.with_commands(commands.map(str::to_owned).to_vec())
+}
+
+/// Returns the unit to start at `now`, if the configuration allows it.
 pub fn unit_to_start<'a>(
     seen: &'a Fact<GuestAgent>,
     memory: &Memory,
     now: Duration,
 ) -> Option<&'a str> {
-    let unit = startable(seen.known()?)?;
-    let is_time = memory.stands.is_some() && memory.wait_to_start(now).is_none();
-    is_time.then_some(unit.name.as_str())
-}
-
-/// Returns the unit if it only needs a start.
-fn startable(agent: &GuestAgent) -> Option<&Unit> {
-    let unit = agent.unit.known()?;
-    agent.channel.known()?;
-    let may = unit.load == Load::Loaded
-        && unit.enablement != Enablement::Disabled
-        && agent.program != Fact::Absent;
-    let stands = matches!(unit.state, UnitState::Inactive | UnitState::Failed);
-    (may && stands).then_some(unit)
+    let is_time = memory.wait_to_start(now) == Some(Duration::ZERO);
+    Some(unit(seen)?.name.as_str()).filter(|_| is_time)
 }
 
 #[cfg(test)]

@@ -382,7 +382,7 @@ impl Memory {
             names.findings.clear();
             names
                 .findings
-                .extend(codes.filter(|code| code.is_of_names()));
+                .extend(codes.filter(|code| code.entry().flags.is_of_names));
         }
     }
 

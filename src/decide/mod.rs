@@ -187,8 +187,13 @@ pub fn plan(
             .observe(identity, &seen.observation.vm, now),
         RunKind::Once => Vec::new(),
     };
-    let start = guest_agent(settings, seen, &mut memory, now);
-    let health = guest_agent::judge(&observation.guest_agent, &memory.guest_agent, now.uptime);
+    let agent = &observation.guest_agent;
+    let host = identity.vmi().map(|vmi| &vmi.guest_agent);
+    memory.guest_agent.note(agent, host, now.uptime);
+    let start = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
+    let start = start
+        .filter(|_| settings.guest_agent.start)
+        .map(str::to_owned);
     let node = observation.node.known();
     let settling = match run_kind {
         RunKind::Daemon => settling(settings, seen, &memory, now),
@@ -274,9 +279,7 @@ pub fn plan(
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
             conditions::topology(&sync).filter(|_| !is_retried),
-            guest_agent::condition(health).filter(|wanted| {
-                wanted.status != "Unknown" || memory.guest_agent.is_long_unknown(now.uptime)
-            }),
+            memory.guest_agent.condition(now.uptime),
         ];
         let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {
             (true, RunKind::Daemon) => conditions::lifecycle(memory.scheduled.open()).to_vec(),
@@ -338,7 +341,7 @@ pub fn plan(
     let next = next_round(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
-        guest_agent: health,
+        guest_agent: memory.guest_agent.health(now.uptime),
         findings,
         consequences,
         registration,
@@ -352,22 +355,6 @@ pub fn plan(
         scheduled,
         memory,
     }
-}
-
-/// Records the state of the guest agent. Returns the unit to start, if the configuration allows it.
-fn guest_agent(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &mut Memory,
-    now: Now,
-) -> Option<String> {
-    let (agent, memory) = (&seen.observation.guest_agent, &mut memory.guest_agent);
-    if seen.reasons.scope.units {
-        memory.note(agent, now.uptime);
-    }
-    let unit = guest_agent::unit_to_start(agent, memory, now.uptime);
-    unit.filter(|_| settings.guest_agent.start)
-        .map(str::to_owned)
 }
 
 /// Returns the migration hint for which a re-sync window will be opened. It is reported before any read, because reads after a

@@ -211,7 +211,7 @@ pub(super) fn next_round(
     let unit = memory
         .guest_agent
         .wait_to_start(now.uptime)
-        .filter(|_| settings.guest_agent.start)
+        .filter(|left| !left.is_zero() && settings.guest_agent.start)
         .map(|left| again(left, Trigger::Units, Scope::UNITS));
     // Updates that are delayed because there were too many.
     let writes = memory

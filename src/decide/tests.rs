@@ -9,7 +9,7 @@ use crate::catalog::Code;
 use crate::config::OnChange;
 use crate::decide::resync::WindowOutcome;
 use crate::facts::clock::ClockStep;
-use crate::facts::guest_agent::UnitState;
+use crate::facts::guest_agent::{HostView, UnitState};
 use crate::facts::names::{NodeName, VmName};
 use crate::facts::observation::{Api, ObservationIssue};
 use crate::facts::observation::{Candidates, Coverage};
@@ -616,6 +616,21 @@ fn a_node_that_the_cloud_provider_cannot_find_may_be_deleted() {
         [Code::HostnameDiffers]
     );
     assert_eq!(found(VM, harvester, UnitState::Inactive), []);
+}
+
+#[test]
+fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
+    let mut world = World::new();
+    world.settle();
+    world.vmi().guest_agent = HostView::Disconnected;
+    let plan = world.plan();
+    assert_eq!((codes(&plan), &plan.actions), (vec![], &vec![]));
+    world.apply(&plan);
+    world.uptime += Duration::from_secs(60);
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::GuestAgentNotConnected]);
+    let is_told = |action: &Action| matches!(action, Action::PatchConditions(_));
+    assert!(plan.actions.iter().any(is_told), "{:?}", plan.actions);
 }
 
 #[test]

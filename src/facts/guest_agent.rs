@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The QEMU guest agent (qemu-ga) on this machine, as described by systemd, files and the kernel.
-
-mod filter;
-
-use std::path::PathBuf;
-
-pub use filter::{Block, CONFIGURATION, Listed, RpcFilter, Variable, Variables, WITHOUT_SYSTEMD};
+//! The QEMU guest agent (qemu-ga) of this machine, as systemd, the kernel and KubeVirt report it.
 
 use super::Fact;
 
@@ -28,12 +22,8 @@ pub const DEVICE_UNIT: &str = r"dev-virtio\x2dports-org.qemu.guest_agent.0.devic
 pub struct GuestAgent {
     /// The unit; `Absent` if systemd has none of [`UNITS`].
     pub unit: Fact<Unit>,
-    /// The program, at the first of the usual paths.
-    pub program: Fact<PathBuf>,
-    /// The channel to the host; `Absent` if the VM has none.
-    pub channel: Fact<Channel>,
-    /// The commands that are blocked.
-    pub filter: RpcFilter,
+    /// Whether the VM has the channel to the host.
+    pub has_channel: bool,
     /// The family of the OS, which determines the commands of a remedy.
     pub family: Family,
     /// Whether cloud-init's user data of this VM asks for the package.
@@ -45,31 +35,14 @@ pub struct GuestAgent {
 pub struct Unit {
     /// The name, one of [`UNITS`].
     pub name: String,
-    /// The load state.
-    pub load: Load,
     /// The active state.
     pub state: UnitState,
-    /// `SubState`, as text.
-    pub sub_state: String,
     /// The enablement: how it is started at boot.
     pub enablement: Enablement,
-    /// `UnitFileState`, as text.
-    pub file_state: String,
+    /// `SubState` and `UnitFileState`, as text.
+    pub shown: String,
     /// The number of automatic restarts since the last manual start (`NRestarts`); `None` if systemd does not report it.
     pub restarts: Option<u32>,
-    /// `Result` of the last run, such as `exit-code`; `success` without a failure.
-    pub result: String,
-}
-
-/// The relevant values of `LoadState`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Load {
-    /// The unit can be started.
-    Loaded,
-    /// The unit is masked and cannot be started.
-    Masked,
-    /// The unit file is invalid: `bad-setting`, `error`.
-    Broken,
 }
 
 /// `ActiveState`, with one relevant sub-state.
@@ -110,6 +83,8 @@ pub enum Enablement {
     Static,
     /// None.
     Disabled,
+    /// The unit is masked and cannot be started.
+    Masked,
 }
 
 impl Enablement {
@@ -118,6 +93,7 @@ impl Enablement {
     pub fn parse(file_state: &str, is_wanted: bool) -> Self {
         match file_state {
             "enabled" | "enabled-runtime" | "alias" | "indirect" | "generated" => Self::Enabled,
+            "masked" | "masked-runtime" => Self::Masked,
             "static" | "transient" => Self::Static,
             _ if is_wanted => Self::Static,
             _ => Self::Disabled,
@@ -125,13 +101,15 @@ impl Enablement {
     }
 }
 
-/// The two ends of the channel, which the kernel driver reports to root (`virtio-ports` in debugfs).
+/// What KubeVirt reports of the agent, in the conditions of the VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Channel {
-    /// Whether a program on this machine has it open.
-    pub guest: Fact<bool>,
-    /// Whether it is open on the host: with KubeVirt, by libvirt.
-    pub host: Fact<bool>,
+pub enum HostView {
+    /// No program has the channel open (without `AgentConnected`).
+    Disconnected,
+    /// A program has the channel open (`AgentConnected`).
+    Connected,
+    /// It lacks or blocks commands that KubeVirt requires (`AgentVersionNotSupported`), with the reason.
+    NotSupported(String),
 }
 
 /// The families of distributions with different commands.
@@ -207,7 +185,8 @@ mod tests {
             ("static", false, Enablement::Static),
             ("disabled", true, Enablement::Static),
             ("disabled", false, Enablement::Disabled),
-            ("masked", false, Enablement::Disabled),
+            ("masked", false, Enablement::Masked),
+            ("masked-runtime", true, Enablement::Masked),
             ("", false, Enablement::Disabled),
         ] {
             assert_eq!(Enablement::parse(file_state, is_wanted), enablement);

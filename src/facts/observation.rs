@@ -194,23 +194,12 @@ pub struct Kubelet {
     pub kubeconfig: PathBuf,
     /// The API server.
     pub server: String,
-    /// The name of our own Node.
+    /// The name of our own Node: that in the client certificate, which the API server compares as well, or the configured one.
     pub node_name: NodeName,
-    /// The source of the name.
-    pub node_name_source: NodeNameSource,
     /// The user of a token instead of a client certificate, if the token contains one.
     pub account: Option<String>,
     /// The time when the client certificate or the token expires, in seconds since 1970.
     pub expires: Option<i64>,
-}
-
-/// The source of the name of our own Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeNameSource {
-    /// The subject of the client certificate, which the API server compares as well.
-    Certificate,
-    /// Our own configuration.
-    Configuration,
 }
 
 /// The Harvester credential, without its secrets.

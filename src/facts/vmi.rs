@@ -10,15 +10,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::guest_agent::HostView;
 use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
-    Leading, StringMap, active_pods, annotations, condition_status, condition_type, conditions,
-    deletion_timestamp, evacuation_node_name, firmware_serial, firmware_uuid, hostname, labels,
-    name, namespace, node_name, owner_kind, owner_references, owner_uid, spec_interface_mac,
-    spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,
+    Leading, StringMap, active_pods, annotations, condition_reason, condition_status,
+    condition_type, conditions, deletion_timestamp, evacuation_node_name, firmware_serial,
+    firmware_uuid, hostname, labels, name, namespace, node_name, owner_kind, owner_references,
+    owner_uid, spec_interface_mac, spec_interfaces, status_interface_mac, status_interface_name,
+    status_interfaces, uid,
 };
 
 /// The label with the creator of a VM.
@@ -30,6 +32,12 @@ pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 
 /// The condition of an instance that is to leave its host.
 const EVICTION_REQUESTED: &str = "EvictionRequested";
+
+/// The condition of an instance whose guest has the channel of the QEMU guest agent open.
+const AGENT_CONNECTED: &str = "AgentConnected";
+
+/// The condition of an instance whose guest agent lacks or blocks required commands. It stays when the agent disconnects.
+const AGENT_NOT_SUPPORTED: &str = "AgentVersionNotSupported";
 
 /// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
@@ -74,6 +82,8 @@ pub struct Vmi {
     pub active_pods: BTreeMap<String, String>,
     /// What is announced about its future: a migration, a stop.
     pub announcements: Announcements,
+    /// What KubeVirt reports of the QEMU guest agent.
+    pub guest_agent: HostView,
 }
 
 impl Vmi {
@@ -208,6 +218,8 @@ struct WireVmiCondition {
     kind: String,
     #[serde(default, deserialize_with = "condition_status")]
     status: String,
+    #[serde(default, deserialize_with = "condition_reason")]
+    reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -258,10 +270,16 @@ impl TryFrom<WireVmi> for Vmi {
             active_pods.pop_last();
         }
         let host = status.node_name.filter(|host| !host.is_empty());
-        let is_eviction_requested =
-            status.conditions.0.iter().any(|condition| {
-                condition.kind == EVICTION_REQUESTED && condition.status == "True"
-            });
+        let holds = |kind: &str| {
+            let mut conditions = status.conditions.0.iter();
+            conditions.find(|condition| condition.kind == kind && condition.status == "True")
+        };
+        let is_eviction_requested = holds(EVICTION_REQUESTED).is_some();
+        let guest_agent = match (holds(AGENT_CONNECTED), holds(AGENT_NOT_SUPPORTED)) {
+            (None, _) => HostView::Disconnected,
+            (Some(_), None) => HostView::Connected,
+            (Some(_), Some(why)) => HostView::NotSupported(why.reason.clone().unwrap_or_default()),
+        };
         let grace = spec
             .termination_grace_period_seconds
             .and_then(|seconds| u64::try_from(seconds).ok());
@@ -320,6 +338,7 @@ impl TryFrom<WireVmi> for Vmi {
             annotations,
             active_pods,
             announcements,
+            guest_agent,
         })
     }
 }
@@ -472,6 +491,31 @@ mod tests {
             "status": {"nodeName": "hv-a", "evacuationNodeName": "", "migrationState": {"completed": false}},
         }));
         assert_eq!(odd.unwrap().announcements, Announcements::default());
+    }
+
+    #[test]
+    fn the_guest_agent_is_what_two_conditions_say() {
+        let read = |conditions: &[(&str, &str)]| {
+            let conditions = conditions
+                .iter()
+                .map(|(kind, status)| json!({"type": kind, "status": status, "reason": "too old"}));
+            let vmi = parse(json!({
+                "metadata": {"name": "a", "namespace": "d", "uid": "u"},
+                "status": {"conditions": conditions.collect::<Vec<_>>()},
+            }));
+            vmi.unwrap().guest_agent
+        };
+        let refused = (AGENT_NOT_SUPPORTED, "True");
+        let not_supported = HostView::NotSupported("too old".to_owned());
+        for (conditions, expected) in [
+            (vec![], HostView::Disconnected),
+            (vec![(AGENT_CONNECTED, "False")], HostView::Disconnected),
+            (vec![(AGENT_CONNECTED, "True")], HostView::Connected),
+            (vec![refused], HostView::Disconnected),
+            (vec![(AGENT_CONNECTED, "True"), refused], not_supported),
+        ] {
+            assert_eq!(read(&conditions), expected, "{conditions:?}");
+        }
     }
 
     #[test]

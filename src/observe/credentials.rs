@@ -5,7 +5,7 @@ use crate::access::certificate::{self, NodeIdentity};
 use crate::access::token::{self, Claims, TokenKind};
 use crate::config::Settings;
 use crate::facts::names::Namespace;
-use crate::facts::observation::{Harvester, Kubelet, NodeNameSource};
+use crate::facts::observation::{Harvester, Kubelet};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
@@ -23,9 +23,9 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
     let file = link.credential.kubeconfig.display();
     let malformed = |text: String| Unavailable::new(UnavailableKind::Credential, text);
     let named = chain_of.map(certificate::node_name);
-    let (node_name, node_name_source) = match (&settings.guest.node_name, named) {
-        (_, Some(Ok(NodeIdentity::Node(name)))) => (name, NodeNameSource::Certificate),
-        (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
+    let node_name = match (&settings.guest.node_name, named) {
+        (_, Some(Ok(NodeIdentity::Node(name)))) => name,
+        (Some(name), _) => name.clone(),
         (None, Some(Ok(NodeIdentity::SharedRke1))) => {
             let text = format!(
                 "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name; set `guest_cluster.node_name`"
@@ -51,7 +51,6 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         node_name,
-        node_name_source,
         expires: validity
             .map(|validity| validity.not_after)
             .or(claims.as_ref().and_then(|claims| claims.expires)),

@@ -209,7 +209,7 @@ impl Reported {
         }
         // A finding that cannot be checked now is neither new nor resolved.
         let unread = status.placement.is_none();
-        let unknown = |code: Code| unread && code.needs_placement();
+        let unknown = |code: Code| unread && code.entry().flags.needs_placement;
         for (key, seen) in std::mem::take(&mut self.findings) {
             if present.contains_key(&key) {
                 continue;
@@ -271,8 +271,9 @@ impl Reported {
 
     /// Reports whether a finding or its observation is new.
     fn is_new(&self, finding: &Finding) -> bool {
-        let is_same =
-            |seen: &BTreeSet<String>| seen.contains(&finding.seen) || finding.code.is_error_text();
+        let is_same = |seen: &BTreeSet<String>| {
+            seen.contains(&finding.seen) || finding.code.entry().flags.is_error_text
+        };
         !self.findings.get(&finding.key()).is_some_and(is_same)
     }
 }

@@ -363,7 +363,7 @@ fn guest_agent(report: &RoundReport<'_>) -> GuestAgentStatus {
     GuestAgentStatus {
         state: report.plan.guest_agent.name(),
         unit: unit.map(|unit| unit.name.clone()),
-        unit_state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
+        unit_state: unit.map(|unit| unit.shown.clone()),
         error: agent
             .and_then(|agent| agent.unit.why())
             .or(report.observation.guest_agent.why())

@@ -123,6 +123,7 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
         &kebab(sync.reason()),
     );
     let health = report.plan.guest_agent;
+    let all = GuestAgentHealth::ALL.iter().map(|health| health.name());
     MetricFamily::new(
         page,
         "harvester_node_agent_qemu_guest_agent_ready",
@@ -134,7 +135,7 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
         page,
         "harvester_node_agent_qemu_guest_agent_state",
         "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
-        &GuestAgentHealth::ALL.map(GuestAgentHealth::name),
+        &all.collect::<Vec<_>>(),
         &health.name(),
     );
 }
@@ -152,11 +153,11 @@ fn scheduled_event(page: &mut String, report: &RoundReport<'_>) {
 }
 
 /// Adds one series for each state. A current state that is not listed is added as well, so that it is never missing.
-fn states<const N: usize>(
+fn states(
     page: &mut String,
     name: &'static str,
     help: &'static str,
-    known: &[String; N],
+    known: &[String],
     current: &str,
 ) {
     let mut family = MetricFamily::new(page, name, Kind::Gauge, help);

@@ -249,7 +249,7 @@ impl Publish for Reporter {
         let keys: Vec<FindingKey> = findings.map(Finding::key).collect();
         let unread = report.placement.is_none();
         let since = &mut self.context.since;
-        since.retain(|key, _| keys.contains(key) || unread && key.0.needs_placement());
+        since.retain(|key, _| keys.contains(key) || unread && key.0.entry().flags.needs_placement);
         for key in keys {
             since.entry(key).or_insert_with(|| now.clone());
         }

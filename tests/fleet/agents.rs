@@ -39,7 +39,7 @@ const GUEST: &str = "/guest";
 const HARVESTER: &str = "/harvester";
 
 /// The files that say who a machine is, and that QEMU's guest agent is well.
-const FILES: [&str; 8] = [
+const FILES: [&str; 7] = [
     "/etc/hostname",
     "/proc/sys/kernel/hostname",
     "/sys/class/dmi/id/product_uuid",
@@ -47,7 +47,6 @@ const FILES: [&str; 8] = [
     "/sys/class/dmi/id/product_family",
     "/usr/sbin/qemu-ga",
     "/sys/class/virtio-ports/vport1p1/name",
-    "/sys/kernel/debug/virtio-ports/vport1p1",
 ];
 
 const CHANNEL: &str = "org.qemu.guest_agent.0";
@@ -112,11 +111,8 @@ impl Trees {
         let root = self.root(agent);
         let name = vm_name(agent);
         let uuid = firmware_uuid(&name).to_string();
-        let state = format!("name: {CHANNEL}\nguest_connected: 1\nhost_connected: 1\n");
         let (family, program) = ("KubeVirt", "a program");
-        let texts = [
-            &name, &name, &uuid, family, family, program, CHANNEL, &state,
-        ];
+        let texts = [&name, &name, &uuid, family, family, program, CHANNEL];
         for (path, text) in FILES.into_iter().zip(texts) {
             write(&root.join(path.trim_start_matches('/')), text);
         }

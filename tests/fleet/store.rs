@@ -262,7 +262,7 @@ impl Store {
             ),
         };
         format!(
-            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{annotated}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","activePods":{{"pod-{agent}":"hv-{host}"}}{migration}}}}}"#
+            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{annotated}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","conditions":[{{"type":"AgentConnected","status":"True"}}],"activePods":{{"pod-{agent}":"hv-{host}"}}{migration}}}}}"#
         )
     }
 

@@ -100,23 +100,6 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
     systemd.set(UNIT, Unit::running()).await;
     condition_becomes(&world, HEALTHY, "True", "Healthy").await;
 
-    // Nothing tells of this file: it counts from the next look.
-    let configuration = "/etc/qemu/qemu-ga.conf";
-    let blocked = "[general]\nblock-rpcs=guest-info,guest-exec\n";
-    world.guest.write(configuration, blocked);
-    agent.signal(Signal::SIGHUP);
-    condition_becomes(&world, HEALTHY, "False", "RPCsBlocked").await;
-    findings_become(&world, &["guest-agent-rpcs-blocked"]).await;
-    let remedy = remedy(&world, "guest-agent-rpcs-blocked");
-    assert!(
-        remedy.contains("guest-info") && remedy.contains(configuration),
-        "{remedy}"
-    );
-    assert!(!remedy.contains("guest-exec"), "{remedy}");
-    world.guest.remove(configuration);
-    systemd.unit_files_changed().await;
-    condition_becomes(&world, HEALTHY, "True", "Healthy").await;
-
     // The host takes the channel away: udev's device and the kernel's port go.
     std::fs::remove_dir_all(world.guest.path("/sys/class/virtio-ports")).unwrap();
     let gone = Unit {

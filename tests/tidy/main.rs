@@ -14,6 +14,7 @@ mod layers;
 mod readme;
 mod reference;
 mod sizes;
+mod states;
 mod words;
 
 use std::fs;

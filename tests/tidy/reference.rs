@@ -61,7 +61,7 @@ fn every_reason_of_a_condition_and_of_an_event_has_one_row() {
     is_complete(TOPOLOGY, label_state::REASONS, &rows(TOPOLOGY));
     let verdicts = Verdict::ALL.map(Verdict::reason);
     is_complete(IDENTITY, verdicts, &rows(IDENTITY));
-    let health = GuestAgentHealth::ALL.map(GuestAgentHealth::reason);
+    let health = GuestAgentHealth::ALL.iter().map(|health| health.reason());
     is_complete(CONDITION, health, &rows(CONDITION));
 
     // The words of `events.rs` that are not types, and no status of a condition.

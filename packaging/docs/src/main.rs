@@ -2,10 +2,10 @@
 //! Generates what packages ship with the agent from the agent's own definitions, so that a new command, configuration key or
 //! journal entry is never missing.
 //!
-//! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
-//! page), `completions/`, `harvester-node-agent.catalog`, `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of the
-//! pages. `harvester-docs findings` and `harvester-docs states` print the generated reference pages. `harvester-docs recording
-//! TITLE` prints an SVG of the lines that it reads.
+//! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command and for each page in `pages/`), `completions/`,
+//! `harvester-node-agent.catalog`, `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of
+//! the pages. `harvester-docs findings` prints the page that is generated from the catalog. `harvester-docs recording TITLE`
+//! prints an SVG of the lines that it reads.
 
 mod catalog;
 mod completions;
@@ -17,7 +17,6 @@ mod manual;
 mod pages;
 mod recording;
 mod sbom;
-mod states;
 
 use std::error::Error;
 use std::fs;
@@ -33,14 +32,10 @@ fn main() -> ExitCode {
             print!("{}", findings::page());
             Ok(())
         }
-        ["states"] => {
-            print!("{}", states::page());
-            Ok(())
-        }
         ["recording", title] => record(title),
         [directory, date] => write_all(&PathBuf::from(directory), date),
         _ => {
-            eprintln!("usage: harvester-docs DIR DATE | findings | states | recording TITLE");
+            eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
             return ExitCode::from(2);
         }
     };
@@ -61,7 +56,6 @@ fn record(title: &str) -> Result<(), Box<dyn Error>> {
 
 fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Error>> {
     let mut files = manual::pages(date)?;
-    files.push(configuration::page(date));
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));

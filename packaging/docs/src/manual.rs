@@ -5,46 +5,13 @@ use std::io;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use harvester_node_agent::commands::{Arguments, Exit};
-use roff::{Inline, Roff, bold, roman};
+use harvester_node_agent::commands::Arguments;
+use roff::Roff;
 
-/// The entries of the section EXIT STATUS.
-const EXIT_STATUS: &[(Exit, &str)] = &[
-    (Exit::Ok, "Success."),
-    (Exit::Failed, "A check failed."),
-    (Exit::Usage, "Usage error."),
-    (Exit::Warnings, "There are only warnings (with --strict)."),
-    (Exit::NotKubevirt, "Not a KubeVirt virtual machine."),
-    (
-        Exit::TryAgain,
-        "Temporary failure, such as an unreachable API or another running agent; try again.",
-    ),
-    (Exit::Configuration, "Invalid configuration."),
-];
+use crate::pages;
 
-/// The entries of the section FILES.
-const FILES: &[(&str, &str)] = &[
-    (
-        "/etc/harvester-node-agent/config.toml",
-        "Configuration file; see harvester-node-agent.toml(5).",
-    ),
-    (
-        "/etc/harvester-node-agent/hooks.d/STATE/",
-        "Executables that run when a scheduled event enters the state; see harvester-node-agent-events(7).",
-    ),
-    (
-        "/usr/lib/harvester-node-agent/config.d/10-defaults.toml",
-        "All configuration keys with their defaults.",
-    ),
-    (
-        "/run/harvester-node-agent/status.json",
-        "Runtime status of the service; harvester-node-agent-status(1) prints it.",
-    ),
-    (
-        "/var/lib/harvester-node-agent/",
-        "Machine-specific state; exclude it from images.",
-    ),
-];
+/// The end of the main page, as Markdown.
+const MAIN: &str = include_str!("manual.md");
 
 /// Returns the pages with their file names.
 ///
@@ -70,9 +37,7 @@ fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::
     .manual("Harvester node agent");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
-    let mut layout = Roff::new();
-    wrap_at_words(&mut layout);
-    layout.to_writer(&mut page)?;
+    pages::layout(Roff::new()).to_writer(&mut page)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
@@ -80,7 +45,7 @@ fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::
     if command.has_subcommands() {
         man.render_subcommands_section(&mut page)?;
     }
-    rest(command).to_writer(&mut page)?;
+    pages::append(Roff::new(), &rest(command)).to_writer(&mut page)?;
     pages.push((
         format!("man/{}", man.get_filename()),
         String::from_utf8_lossy(&page).into_owned(),
@@ -91,44 +56,17 @@ fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::
     Ok(())
 }
 
-/// Returns the sections that the definition of a command does not provide.
-fn rest(command: &Command) -> Roff {
-    let is_main = command.get_display_name().is_none();
-    let mut roff = Roff::new();
-    if is_main {
-        section(&mut roff, "EXIT STATUS");
-        for (status, what) in EXIT_STATUS {
-            entry(&mut roff, &(*status as i32).to_string(), what);
-        }
-        section(&mut roff, "ENVIRONMENT");
-        entry(
-            &mut roff,
-            "NO_COLOR",
-            "If set to a non-empty value, disables color, also on a terminal.",
-        );
-        section(&mut roff, "FILES");
-        for (path, what) in FILES {
-            entry(&mut roff, path, what);
-        }
-    } else {
-        section(&mut roff, "EXIT STATUS");
-        match exit_status(command) {
-            Some(text) => roff.text([roman(text)]),
-            None => roff.text([roman("See "), bold("harvester-node-agent"), roman("(1).")]),
-        };
+/// Returns the sections that the definition of a command does not provide, as Markdown.
+fn rest(command: &Command) -> String {
+    if command.get_display_name().is_none() {
+        return MAIN.to_owned();
     }
-    section(&mut roff, "SEE ALSO");
-    let mut others = Vec::new();
-    if !is_main {
-        others.push(("harvester-node-agent", "(1), "));
-    }
-    others.push(("harvester-node-agent.toml", "(5), "));
-    others.push(("journalctl", "(1)"));
-    let names = others
-        .into_iter()
-        .flat_map(|(name, rest)| [bold(name), roman(rest)]);
-    roff.text(names.collect::<Vec<Inline>>());
-    roff
+    let status = exit_status(command);
+    let status = status.unwrap_or_else(|| "See `harvester-node-agent`(1).".to_owned());
+    format!(
+        "## Exit status\n\n{status}\n\n## See also\n\n\
+         `harvester-node-agent`(1), `harvester-node-agent.toml`(5), `journalctl`(1)\n"
+    )
 }
 
 /// Returns the exit status of a command as its help has it, if it has.
@@ -136,28 +74,13 @@ fn exit_status(command: &Command) -> Option<String> {
     let help = command.get_after_help()?.to_string();
     let mut paragraphs = help.split("\n\n");
     let text = paragraphs.find_map(|text| text.strip_prefix("Exit status: "))?;
-    Some(format!("{text}\n"))
-}
-
-/// Disables hyphenation and justification, because users copy commands and paths from a page.
-pub(crate) fn wrap_at_words(roff: &mut Roff) {
-    roff.control("nh", []);
-    roff.control("ad", ["l"]);
-}
-
-fn section(roff: &mut Roff, title: &str) {
-    roff.control("SH", [title]);
-}
-
-fn entry(roff: &mut Roff, name: &str, what: &str) {
-    roff.control("TP", []);
-    roff.text([bold(name)]);
-    roff.text([roman(what)]);
+    Some(text.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harvester_node_agent::commands::Exit;
 
     #[test]
     fn every_command_has_a_page_with_all_its_options() {
@@ -179,7 +102,19 @@ mod tests {
                 assert!(text.contains(name), "{}: {name}", command.get_name());
             }
         }
-        assert!(page("harvester-node-agent").contains("--root"));
+        let main = page("harvester-node-agent");
+        assert!(main.contains("--root"));
+        for status in [
+            Exit::Ok,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::Warnings,
+            Exit::NotKubevirt,
+            Exit::TryAgain,
+            Exit::Configuration,
+        ] {
+            assert!(main.contains(&format!(".TP\n\\fB{}\\fR\n", status as i32)));
+        }
         assert!(page("harvester-node-agent-gate").contains("0 in any case"));
         assert!(page("harvester-node-agent-status").contains("75 the agent is not running"));
     }

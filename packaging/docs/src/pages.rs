@@ -3,7 +3,7 @@
 //!
 //! A page is `NAME.SECTION.md` and begins with `# NAME - DESCRIPTION`. A heading of the second level becomes a section, one of
 //! the third a subsection. A row of a table becomes an entry whose tag is the first cell: manual pages have no columns that
-//! wrap.
+//! wrap. The page of the configuration file gets its keys from the shipped defaults.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use roff::{Inline, Roff, bold, italic, roman};
 
-use crate::manual;
+use crate::configuration;
 
 /// Where the sources are, from this crate's directory.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pages");
@@ -35,6 +35,7 @@ pub(crate) fn all(date: &str) -> Result<Vec<(String, String)>, Box<dyn Error>> {
         };
         let text =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = text.replace(configuration::MARK, &configuration::keys());
         let page =
             render(name, section, date, &text).map_err(|error| format!("{file}: {error}"))?;
         pages.push((format!("man/{name}.{section}"), page));
@@ -58,14 +59,26 @@ fn render(name: &str, section: &str, date: &str, markdown: &str) -> Result<Strin
         .ok_or_else(|| format!("the first line is not `# {name} - DESCRIPTION`"))?;
     let mut roff = Roff::new();
     roff.control("TH", [name, section, date, "", "Harvester node agent"]);
-    manual::wrap_at_words(&mut roff);
+    let mut roff = layout(roff);
     roff.control("SH", ["NAME"]);
     roff.text([roman(format!("{name} - {description}"))]);
+    Ok(append(roff, body).to_roff())
+}
+
+/// Disables hyphenation and justification, because users copy commands and paths from a page.
+pub(crate) fn layout(mut roff: Roff) -> Roff {
+    roff.control("nh", []);
+    roff.control("ad", ["l"]);
+    roff
+}
+
+/// Appends Markdown to a page.
+pub(crate) fn append(roff: Roff, markdown: &str) -> Roff {
     let mut page = Page::new(roff);
-    for event in Parser::new_ext(body, Options::ENABLE_TABLES) {
+    for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
         page.event(&event);
     }
-    Ok(page.roff.to_roff())
+    page.roff
 }
 
 /// A page while it is written.

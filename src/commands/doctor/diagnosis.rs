@@ -127,7 +127,7 @@ impl Service {
         let reported = self.findings.iter().filter(|_| self.holder.is_some());
         reported
             .filter(move |reported| {
-                reported.code.needs_memory() || privileges == Privileges::Unprivileged
+                reported.code.entry().flags.needs_memory || privileges == Privileges::Unprivileged
             })
             .filter(|reported| found.iter().all(|finding| finding.code != reported.code))
     }

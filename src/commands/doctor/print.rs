@@ -12,7 +12,7 @@ pub mod ticket;
 use time::UtcDateTime;
 
 use crate::access::search::CLOUD_CONFIG;
-use crate::catalog::{Code, CommandPlace, CommandWord, Finding, Group};
+use crate::catalog::{Code, CommandPlace, Finding, Group};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
 use crate::commands::doctor::facts::credentials::CredentialContent;
@@ -73,7 +73,7 @@ impl View<'_> {
     }
 
     /// Returns the value of a placeholder in a command on this machine.
-    fn name(&self, name: CommandWord, api: Option<Api>) -> Option<&str> {
+    fn name(&self, placeholder: &str, api: Option<Api>) -> Option<&str> {
         let status = self.status?;
         let vm = status.identity.vm.as_ref();
         let harvester = &status.credentials.harvester;
@@ -81,30 +81,27 @@ impl View<'_> {
             Some(Api::Guest) => &status.credentials.kubelet,
             Some(Api::Harvester) | None => harvester,
         };
-        match name {
-            CommandWord::Node => status.labels.node.as_deref(),
-            CommandWord::Vm => vm.map(|vm| vm.name.as_str()),
-            CommandWord::Namespace => vm
+        match placeholder {
+            "<NODE>" => status.labels.node.as_deref(),
+            "<VM>" => vm.map(|vm| vm.name.as_str()),
+            "<NAMESPACE>" => vm
                 .and_then(|vm| vm.namespace.as_deref())
                 .or(harvester.namespace.as_deref()),
-            CommandWord::Host => status
+            "<HOST>" => status
                 .placement
                 .as_ref()
                 .map(|placement| placement.host.as_str()),
-            CommandWord::Server => credential.server.as_deref(),
-            CommandWord::HarvesterApi => harvester
+            "<SERVER>" => credential.server.as_deref(),
+            "<HARVESTER_API>" => harvester
                 .server
                 .as_deref()
                 .filter(|server| Address::parse(server).is_some_and(|address| address.is_api())),
-            CommandWord::Kubeconfig => credential.kubeconfig.as_deref().or_else(|| {
+            "<KUBECONFIG>" => credential.kubeconfig.as_deref().or_else(|| {
                 let is_harvester = api != Some(Api::Guest);
                 is_harvester.then(|| self.path_to_write())
             }),
-            CommandWord::NodeAddress
-            | CommandWord::User
-            | CommandWord::Cluster
-            | CommandWord::Region
-            | CommandWord::Zone => None,
+            // Only the user knows it.
+            _ => None,
         }
     }
 

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::facts::UnavailableKind;
-use crate::facts::guest_agent::{Channel, Family, UNITS, Variables};
+use crate::facts::guest_agent::UNITS;
 
 const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::from_secs(1000);
+const CONNECTED: Option<&HostView> = Some(&HostView::Connected);
+const DISCONNECTED: Option<&HostView> = Some(&HostView::Disconnected);
 
 fn unit() -> Unit {
     Unit {
         name: UNITS[0].to_owned(),
-        load: Load::Loaded,
         state: UnitState::Active,
-        sub_state: "running".to_owned(),
         enablement: Enablement::Static,
-        file_state: "static".to_owned(),
+        shown: "running, static".to_owned(),
         restarts: Some(0),
-        result: "success".to_owned(),
     }
 }
 
@@ -26,12 +25,7 @@ fn unknown<T>() -> Fact<T> {
 fn agent() -> GuestAgent {
     GuestAgent {
         unit: Fact::Known(unit()),
-        program: Fact::Known("/usr/sbin/qemu-ga".into()),
-        channel: Fact::Known(Channel {
-            guest: Fact::Known(true),
-            host: Fact::Known(true),
-        }),
-        filter: RpcFilter::default(),
+        has_channel: true,
         family: Family::Debian,
         is_requested: false,
     }
@@ -53,35 +47,22 @@ fn stopped(change: impl FnOnce(&mut Unit)) -> GuestAgent {
     })
 }
 
-fn ends(guest: Fact<bool>, host: Fact<bool>) -> Fact<Channel> {
-    Fact::Known(Channel { guest, host })
+fn without(unit: Fact<Unit>) -> GuestAgent {
+    GuestAgent { unit, ..agent() }
 }
 
-fn blocking(rpcs: &str) -> GuestAgent {
-    let mut filter = RpcFilter::default();
-    filter.add_arguments(&["qemu-ga", "-b", rpcs], &Variables::new());
-    GuestAgent { filter, ..agent() }
-}
-
-/// Returns the health after a single observation.
-fn judged(agent: GuestAgent) -> (GuestAgentHealth, Vec<Finding>) {
+/// Returns the health after the same observation has been made for a minute.
+fn judged(agent: GuestAgent, host: Option<&HostView>) -> (GuestAgentHealth, Vec<Finding>) {
     let seen = Fact::Known(agent);
     let mut memory = Memory::default();
-    memory.note(&seen, NOW);
-    let health = judge(&seen, &memory, NOW);
-    (health, findings(&seen, health))
+    memory.note(&seen, host, NOW - LASTS);
+    memory.note(&seen, host, NOW);
+    let health = memory.health(NOW);
+    (health, findings(&seen, host, health))
 }
 
 #[test]
 fn each_cause_has_its_health_its_finding_and_its_remedy() {
-    let gone = |agent: GuestAgent| GuestAgent {
-        program: Fact::Absent,
-        ..agent
-    };
-    let no_unit = || GuestAgent {
-        unit: Fact::Absent,
-        ..agent()
-    };
     let cases = [
         (agent(), GuestAgentHealth::Healthy, None),
         (
@@ -92,21 +73,10 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         (
             with_unit(|unit| unit.state = UnitState::Restarting),
             GuestAgentHealth::Restarting,
-            Some((
-                Code::GuestAgentRestarting,
-                "journalctl --no-pager -b -n 50 -u qemu-guest-agent.service",
-            )),
+            Some((Code::GuestAgentRestarting, "Check its journal")),
         ),
         (
             stopped(|_| {}),
-            GuestAgentHealth::NotRunning,
-            Some((
-                Code::GuestAgentNotRunning,
-                "systemctl start qemu-guest-agent.service; systemctl enable changes nothing",
-            )),
-        ),
-        (
-            stopped(|unit| unit.enablement = Enablement::Enabled),
             GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
@@ -122,19 +92,11 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             )),
         ),
         (
-            stopped(|unit| unit.load = Load::Masked),
+            stopped(|unit| unit.enablement = Enablement::Masked),
             GuestAgentHealth::Masked,
             Some((
                 Code::GuestAgentNotRunning,
-                "systemctl unmask qemu-guest-agent.service",
-            )),
-        ),
-        (
-            stopped(|unit| unit.load = Load::Broken),
-            GuestAgentHealth::NotRunning,
-            Some((
-                Code::GuestAgentNotRunning,
-                "systemctl status qemu-guest-agent.service",
+                "systemctl unmask qemu-guest-agent.service, then systemctl start",
             )),
         ),
         (
@@ -142,7 +104,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
-                "journalctl -b -u qemu-guest-agent.service",
+                "systemctl --no-pager status qemu-guest-agent.service, then systemctl reset-failed",
             )),
         ),
         (
@@ -154,35 +116,13 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             )),
         ),
         (
-            gone(no_unit()),
+            without(Fact::Absent),
             GuestAgentHealth::NotInstalled,
-            Some((
-                Code::GuestAgentNotInstalled,
-                "apt-get install qemu-guest-agent",
-            )),
-        ),
-        (
-            gone(stopped(|_| {})),
-            GuestAgentHealth::NotInstalled,
-            Some((
-                Code::GuestAgentNotInstalled,
-                "apt-get install qemu-guest-agent",
-            )),
-        ),
-        // A program in a custom path, or one that runs without systemd, is not a problem.
-        (gone(agent()), GuestAgentHealth::Healthy, None),
-        (no_unit(), GuestAgentHealth::Healthy, None),
-        (
-            GuestAgent {
-                channel: ends(Fact::Known(false), Fact::Known(true)),
-                ..no_unit()
-            },
-            GuestAgentHealth::NotRunning,
-            Some((Code::GuestAgentNotRunning, "Install the package")),
+            Some((Code::GuestAgentNotInstalled, "Install the package")),
         ),
         (
             GuestAgent {
-                channel: Fact::Absent,
+                has_channel: false,
                 ..stopped(|_| {})
             },
             GuestAgentHealth::ChannelMissing,
@@ -190,19 +130,6 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
                 Code::GuestAgentChannelMissing,
                 "Load the kernel module virtio_console",
             )),
-        ),
-        (
-            blocking("guest-exec,guest-get-users,guest-info"),
-            GuestAgentHealth::RpcsBlocked,
-            Some((
-                Code::GuestAgentRpcsBlocked,
-                "remove guest-get-users, guest-info from the command line of its unit; then systemctl restart",
-            )),
-        ),
-        (
-            blocking("guest-exec,guest-file-open"),
-            GuestAgentHealth::Healthy,
-            None,
         ),
         (
             with_unit(|unit| unit.enablement = Enablement::Disabled),
@@ -213,16 +140,17 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             )),
         ),
         (
-            with_unit(|unit| unit.load = Load::Masked),
+            with_unit(|unit| unit.enablement = Enablement::Masked),
             GuestAgentHealth::Healthy,
             Some((
                 Code::GuestAgentNotEnabled,
                 "systemctl unmask qemu-guest-agent.service",
             )),
         ),
+        (without(unknown()), GuestAgentHealth::Unknown, None),
     ];
     for (agent, expected, finding) in cases {
-        let (health, findings) = judged(agent.clone());
+        let (health, findings) = judged(agent.clone(), None);
         assert_eq!(health, expected, "{agent:?}");
         assert_eq!(
             condition(health).is_none(),
@@ -241,51 +169,80 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             }
         }
     }
+    assert_eq!(
+        Memory::default().health(NOW),
+        GuestAgentHealth::Unknown,
+        "before the first observation"
+    );
 }
 
 #[test]
-fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
-    let silent = |channel| GuestAgent {
-        unit: unknown(),
-        channel,
-        ..agent()
-    };
-    for (agent, expected) in [
+fn what_the_host_reports_counts_where_the_unit_runs_or_is_not_known() {
+    let why = "This guest agent doesn't support required basic commands";
+    let refused = HostView::NotSupported(why.to_owned());
+    for (agent, host, expected) in [
+        (agent(), CONNECTED, GuestAgentHealth::Healthy),
+        (agent(), DISCONNECTED, GuestAgentHealth::NotConnected),
+        (agent(), Some(&refused), GuestAgentHealth::NotSupported),
+        // A program that runs without one of the units, or without a bus.
+        (without(Fact::Absent), CONNECTED, GuestAgentHealth::Healthy),
+        (without(unknown()), CONNECTED, GuestAgentHealth::Healthy),
         (
-            silent(ends(Fact::Known(true), unknown())),
-            GuestAgentHealth::Healthy,
-        ),
-        (
-            silent(ends(Fact::Known(false), unknown())),
-            GuestAgentHealth::Unknown,
-        ),
-        (
-            GuestAgent {
-                unit: Fact::failed(UnavailableKind::Missing, "there is no bus"),
-                ..silent(ends(Fact::Known(false), unknown()))
-            },
-            GuestAgentHealth::NotRunning,
-        ),
-        (
-            silent(ends(unknown(), unknown())),
-            GuestAgentHealth::Unknown,
-        ),
-        (silent(unknown()), GuestAgentHealth::Unknown),
-        (silent(Fact::Absent), GuestAgentHealth::ChannelMissing),
-        (
-            GuestAgent {
-                program: Fact::Absent,
-                ..silent(unknown())
-            },
+            without(Fact::Absent),
+            DISCONNECTED,
             GuestAgentHealth::NotInstalled,
         ),
+        (without(unknown()), DISCONNECTED, GuestAgentHealth::Unknown),
+        // The host may see a stopped agent as connected for a moment.
+        (stopped(|_| {}), CONNECTED, GuestAgentHealth::NotRunning),
+        (stopped(|_| {}), DISCONNECTED, GuestAgentHealth::NotRunning),
     ] {
-        assert_eq!(judged(agent.clone()).0, expected, "{agent:?}");
+        assert_eq!(
+            judged(agent.clone(), host).0,
+            expected,
+            "{agent:?} {host:?}"
+        );
     }
-    let unread = unknown();
-    let health = judge(&unread, &Memory::default(), NOW);
-    assert_eq!(condition(health).unwrap().status, "Unknown");
-    assert_eq!(findings(&unread, health), []);
+    let (_, findings) = judged(agent(), DISCONNECTED);
+    assert_eq!(findings[0].code, Code::GuestAgentNotConnected);
+    let (_, findings) = judged(agent(), Some(&refused));
+    assert_eq!(findings[0].code, Code::GuestAgentNotSupported);
+    assert!(findings[0].seen.contains(why), "{}", findings[0].seen);
+}
+
+#[test]
+fn a_state_that_may_pass_counts_after_a_minute() {
+    let refused = HostView::NotSupported(String::new());
+    for (host, expected) in [
+        (DISCONNECTED, GuestAgentHealth::NotConnected),
+        (Some(&refused), GuestAgentHealth::NotSupported),
+    ] {
+        let mut memory = Memory::default();
+        let mut health = |host, at| {
+            memory.note(&Fact::Known(agent()), host, at);
+            memory.health(at)
+        };
+        assert_eq!(health(host, NOW), GuestAgentHealth::Healthy);
+        // A live migration disconnects it for some seconds.
+        assert_eq!(
+            health(CONNECTED, NOW + 5 * SECOND),
+            GuestAgentHealth::Healthy
+        );
+        assert_eq!(health(host, NOW + 90 * SECOND), GuestAgentHealth::Healthy);
+        assert_eq!(health(host, NOW + 149 * SECOND), GuestAgentHealth::Healthy);
+        assert_eq!(health(host, NOW + 150 * SECOND), expected);
+        // Harvester is not read: nothing is known of the host.
+        assert_eq!(health(None, NOW + 151 * SECOND), GuestAgentHealth::Healthy);
+    }
+    let mut memory = Memory::default();
+    memory.note(&unknown(), None, NOW);
+    assert_eq!(memory.condition(NOW + 59 * SECOND), None);
+    let condition = memory.condition(NOW + 60 * SECOND).unwrap();
+    assert_eq!(
+        (condition.status, condition.reason),
+        ("Unknown", "StateUnknown")
+    );
+    assert_eq!(findings(&unknown(), None, memory.health(NOW)), []);
 }
 
 #[test]
@@ -293,9 +250,8 @@ fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_t
     let reading = |restarts| Fact::Known(with_unit(|unit| unit.restarts = restarts));
     let mut memory = Memory::default();
     let mut health = |restarts, at| {
-        let seen = reading(restarts);
-        memory.note(&seen, at);
-        judge(&seen, &memory, at)
+        memory.note(&reading(restarts), CONNECTED, at);
+        memory.health(at)
     };
     assert_eq!(health(Some(7), NOW), GuestAgentHealth::Healthy);
     assert_eq!(health(Some(7), NOW + SECOND), GuestAgentHealth::Healthy);
@@ -325,130 +281,72 @@ fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_t
 }
 
 #[test]
-fn a_host_that_is_away_during_a_migration_is_no_fault_and_one_that_stays_away_is() {
-    let reading = |host| {
-        Fact::Known(GuestAgent {
-            channel: ends(Fact::Known(true), host),
-            ..agent()
-        })
-    };
-    let mut memory = Memory::default();
-    let mut health = |host, at| {
-        let seen = reading(host);
-        memory.note(&seen, at);
-        judge(&seen, &memory, at)
-    };
-    let away = || Fact::Known(false);
-    assert_eq!(health(away(), NOW), GuestAgentHealth::Healthy);
-    assert_eq!(
-        health(Fact::Known(true), NOW + 5 * SECOND),
-        GuestAgentHealth::Healthy
-    );
-    assert_eq!(health(away(), NOW + 90 * SECOND), GuestAgentHealth::Healthy);
-    assert_eq!(
-        health(away(), NOW + 149 * SECOND),
-        GuestAgentHealth::Healthy
-    );
-    assert_eq!(
-        health(away(), NOW + 150 * SECOND),
-        GuestAgentHealth::HostNotAttached
-    );
-    assert_eq!(
-        health(unknown(), NOW + 151 * SECOND),
-        GuestAgentHealth::Healthy
-    );
-}
-
-#[test]
-fn the_condition_says_the_same_while_the_state_stays() {
-    let reported = |agent| condition(judged(agent).0).unwrap();
-    assert_eq!(
-        reported(stopped(|unit| {
-            unit.state = UnitState::Failed;
-            unit.result = "exit-code".to_owned();
-            unit.restarts = Some(3);
-        })),
-        reported(stopped(|unit| {
-            unit.state = UnitState::Failed;
-            unit.result = "signal".to_owned();
-            unit.restarts = Some(4);
-        }))
-    );
-}
-
-#[test]
 fn each_family_gets_the_commands_of_its_own() {
     for (family, command) in [
-        (Family::Debian, "apt-get install"),
-        (Family::RedHat, "dnf install"),
-        (Family::Suse, "zypper install"),
-        (Family::Other, "Install the package qemu-guest-agent"),
+        (Family::Debian, "apt-get install qemu-guest-agent"),
+        (Family::RedHat, "dnf install qemu-guest-agent"),
+        (Family::Suse, "zypper install qemu-guest-agent"),
+        (Family::Other, "apt-get install qemu-guest-agent || zypper"),
     ] {
-        assert!(remedy::install(family).starts_with(command));
+        let agent = GuestAgent {
+            family,
+            ..without(Fact::Absent)
+        };
+        let (_, findings) = judged(agent, None);
+        let commands = findings[0].commands();
+        assert!(commands[0].text.starts_with(command), "{commands:?}");
     }
 }
 
 #[test]
 fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_minutes() {
-    let started = |agent: GuestAgent, memory: &Memory, now| {
-        unit_to_start(&Fact::Known(agent), memory, now).map(str::to_owned)
+    let started = |agent: GuestAgent, at: Duration, last: Option<Duration>| {
+        let seen = Fact::Known(agent);
+        let mut memory = Memory::default();
+        memory.note(&seen, None, NOW - STANDS_LEAST);
+        if let Some(last) = last {
+            memory.note_start(last);
+        }
+        memory.note(&seen, None, at);
+        unit_to_start(&seen, &memory, at).map(str::to_owned)
     };
-    let mut fresh = Memory::default();
-    fresh.note(&Fact::Known(stopped(|_| {})), NOW - STANDS_LEAST);
-    let soon = NOW - Duration::from_secs(1);
-    assert_eq!(started(stopped(|_| {}), &fresh, soon), None);
-    assert_eq!(fresh.wait_to_start(soon), Some(Duration::from_secs(1)));
+    let failed = || stopped(|unit| unit.state = UnitState::Failed);
     let name = Some(UNITS[0].to_owned());
-    for stands in [
-        stopped(|_| {}),
-        stopped(|unit| unit.state = UnitState::Failed),
-    ] {
-        assert_eq!(started(stands, &fresh, NOW), name);
+    for stands in [stopped(|_| {}), failed()] {
+        assert_eq!(started(stands.clone(), NOW - SECOND, None), None);
+        assert_eq!(started(stands, NOW, None), name);
     }
     for left in [
         agent(),
         with_unit(|unit| unit.state = UnitState::Changing),
         with_unit(|unit| unit.state = UnitState::Restarting),
-        stopped(|unit| unit.load = Load::Masked),
-        stopped(|unit| unit.load = Load::Broken),
+        stopped(|unit| unit.enablement = Enablement::Masked),
         stopped(|unit| unit.enablement = Enablement::Disabled),
+        stopped(|unit| {
+            unit.state = UnitState::Failed;
+            unit.enablement = Enablement::Disabled;
+        }),
         GuestAgent {
-            channel: Fact::Absent,
+            has_channel: false,
             ..stopped(|_| {})
         },
-        GuestAgent {
-            channel: unknown(),
-            ..stopped(|_| {})
-        },
-        GuestAgent {
-            program: Fact::Absent,
-            ..stopped(|_| {})
-        },
-        GuestAgent {
-            unit: Fact::Absent,
-            ..agent()
-        },
+        without(Fact::Absent),
+        without(unknown()),
     ] {
-        assert_eq!(started(left.clone(), &fresh, NOW), None, "{left:?}");
+        assert_eq!(started(left.clone(), NOW, None), None, "{left:?}");
     }
-    assert_eq!(unit_to_start(&unknown(), &fresh, NOW), None);
-    let mut memory = fresh.clone();
-    memory.note_start(NOW);
-    let stands = || stopped(|unit| unit.state = UnitState::Failed);
-    assert_eq!(started(stands(), &memory, NOW + 599 * SECOND), None);
-    assert_eq!(started(stands(), &memory, NOW + 600 * SECOND), name);
+    assert_eq!(started(failed(), NOW + 599 * SECOND, Some(NOW)), None);
+    assert_eq!(started(failed(), NOW + 600 * SECOND, Some(NOW)), name);
 }
 
 #[test]
 fn user_data_that_asks_for_the_package_is_named_where_it_is_not_installed() {
     let seen = |is_requested| {
         let agent = GuestAgent {
-            unit: Fact::Absent,
-            program: Fact::Absent,
             is_requested,
-            ..agent()
+            ..without(Fact::Absent)
         };
-        let found = findings(&Fact::Known(agent), GuestAgentHealth::NotInstalled);
+        let (_, found) = judged(agent, None);
         assert_eq!(found[0].code, Code::GuestAgentNotInstalled);
         found[0].seen.clone()
     };

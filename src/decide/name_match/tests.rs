@@ -244,7 +244,10 @@ fn a_name_that_only_cloud_init_received_is_not_compared_with_itself() {
         };
         assert_eq!(world.identity().verdict.name(), verdict, "{hostname}");
         let findings = world.plan().findings;
-        for finding in findings.iter().filter(|one| one.code.is_of_names()) {
+        for finding in findings
+            .iter()
+            .filter(|one| one.code.entry().flags.is_of_names)
+        {
             assert!(!finding.seen.contains("VM `"), "{}", finding.seen);
             assert!(!is_destructive(&advice(finding)), "{}", advice(finding));
         }

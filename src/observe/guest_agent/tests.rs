@@ -8,13 +8,11 @@ use harvester_lab::guest::GuestTree;
 
 use super::*;
 use crate::apply;
-use crate::catalog::Code;
-use crate::decide::guest_agent::{
-    GuestAgentHealth, Memory, condition, findings, judge, unit_to_start,
-};
+use crate::decide::guest_agent::{GuestAgentHealth, Memory, unit_to_start};
+use crate::facts::guest_agent::DEVICE_UNIT;
 use crate::wire::dbus::DEADLINE;
 
-/// A machine with the program, the channel and its ends.
+/// A machine with the channel.
 struct Guest {
     tree: GuestTree,
     root: Root,
@@ -25,10 +23,8 @@ struct Guest {
 impl Guest {
     fn new() -> Self {
         let guest = Self::bare();
-        guest.tree.write("/usr/bin/qemu-ga", "");
         let class = "/sys/class/virtio-ports/vport1p2/name";
         guest.tree.write(class, format!("{PORT}\n"));
-        guest.ends(1, 1);
         guest
     }
 
@@ -43,15 +39,6 @@ impl Guest {
         }
     }
 
-    /// Writes the state of both ends of the channel in the format of Linux 6.12.
-    fn ends(&self, guest: u8, host: u8) {
-        let text = format!(
-            "name: {PORT}\nguest_connected: {guest}\nhost_connected: {host}\noutvq_full: 0\nbytes_sent: 0\n\
-             bytes_received: 0\nbytes_discarded: 0\nis_console: no\nconsole_vtermno: 0\n"
-        );
-        self.tree.write(&format!("{DEBUGFS}/vport1p2"), text);
-    }
-
     async fn read(&self) -> GuestAgent {
         read(&self.root, &self.bus).await
     }
@@ -59,7 +46,9 @@ impl Guest {
     /// Reads the state once and returns its health.
     async fn health(&self) -> GuestAgentHealth {
         let seen = Fact::Known(self.read().await);
-        judge(&seen, &Memory::default(), Duration::ZERO)
+        let mut memory = Memory::default();
+        memory.note(&seen, None, Duration::ZERO);
+        memory.health(Duration::ZERO)
     }
 }
 
@@ -137,7 +126,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
         (
             vec![(UNITS[0], masked())],
             Some(UNITS[0]),
-            Enablement::Disabled,
+            Enablement::Masked,
             GuestAgentHealth::Masked,
         ),
         // Not in memory, because no unit wants it.
@@ -150,7 +139,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
         (
             vec![(UNITS[0], on_disk("masked"))],
             Some(UNITS[0]),
-            Enablement::Disabled,
+            Enablement::Masked,
             GuestAgentHealth::Masked,
         ),
         (
@@ -159,7 +148,6 @@ async fn the_unit_of_every_family_is_found_and_judged() {
                 Shown {
                     active: "failed",
                     sub: "failed",
-                    result: "start-limit-hit",
                     ..Shown::running()
                 },
             )],
@@ -200,15 +188,16 @@ async fn the_unit_of_every_family_is_found_and_judged() {
 }
 
 #[tokio::test]
-async fn no_unit_and_no_program_is_not_installed_and_no_device_is_no_channel() {
-    let guest = Guest::bare();
+async fn no_unit_is_not_installed_and_no_port_is_no_channel() {
+    let guest = Guest::new();
     let daemon = Daemon::start(&guest.tree).await;
-    let systemd = Systemd::start(&daemon, &[(DEVICE_UNIT, Shown::plugged())]).await;
+    let _systemd = Systemd::start(&daemon, &[(DEVICE_UNIT, Shown::plugged())]).await;
     assert_eq!(guest.read().await.unit, Fact::Absent);
     assert_eq!(guest.health().await, GuestAgentHealth::NotInstalled);
-    systemd.set(DEVICE_UNIT, Shown::stopped()).await;
-    assert_eq!(guest.read().await.channel, Fact::Absent);
-    assert_eq!(guest.health().await, GuestAgentHealth::ChannelMissing);
+    assert_eq!(
+        Guest::bare().health().await,
+        GuestAgentHealth::ChannelMissing
+    );
 }
 
 #[tokio::test]
@@ -226,8 +215,8 @@ async fn a_growing_number_of_restarts_is_seen_from_one_reading_to_the_next() {
         systemd.set(UNITS[0], unit).await;
         let now = Duration::from_secs(second);
         let seen = Fact::Known(guest.read().await);
-        memory.note(&seen, now);
-        healths.push(judge(&seen, &memory, now));
+        memory.note(&seen, None, now);
+        healths.push(memory.health(now));
     }
     assert_eq!(
         healths,
@@ -240,77 +229,25 @@ async fn a_growing_number_of_restarts_is_seen_from_one_reading_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_blocks_a_command_is_named_from_the_units_command_line_its_variables_and_the_file() {
-    let guest = Guest::new();
-    let daemon = Daemon::start(&guest.tree).await;
-    let unit = Shown {
-        command: [
-            "/usr/bin/qemu-ga",
-            "--block-rpcs=${BLOCK_RPCS}",
-            "$FILTER_RPC_ARGS",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        ..Shown::running()
-    };
-    let _systemd = Systemd::start(&daemon, &[(UNITS[0], unit)]).await;
-    let sysconfig =
-        "FILTER_RPC_ARGS=\"--block-rpcs=guest-exec,guest-get-users\"\nBLACKLIST_RPC=guest-info\n";
-    guest
-        .tree
-        .write("/usr/etc/sysconfig/qemu-ga", "BLOCK_RPCS=guest-ping\n");
-    assert_eq!(guest.health().await, GuestAgentHealth::RpcsBlocked);
-    guest.tree.write(
-        "/etc/sysconfig/qemu-ga",
-        format!("BLOCK_RPCS=\n{sysconfig}"),
-    );
-    guest
-        .tree
-        .write(CONFIGURATION, "[general]\nblock-rpcs=guest-get-fsinfo\n");
-    let seen = Fact::Known(guest.read().await);
-    let findings = findings(&seen, GuestAgentHealth::RpcsBlocked);
-    assert_eq!(findings[0].code, Code::GuestAgentRpcsBlocked);
-    // `BLACKLIST_RPC` is set but not used: the vendor's `BLOCK_RPCS` overrides it.
-    assert_eq!(
-        findings[0].seen,
-        "guest-get-users by `FILTER_RPC_ARGS` in /etc/sysconfig/qemu-ga; \
-         guest-get-fsinfo by `block-rpcs` in /etc/qemu/qemu-ga.conf"
-    );
-}
-
-#[tokio::test]
-async fn without_a_bus_files_and_kernel_are_read_all_the_same() {
+async fn without_a_bus_the_unit_is_unknown_and_files_are_read_all_the_same() {
     let guest = Guest::new();
     guest
         .tree
         .write("/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n");
-    guest
-        .tree
-        .write("/etc/sysconfig/qemu-ga", "BLACKLIST_RPC=guest-info\n");
     let agent = guest.read().await;
     assert_eq!(agent.unit.why().unwrap().kind, UnavailableKind::Missing);
     assert_eq!(agent.family, Family::Debian);
-    assert_eq!(agent.program, Fact::Known("/usr/bin/qemu-ga".into()));
-    assert_eq!(agent.channel.known().unwrap().host, Fact::Known(true));
-    assert_eq!(guest.health().await, GuestAgentHealth::RpcsBlocked);
-    guest.tree.remove("/etc/sysconfig/qemu-ga");
-    assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
-    guest.ends(0, 1);
-    assert_eq!(guest.health().await, GuestAgentHealth::NotRunning);
-    guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
+    assert!(agent.has_channel && !agent.is_requested);
     assert_eq!(guest.health().await, GuestAgentHealth::Unknown);
-    guest.tree.remove("/usr/bin/qemu-ga");
-    assert_eq!(guest.health().await, GuestAgentHealth::NotInstalled);
-    assert_eq!(
-        Guest::bare().health().await,
-        GuestAgentHealth::ChannelMissing
-    );
+    guest
+        .tree
+        .write(USER_DATA, "#cloud-config\npackages: [qemu-guest-agent]\n");
+    assert!(guest.read().await.is_requested);
 }
 
 #[tokio::test]
 async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
     let guest = Guest::new();
-    guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
     let daemon = Daemon::start(&guest.tree).await;
     let _systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::running())]).await;
     assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
@@ -333,8 +270,9 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
         // Other tasks run meanwhile, and the wait is over after one deadline.
         assert!((98..=101).contains(&turns), "{turns}");
         assert_eq!(agent.unit.why().unwrap().kind, UnavailableKind::Unreachable);
-        let health = judge(&Fact::Known(agent), &Memory::default(), Duration::ZERO);
-        assert_eq!(condition(health).unwrap().reason, "StateUnknown");
+        let mut memory = Memory::default();
+        memory.note(&Fact::Known(agent), None, Duration::ZERO);
+        assert_eq!(memory.health(Duration::ZERO), GuestAgentHealth::Unknown);
     }
     assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
 }
@@ -346,7 +284,7 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
     let systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::stopped())]).await;
     let seen = Fact::Known(guest.read().await);
     let mut memory = Memory::default();
-    memory.note(&seen, Duration::ZERO);
+    memory.note(&seen, None, Duration::ZERO);
     let unit = unit_to_start(&seen, &memory, Duration::from_secs(60)).unwrap();
     apply::unit::start(&guest.bus, unit).await.unwrap();
     let start = format!("StartUnit {}", UNITS[0]);

@@ -86,13 +86,14 @@ impl Observer {
         }
         self.versions = vec![(vmi.uid.clone(), Some(version))];
         let known = std::mem::replace(&mut own.vmi, vmi);
-        let is_announcement = Vmi {
+        let is_unrelated = Vmi {
             announcements: own.vmi.announcements.clone(),
+            guest_agent: own.vmi.guest_agent.clone(),
             ..known
         } == own.vmi;
         self.remember_candidates();
-        // An announcement changes no label.
-        if !is_announcement {
+        // Neither an announcement nor the state of the guest agent changes a label.
+        if !is_unrelated {
             self.doubt_reads();
         }
         true

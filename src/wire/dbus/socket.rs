@@ -16,7 +16,7 @@ use zbus::Message;
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 use zbus::export::async_trait::async_trait;
 
-/// The maximum length of a message in bytes. The requested messages of systemd and systemd-hostnamed have less than 10 kB.
+/// The maximum length of a message in bytes. The requested messages of systemd and systemd-hostnamed have less than 20 kB.
 pub(super) const MESSAGE_MAX: usize = 64 << 10;
 
 /// The maximum length of a message in the specification, in bytes; anything longer is not a message.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use harvester_lab::admin::paths;
+use harvester_lab::bus::{Bus, Systemd};
 use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Firmware, VmSpec};
@@ -32,6 +33,8 @@ pub(super) struct Scene {
     /// The agent that has met it, where a single look cannot. Ends first: it must not write below the tree of the world while that is
     /// removed.
     agent: Option<Agent>,
+    /// The system bus of the guest, and systemd on it.
+    _bus: Option<(Bus, Systemd)>,
     pub(super) world: World,
 }
 
@@ -43,7 +46,11 @@ impl Scene {
 
 impl From<World> for Scene {
     fn from(world: World) -> Self {
-        Self { world, agent: None }
+        Self {
+            world,
+            _bus: None,
+            agent: None,
+        }
     }
 }
 
@@ -248,7 +255,12 @@ pub(super) async fn image_without_guest_agent() -> Scene {
         .write("/etc/os-release", "ID=sles\nID_LIKE=suse\n");
     world.guest.remove("/usr/sbin/qemu-ga");
     without_addresses(&world).await;
-    world.into()
+    let bus = Bus::start(&world.guest).await;
+    let systemd = Systemd::start(&bus, &[]).await;
+    Scene {
+        _bus: Some((bus, systemd)),
+        ..world.into()
+    }
 }
 
 pub(super) async fn guest_agent_that_is_not_heard() -> Scene {
@@ -410,8 +422,8 @@ pub(super) async fn watches_that_are_cut() -> Scene {
     }
     world.findings_become(&["watch-interrupted"]).await;
     Scene {
-        world,
         agent: Some(agent),
+        ..world.into()
     }
 }
 
@@ -426,7 +438,7 @@ pub(super) async fn watch_that_is_refused() -> Scene {
     let agent = serve(&world).await;
     world.findings_become(&["watch-unavailable"]).await;
     Scene {
-        world,
         agent: Some(agent),
+        ..world.into()
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::skipped::{collapsed, skipped_checks};
 use super::{SHOWN_MAX, View};
-use crate::catalog::{Code, CommandWord, Expiry, Finding, Severity};
+use crate::catalog::{Code, Expiry, Finding, PLACEHOLDERS, Severity};
 use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges, Section};
 use crate::commands::doctor::facts::Gap;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
@@ -273,12 +273,12 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, styl
         let command = one_line(&command, usize::MAX);
         let _ = writeln!(text, "{:INDENT$}{command}", "");
     }
-    // The login to the node needs no explanation.
-    let words = CommandWord::ALL.iter();
-    let words = words.filter(|word| !matches!(word, CommandWord::User | CommandWord::NodeAddress));
-    let unknown = words.filter(|word| shown.contains(word.placeholder()));
+    let explained = PLACEHOLDERS
+        .iter()
+        .filter(|(_, meaning)| !meaning.is_empty());
+    let unknown = explained.filter(|(placeholder, _)| shown.contains(placeholder));
     let unknown: Vec<String> = unknown
-        .map(|word| format!("{} = {}", word.placeholder(), word.meaning()))
+        .map(|(placeholder, meaning)| format!("{placeholder} = {meaning}"))
         .collect();
     if !unknown.is_empty() {
         let line = format!("Replace {}", unknown.join(", "));

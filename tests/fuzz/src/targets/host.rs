@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host and the guest agent's files say.
+//! What the host says.
 
 use std::fs::File;
 use std::io::{Seek, Write};
 
-use harvester_node_agent::facts::guest_agent::RpcFilter;
 use harvester_node_agent::facts::host_metrics::{HostMetrics, Via};
 use harvester_node_agent::fuzz;
 
@@ -107,69 +106,3 @@ fn read_disk(content: &[u8]) -> Result<HostMetrics, String> {
         fuzz::vhostmd(disk)
     })
 }
-
-const COMMANDS: [&str; 3] = ["guest-ping", "guest-info", "guest-exec"];
-
-/// What is blocked is named in a list, and to read a file twice blocks no more.
-pub(super) const RPC_FILTER: Target = Target {
-    name: "rpc_filter",
-    run: |bytes| {
-        let text = String::from_utf8_lossy(bytes);
-        let mut filter = RpcFilter::default();
-        bounded(bytes, BASE + 100 * bytes.len(), || {
-            filter.add_configuration(&text)
-        });
-        let once = filter.clone();
-        filter.add_configuration(&text);
-        for rpc in COMMANDS {
-            assert_eq!(
-                filter.block(rpc).is_some(),
-                once.block(rpc).is_some(),
-                "{rpc}"
-            );
-            let is_named = once.blocked.iter().any(|listed| listed.rpc == rpc);
-            let is_allowed =
-                once.allowed.is_empty() || once.allowed.iter().any(|listed| listed.rpc == rpc);
-            assert_eq!(once.block(rpc).is_some(), is_named || !is_allowed, "{rpc}");
-        }
-        for listed in once.blocked.iter().chain(&once.allowed) {
-            assert!(
-                text.contains(&listed.rpc) && !listed.rpc.contains(','),
-                "{}",
-                listed.rpc
-            );
-        }
-        // The same list on the command line, in all of its ways.
-        let list = text.lines().next().unwrap_or_default();
-        if list.starts_with("guest-") && !list.contains(['$', '=']) {
-            let long = format!("--block-rpcs={list}");
-            let short = format!("-b{list}");
-            let ways: [&[&str]; 4] = [&[&long], &["--block-rpcs", list], &["-b", list], &[&short]];
-            let read = ways.map(|arguments| {
-                let mut filter = RpcFilter::default();
-                filter.add_arguments(arguments, &Default::default());
-                filter
-            });
-            assert!(read.iter().all(|one| *one == read[0]), "{read:?}");
-        }
-    },
-    words: &[
-        "[general]\n",
-        "[",
-        "]",
-        "\n",
-        "=",
-        "block-rpcs=",
-        "allow-rpcs=",
-        "blacklist=",
-        "guest-ping",
-        "guest-info",
-        "guest-exec",
-        ",",
-        "#",
-        " ",
-        ";",
-        "$A",
-        "${A}",
-    ],
-};

@@ -40,7 +40,6 @@ pub(crate) const TARGETS: &[Target] = &[
     texts::SCRUB,
     decisions::PLAN,
     wire::HTTP_REQUEST,
-    host::RPC_FILTER,
 ];
 
 /// Bytes that a reader may hold beside a multiple of its input.

@@ -33,10 +33,6 @@ pub struct Unit {
     pub wanted_by: Vec<String>,
     /// `NRestarts`.
     pub restarts: u32,
-    /// `Result`.
-    pub result: &'static str,
-    /// The command and its arguments, as in the unit's file.
-    pub command: Vec<String>,
     /// Whether systemd has it in memory; otherwise only its file exists.
     pub in_memory: bool,
     /// `NeedDaemonReload`, until the manager reloads.
@@ -56,8 +52,6 @@ impl Unit {
             file_state: "enabled",
             wanted_by: Vec::new(),
             restarts: 0,
-            result: "success",
-            command: vec!["/usr/bin/qemu-ga".to_owned()],
             in_memory: true,
             needs_reload: false,
             drop_ins: Vec::new(),
@@ -84,34 +78,31 @@ impl Unit {
         }
     }
 
+    /// The properties of the interface of every unit.
+    fn properties(&self) -> HashMap<&'static str, Variant<'static>> {
+        let names = [
+            "LoadState",
+            "ActiveState",
+            "SubState",
+            "UnitFileState",
+            "WantedBy",
+        ];
+        let named = names
+            .into_iter()
+            .map(|name| Some((name, self.property(name)?)));
+        named.flatten().collect()
+    }
+
     fn property(&self, name: &str) -> Option<Variant<'static>> {
         Some(match name {
             "LoadState" => self.load.into(),
             "ActiveState" => self.active.into(),
             "SubState" => self.sub.into(),
             "UnitFileState" => self.file_state.into(),
-            "Result" => self.result.into(),
             "NRestarts" => self.restarts.into(),
             "WantedBy" => self.wanted_by.clone().into(),
             "NeedDaemonReload" => self.needs_reload.into(),
             "DropInPaths" => self.drop_ins.clone().into(),
-            "ExecStart" => {
-                let path = self.command.first().cloned().unwrap_or_default();
-                let times = (0u64, 0u64, 0u64, 0u64);
-                vec![(
-                    path,
-                    self.command.clone(),
-                    true,
-                    times.0,
-                    times.1,
-                    times.2,
-                    times.3,
-                    0u32,
-                    0i32,
-                    0i32,
-                )]
-                .into()
-            }
             _ => return None,
         })
     }
@@ -299,6 +290,15 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
             Some(Err((name, text))) => connection.reply_error(&header, name, &text).await,
             None => return,
         },
+        "GetAll" => match unit_of(&header, state) {
+            Some(unit) => connection.reply(&header, &unit.properties()).await,
+            None => {
+                let name = "org.freedesktop.DBus.Error.UnknownObject";
+                connection
+                    .reply_error(&header, name, &"Unknown object")
+                    .await
+            }
+        },
         "Get" => {
             let (_, property): (&str, &str) = body.deserialize().expect("two strings");
             match property_of(&header, property, state) {
@@ -404,12 +404,16 @@ fn about_unit(method: &str, name: &str, state: &Mutex<State>) -> Answer {
     }
 }
 
-fn property_of(header: &Header<'_>, property: &str, state: &Mutex<State>) -> Answer {
+fn unit_of(header: &Header<'_>, state: &Mutex<State>) -> Option<Unit> {
     let path = header.path().map_or("", |path| path.as_str());
     let state = lock(state);
     let mut units = state.units.iter();
     let unit = units.find(|(name, unit)| unit.in_memory && unit_path(name) == path);
-    let value = unit.and_then(|(_, unit)| unit.property(property));
+    unit.map(|(_, unit)| unit.clone())
+}
+
+fn property_of(header: &Header<'_>, property: &str, state: &Mutex<State>) -> Answer {
+    let value = unit_of(header, state).and_then(|unit| unit.property(property));
     value.ok_or_else(|| {
         let name = "org.freedesktop.DBus.Error.UnknownProperty";
         (name, format!("Unknown property {property}"))
