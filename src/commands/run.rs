@@ -306,7 +306,7 @@ async fn serve(
             );
         }
     };
-    let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
+    let endpoint = Box::pin(endpoint::serve(board, health.clone()));
     let mut agent = Agent {
         io: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
         publish: reporter,

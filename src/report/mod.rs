@@ -205,7 +205,7 @@ impl Reporter {
         let settings = report.settings;
         let (path, listen) = (
             self.textfile_path(settings),
-            settings.metrics.listen.as_ref(),
+            settings.metrics.listen.map(|listen| listen.0),
         );
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
