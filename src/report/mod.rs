@@ -26,7 +26,6 @@ pub mod text;
 pub mod textfile;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::State;
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Finding, FindingKey};
-use crate::config::{MetricsFile, Settings};
 use crate::decide::{Action, Migration, rfc3339};
 use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
@@ -110,7 +108,7 @@ impl Reporter {
             scheduled_event: None,
         };
         Self {
-            textfile: Textfile::new(&root, files.metrics_writer("textfile")),
+            textfile: Textfile::new(&root, files.writer(files::METRICS)),
             root,
             journal,
             systemd,
@@ -202,11 +200,9 @@ impl Reporter {
     /// Updates the metrics if they are enabled.
     fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
-        let settings = report.settings;
-        let (path, listen) = (
-            self.textfile_path(settings),
-            settings.metrics.listen.map(|listen| listen.0),
-        );
+        let settings = &report.settings.metrics;
+        let path = textfile::path(&self.root, &settings.textfile);
+        let listen = settings.listen.map(|listen| listen.0);
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
@@ -216,19 +212,9 @@ impl Reporter {
             false => (String::new(), String::new()),
         };
         self.board.show(listen, &state, &activity);
-        self.textfile.leave(path.as_deref());
-        if let Some(path) = path {
-            let uptime = report.now.uptime;
-            self.textfile.publish(&path, &state, &activity, uptime);
-        }
-    }
-
-    fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
-        match &settings.metrics.textfile {
-            MetricsFile::Off => None,
-            MetricsFile::Path(path) => Some(path.clone()),
-            MetricsFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),
-        }
+        let uptime = report.now.uptime;
+        self.textfile
+            .publish(path.as_deref(), &state, &activity, uptime);
     }
 }
 
