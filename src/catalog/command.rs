@@ -6,10 +6,13 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sys::escape::shell_word;
 
 /// The place where a command is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CommandPlace {
     /// This VM, as root.
     Vm,
@@ -44,9 +47,10 @@ impl CommandPlace {
 }
 
 /// A command of one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixCommand {
     /// The place where it is run.
+    #[serde(rename = "runOn")]
     pub place: CommandPlace,
     /// The text, with a [`CommandWord`] in angle brackets for each value that only the machine knows.
     pub text: Cow<'static, str>,

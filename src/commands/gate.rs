@@ -34,7 +34,8 @@ use crate::facts::names::is_hostname_template;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::observe;
-use crate::report::status::{FindingStatus, IdentityStatus, Status};
+use crate::report::problem::Problem;
+use crate::report::status::{IdentityStatus, Status};
 use crate::report::status_file;
 use crate::sys::escape::json_text;
 use crate::sys::lock::Presence;
@@ -150,7 +151,7 @@ fn copied(root: &Root) -> Option<String> {
     }
     // The daemon may have replaced the state by now.
     let status = Status::from_json(&status_file::read(root).ok()?).ok()?;
-    let is_of_another = |finding: &&FindingStatus| finding.observed.ends_with(state::OF_ANOTHER_VM);
+    let is_of_another = |problem: &&Problem| problem.observed.ends_with(state::OF_ANOTHER_VM);
     let finding = status.findings.iter().find(is_of_another)?;
     Some(finding.observed.clone())
 }
@@ -269,7 +270,7 @@ fn said(root: &Root, status: &Status) -> Option<GateStatement> {
     Some(GateStatement {
         kind: name.kind,
         name: name.name.clone(),
-        verdict: name.state,
+        verdict: name.verdict,
         vm: vm.as_ref().map(|vm| vm.name.clone()),
         given: status
             .identity

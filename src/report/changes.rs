@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{Priority, Record};
 use super::message_id;
-use super::status::{NameStatus, Status};
+use super::status::Status;
 use crate::catalog::{Code, Finding, FindingKey, Severity};
 use crate::decide::Migration;
-use crate::decide::identity::NameKind;
+use crate::decide::identity::{JudgedName, NameKind};
 use crate::decide::resync::{WindowId, WindowOutcome};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::facts::clock::ClockSteps;
@@ -238,7 +238,7 @@ impl Reported {
 
     /// Returns the hostnames that changed since the last report; none at the first one.
     fn renamed(&mut self, status: &Status) -> Vec<String> {
-        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName;
+        let is_host_name = |name: &&JudgedName| name.kind != NameKind::NodeName;
         let names: Vec<(NameKind, String)> = status
             .identity
             .names
@@ -249,13 +249,13 @@ impl Reported {
         let Some(before) = self.names.replace(names) else {
             return Vec::new();
         };
-        let text = |name: &NameStatus| {
+        let text = |name: &JudgedName| {
             let (_, old) = before.iter().find(|(kind, _)| *kind == name.kind)?;
             (*old != name.name).then(|| {
                 let (kind, new) = (name.kind.as_str(), &name.name);
                 format!(
                     "{kind} changed from `{old}` to `{new}`: {}",
-                    name.state.name()
+                    name.verdict.name()
                 )
             })
         };

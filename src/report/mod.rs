@@ -16,8 +16,9 @@ pub mod layout;
 pub mod logging;
 pub mod message_id;
 pub mod metrics;
+pub mod problem;
 pub mod relative;
-mod rows;
+pub mod show;
 pub mod sink;
 pub mod status;
 pub mod status_file;
@@ -266,7 +267,7 @@ impl Publish for Reporter {
             .write(event_log::content(&self.state.events));
         self.events_file.settle(SETTLE);
         self.measure(&status, report);
-        self.line = text::line(&status);
+        self.line = show::line(&status);
         self.systemd.status(&self.line);
         self.state_file.write(self.state.content());
     }

@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::catalog::Severity;
+use super::problem::Problem;
+use crate::catalog::{Code, CommandWord, Severity};
 use crate::decide::Migration;
-use crate::decide::identity::NameKind;
+use crate::decide::identity::{Evidence, JudgedName};
+use crate::decide::labels::Left;
 use crate::decide::name_match::Verdict;
+use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::facts::observation::Api;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -62,7 +66,7 @@ pub struct Status {
     /// The event sources, and whether each is active.
     pub event_sources: Vec<EventSourceStatus>,
     /// Findings, most severe first.
-    pub findings: Vec<FindingStatus>,
+    pub findings: Vec<Problem>,
 }
 
 impl Status {
@@ -83,9 +87,42 @@ impl Status {
         let version = value.get("apiVersion").and_then(Value::as_str);
         if version != Some(API_VERSION) {
             let found = version.unwrap_or("no apiVersion");
-            return Err(UnusableStatus::Version(one_line(found, 100).into_owned()));
+            return Err(UnusableStatus::version(found, API_VERSION));
         }
-        Ok(serde_json::from_slice(&serde_json::to_vec(value)?)?)
+        let read = serde_json::to_vec(value).and_then(|text| serde_json::from_slice(&text));
+        // Another version of the agent may report codes and states that this one does not know.
+        let writer = value.pointer("/agent/version").and_then(Value::as_str);
+        let ours = env!("CARGO_PKG_VERSION");
+        read.map_err(|error| match writer.filter(|version| *version != ours) {
+            Some(version) => UnusableStatus::version(version, ours),
+            None => UnusableStatus::Malformed(error),
+        })
+    }
+
+    /// Returns what stands for a placeholder in the commands for this machine, if it is known. `api` is that of the finding.
+    pub fn word(&self, word: CommandWord, api: Option<Api>) -> Option<&str> {
+        let vm = self.identity.vm.as_ref();
+        let harvester = &self.credentials.harvester;
+        let credential = match api {
+            Some(Api::Guest) => &self.credentials.kubelet,
+            Some(Api::Harvester) | None => harvester,
+        };
+        match word {
+            CommandWord::Node => self.labels.node.as_deref(),
+            CommandWord::Vm => vm.map(|vm| vm.name.as_str()),
+            CommandWord::Namespace => vm
+                .and_then(|vm| vm.namespace.as_deref())
+                .or(harvester.namespace.as_deref()),
+            CommandWord::Host => self.placement.as_ref().map(|place| place.host.as_str()),
+            CommandWord::Server => credential.server.as_deref(),
+            CommandWord::Kubeconfig => credential.kubeconfig.as_deref(),
+            CommandWord::HarvesterApi
+            | CommandWord::NodeAddress
+            | CommandWord::User
+            | CommandWord::Cluster
+            | CommandWord::Region
+            | CommandWord::Zone => None,
+        }
     }
 }
 
@@ -93,11 +130,18 @@ impl Status {
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableStatus {
     /// It is of another version.
-    #[error("{0}, and not {API_VERSION}")]
+    #[error("{0}")]
     Version(String),
     /// It is of this version, and a field is missing or invalid.
     #[error(transparent)]
-    Malformed(#[from] serde_json::Error),
+    Malformed(serde_json::Error),
+}
+
+impl UnusableStatus {
+    fn version(found: &str, expected: &str) -> Self {
+        let found = one_line(found, 100);
+        Self::Version(format!("{found}, and not {expected}"))
+    }
 }
 
 /// The process.
@@ -137,9 +181,9 @@ pub struct IdentityStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The names of this machine.
-    pub names: Vec<NameStatus>,
+    pub names: Vec<JudgedName>,
     /// The results of the comparisons.
-    pub evidence: Vec<EvidenceStatus>,
+    pub evidence: Vec<Evidence>,
 }
 
 /// The VM.
@@ -157,32 +201,6 @@ pub struct VmStatus {
     /// The UID of the VirtualMachineInstance.
     #[serde(rename = "instanceUID", skip_serializing_if = "Option::is_none")]
     pub instance_uid: Option<String>,
-}
-
-/// A name of this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NameStatus {
-    /// The kind of name.
-    #[serde(rename = "type")]
-    pub kind: NameKind,
-    /// The name, with control characters escaped.
-    pub name: String,
-    /// The result of the comparison.
-    pub state: Verdict,
-}
-
-/// One comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EvidenceStatus {
-    /// The compared property.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Whether it matches the VM.
-    pub matches: bool,
-    /// The compared values.
-    pub detail: String,
 }
 
 /// The location of the VM.
@@ -204,19 +222,7 @@ pub struct PlacementStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_source: Option<String>,
     /// All sources, in order.
-    pub sources: Vec<SourceStatus>,
-}
-
-/// The outcome of one source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceStatus {
-    /// The source.
-    pub name: String,
-    /// `used`, `not-needed`, `disabled`, `stale`, `empty`, `failed` or `invalid`.
-    pub outcome: String,
-    /// The outcome as readable text.
-    pub detail: String,
+    pub sources: Vec<Tried>,
 }
 
 /// The state of the labels.
@@ -231,7 +237,7 @@ pub struct LabelsStatus {
     /// Labels that we own, with the values that the Node has.
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
-    pub skipped_labels: Vec<SkippedLabelStatus>,
+    pub skipped_labels: Vec<Left>,
 }
 
 /// The labels for a kubelet that registers.
@@ -244,22 +250,6 @@ pub struct RegistrationStatus {
     /// Our files that contain them.
     #[serde(default)]
     pub files: Vec<String>,
-}
-
-/// A label that was not changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SkippedLabelStatus {
-    /// The key.
-    pub key: String,
-    /// The value on the Node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current: Option<String>,
-    /// The value of the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub desired: Option<String>,
-    /// `pinned`, `report-only`, `not-managed`, `host-has-none`, `would-mix` or `host-not-read`.
-    pub reason: String,
 }
 
 /// A migration.
@@ -351,7 +341,7 @@ pub struct CredentialStatus {
     pub error: Option<String>,
     /// The code of the first error about the credential or its API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finding: Option<String>,
+    pub finding: Option<Code>,
 }
 
 /// A request that the agent sends to Harvester, and whether it is allowed.
@@ -397,27 +387,6 @@ pub struct EventSourceStatus {
     pub active: bool,
     /// The state as readable text.
     pub detail: String,
-}
-
-/// A finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FindingStatus {
-    /// The code, for `explain`.
-    pub code: String,
-    /// `error`, `warning` or `notice`.
-    pub severity: Severity,
-    /// The title.
-    pub title: String,
-    /// The observation, on which object.
-    pub observed: String,
-    /// The impact.
-    pub impact: String,
-    /// The steps of the fix.
-    pub fix: Vec<String>,
-    /// The time of the first observation, RFC 3339; missing in the output of a single run, which does not know it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_observed_time: Option<String>,
 }
 
 /// Converts milliseconds to seconds.
@@ -473,5 +442,19 @@ mod tests {
             let expected = format!("{found}, and not {API_VERSION}");
             assert_eq!(error, expected, "{document}");
         }
+    }
+
+    #[test]
+    fn a_status_that_only_a_newer_agent_understands_is_one_of_another_version() {
+        let document = |version: &str| {
+            let agent = json!({"version": version, "pid": 7, "startTime": ""});
+            json!({"apiVersion": API_VERSION, "agent": agent, "findings": [{"code": "new"}]})
+        };
+        let error = |version| Status::from_json(&document(version)).unwrap_err();
+        assert!(
+            matches!(error("99.0.0"), UnusableStatus::Version(text) if text.contains("99.0.0"))
+        );
+        let ours = error(env!("CARGO_PKG_VERSION"));
+        assert!(matches!(ours, UnusableStatus::Malformed(_)), "{ours}");
     }
 }
