@@ -247,9 +247,11 @@ async fn serve(
     tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
+    let last_migration = state.last_migration.as_ref();
+    let last_migration = last_migration.map(|last| last.migration.clone());
     let memory = Memory {
-        last_migration: state.last_migration.clone(),
-        unannounced: state.last_migration.clone(),
+        last_migration: last_migration.clone(),
+        unannounced: last_migration,
         scheduled: state.scheduled.clone(),
         ..Memory::default()
     };

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, MigrationStatus,
-    PermissionStatus, PlacementStatus, RegistrationStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PermissionStatus,
+    PlacementStatus, RegistrationStatus, Status, VmStatus,
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
+use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, JudgedName, OwnVm};
@@ -38,7 +39,7 @@ pub struct Context {
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
-    pub last_migration: Option<MigrationStatus>,
+    pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     pub last_migration_hint: Option<MigrationHintStatus>,
     /// The last state of a scheduled event.
@@ -182,19 +183,11 @@ fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     })
 }
 
-fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<MigrationStatus> {
-    let remembered = report.plan.memory.last_migration.as_ref()?;
-    match &context.last_migration {
-        Some(written) if written.is_of(remembered) => Some(written.clone()),
-        _ => Some(MigrationStatus {
-            from: remembered.from.clone(),
-            to: remembered.to.clone(),
-            time: remembered.at.clone(),
-            latency_ms: None,
-            interruption_ms: None,
-            trigger: None,
-        }),
-    }
+fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<LastMigration> {
+    let remembered = report.plan.memory.last_migration.clone()?;
+    let written = context.last_migration.clone();
+    let written = written.filter(|written| written.migration == remembered);
+    Some(written.unwrap_or_else(|| remembered.into()))
 }
 
 fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
@@ -285,7 +278,7 @@ impl MigrationHintStatus {
             trigger: window_end.trigger.as_str().to_owned(),
             outcome: window_end.outcome.as_str().to_owned(),
             time: at,
-            took_ms: Some(u64::try_from(window_end.took.as_millis()).unwrap_or(u64::MAX)),
+            duration_seconds: Seconds::of(window_end.took),
             reads: window_end.reads,
         }
     }

@@ -31,10 +31,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::state::State;
+use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Finding, FindingKey};
-use crate::decide::{Action, Migration, rfc3339};
+use crate::decide::{Action, rfc3339};
 use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
@@ -46,7 +46,7 @@ use compose::Context;
 use counters::Counters;
 use files::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
-use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, MigrationStatus, Status};
+use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
 
@@ -88,23 +88,11 @@ impl Reporter {
         board: MetricsPage,
     ) -> Self {
         let files = Files::new(&root, &health);
-        let last_migration = state
-            .last_migration
-            .as_ref()
-            .zip(state.last_latency.as_ref())
-            .map(|(migration, (latency, trigger))| MigrationStatus {
-                from: migration.from.clone(),
-                to: migration.to.clone(),
-                time: migration.at.clone(),
-                latency_ms: Some(*latency),
-                interruption_ms: state.last_interruption,
-                trigger: Some(trigger.clone()),
-            });
         let context = Context {
             agent,
             event_sources: Vec::new(),
             since: BTreeMap::new(),
-            last_migration,
+            last_migration: state.last_migration.clone(),
             last_migration_hint: None,
             scheduled_event: None,
         };
@@ -157,37 +145,25 @@ impl Reporter {
 
     fn remember(&mut self, report: &RoundReport<'_>) {
         let mut state = self.state.clone();
-        if state.last_migration != report.plan.memory.last_migration {
-            state
-                .last_migration
-                .clone_from(&report.plan.memory.last_migration);
-            state.last_latency = None;
-            state.last_interruption = None;
+        let last = state.last_migration.as_ref().map(|last| &last.migration);
+        let remembered = report.plan.memory.last_migration.as_ref();
+        if last != remembered {
+            state.last_migration = remembered.cloned().map(LastMigration::from);
         }
-        let reported = self.context.last_migration.as_ref();
-        let is_reported =
-            |migration: &&Migration| reported.is_some_and(|last| last.is_of(migration));
-        if let Some(migration) = report.migrated.filter(|migration| !is_reported(migration)) {
-            let latency = milliseconds(report.latency);
-            let trigger = report.trigger.as_str().to_owned();
-            self.counters.latency.observe(report.latency);
-            state.last_latency = Some((latency, trigger.clone()));
-            self.context.last_migration = Some(MigrationStatus {
-                from: migration.from.clone(),
-                to: migration.to.clone(),
-                time: migration.at.clone(),
-                latency_ms: Some(latency),
-                interruption_ms: state.last_interruption,
-                trigger: Some(trigger),
-            });
-        }
-        if let Some(interruption) = report.plan.interruption {
-            self.counters.interruption.observe(interruption);
-            state.last_interruption = Some(milliseconds(interruption));
-            if let Some(last) = &mut self.context.last_migration {
-                last.interruption_ms = state.last_interruption;
+        if let Some(last) = &mut state.last_migration {
+            if report.migrated.is_some() && last.trigger.is_none() {
+                self.counters.latency.observe(report.latency);
+                last.duration_seconds = Some(Seconds::of(report.latency));
+                last.trigger = Some(report.trigger.as_str().to_owned());
+            }
+            if let Some(interruption) = report.plan.interruption {
+                self.counters.interruption.observe(interruption);
+                last.interruption_seconds = Some(Seconds::of(interruption));
             }
         }
+        self.context
+            .last_migration
+            .clone_from(&state.last_migration);
         state.scheduled.clone_from(&report.plan.memory.scheduled);
         event_log::append(&mut state.events, &report.plan.scheduled);
         state.vm = report
@@ -248,8 +224,8 @@ impl Publish for Reporter {
             findings: &plan.findings,
             clock: self.health.clock_steps(),
             labels: &labels,
-            latency_ms: milliseconds(report.latency),
-            interruption_ms: plan.interruption.map(milliseconds),
+            latency_ms: Seconds::of(report.latency).0,
+            interruption_ms: plan.interruption.map(|took| Seconds::of(took).0),
             moved: plan.moved.as_ref(),
             window_end: plan.window_end.as_ref(),
             started: started(report),
@@ -346,10 +322,6 @@ fn started<'a>(report: &'a RoundReport<'_>) -> Option<(&'a str, Option<&'a str>)
         }
         _ => None,
     })
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use super::problem::Problem;
 use super::relative::{expiry, relative, seconds_until};
 use super::status::{CredentialStatus, IdentityStatus, PermissionStatus, PlacementStatus, Status};
 use super::text::{Mark, Show, Text, counts};
+use crate::agent::state::Seconds;
 use crate::catalog::Severity;
+use crate::decide::Migration;
 use crate::decide::name_match::Verdict;
 
 /// Returns the runtime status, as `status` prints it.
@@ -43,19 +45,19 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
         out.row("Labels", &labels.join(" "));
     }
     if let Some(last) = &status.last_migration {
-        let latency = match (last.latency_ms, &last.trigger) {
+        let latency = match (last.duration_seconds, &last.trigger) {
             (Some(latency), Some(trigger)) => {
                 let latency = seconds(latency);
                 format!(", labels updated after {latency} (trigger {trigger})")
             }
             _ => String::new(),
         };
-        let (from, to) = (&last.from, &last.to);
-        let (arrow, ago) = (show.style.arrow(), ago(&last.time));
+        let Migration { from, to, at } = &last.migration;
+        let (arrow, ago) = (show.style.arrow(), ago(at));
         out.row("Migration", &format!("{from} {arrow} {to} {ago}{latency}"));
     }
     if let Some(last) = &status.last_migration_hint {
-        let took = last.took_ms.map(seconds).unwrap_or_default();
+        let took = seconds(last.duration_seconds);
         let (outcome, trigger, ago) = (&last.outcome, &last.trigger, ago(&last.time));
         let text = format!(
             "{outcome} {ago} (trigger {trigger}, {took}, {} reads)",
@@ -149,7 +151,7 @@ pub fn line(status: &Status) -> String {
     let (labels, agent) = (&status.labels.state, &status.qemu_guest_agent.state);
     line.push_str(&format!(" labels={labels} qemu-guest-agent={agent}"));
     if let Some(last) = &status.last_migration {
-        line.push_str(&format!(" migrated={}", last.time));
+        line.push_str(&format!(" migrated={}", last.migration.at));
     }
     if let Some(worst) = status.findings.first() {
         line.push_str(&format!(" {}={}", worst.severity.as_str(), worst.code));
@@ -177,16 +179,13 @@ fn vm(identity: &IdentityStatus) -> String {
     let Some(vm) = &identity.vm else {
         return format!("unknown: {}", reason.unwrap_or("no VM matches"));
     };
-    let name = match &vm.namespace {
-        Some(namespace) => format!("{namespace}/{}", vm.name),
-        None => vm.name.clone(),
-    };
     let evidence = identity.evidence.iter().filter(|item| item.agrees);
     let evidence: Vec<&str> = evidence.map(|item| item.kind.as_str()).collect();
     let note = reason
         .map(|reason| format!("; {reason}"))
         .unwrap_or_default();
-    format!("{name}   (matched by {}{note})", evidence.join(", "))
+    let (name, evidence) = (vm.full_name(), evidence.join(", "));
+    format!("{name}   (matched by {evidence}{note})")
 }
 
 fn names(out: &mut Text, identity: &IdentityStatus) {
@@ -309,8 +308,8 @@ fn event_sources(out: &mut Text, status: &Status) {
     }
 }
 
-fn seconds(milliseconds: u64) -> String {
-    format!("{:.1}s", milliseconds as f64 / 1000.0)
+fn seconds(seconds: Seconds) -> String {
+    format!("{:.1}s", f64::from(seconds))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::problem::Problem;
+use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Code, CommandWord, Severity};
-use crate::decide::Migration;
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
 use crate::decide::name_match::Verdict;
@@ -48,7 +48,7 @@ pub struct Status {
     pub registration: Option<RegistrationStatus>,
     /// The last detected migration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_migration: Option<MigrationStatus>,
+    pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_migration_hint: Option<MigrationHintStatus>,
@@ -203,6 +203,16 @@ pub struct VmStatus {
     pub instance_uid: Option<String>,
 }
 
+impl VmStatus {
+    /// Returns the name with the namespace, if that is known.
+    pub fn full_name(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// The location of the VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -252,44 +262,6 @@ pub struct RegistrationStatus {
     pub files: Vec<String>,
 }
 
-/// A migration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationStatus {
-    /// The previous host.
-    pub from: String,
-    /// The new host.
-    pub to: String,
-    /// The time at which the agent observed it, RFC 3339.
-    pub time: String,
-    /// The milliseconds from the trigger to the written labels; missing until they are written.
-    #[serde(
-        rename = "durationSeconds",
-        with = "seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub latency_ms: Option<u64>,
-    /// The milliseconds for which it interrupted the guest; missing if that cannot be estimated.
-    #[serde(
-        rename = "interruptionSeconds",
-        with = "seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub interruption_ms: Option<u64>,
-    /// The trigger of the reconcile that wrote the labels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<String>,
-}
-
-impl MigrationStatus {
-    /// Reports whether it is this migration. The time alone does not tell: it has whole seconds.
-    pub fn is_of(&self, migration: &Migration) -> bool {
-        (&self.from, &self.to, &self.time) == (&migration.from, &migration.to, &migration.at)
-    }
-}
-
 /// A migration hint and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -300,9 +272,8 @@ pub struct MigrationHintStatus {
     pub outcome: String,
     /// The time at which the outcome was known, RFC 3339.
     pub time: String,
-    /// The milliseconds from the first hint to the outcome; to the written labels if it was confirmed.
-    #[serde(rename = "durationSeconds", with = "seconds")]
-    pub took_ms: Option<u64>,
+    /// The time from the first hint to the outcome; to the written labels if it was confirmed.
+    pub duration_seconds: Seconds,
     /// The number of reads of the VMI for this hint.
     pub reads: usize,
 }
@@ -389,47 +360,10 @@ pub struct EventSourceStatus {
     pub detail: String,
 }
 
-/// Converts milliseconds to seconds.
-mod seconds {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(milliseconds) => to.serialize_f64(*milliseconds as f64 / 1000.0),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        let seconds = Option::<f64>::deserialize(from)?;
-        Ok(seconds.map(|seconds| (seconds * 1000.0).round() as u64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn two_migrations_in_one_second_are_not_the_same() {
-        let migration = |from: &str, to: &str| Migration {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            at: "2026-11-25T03:30:52Z".to_owned(),
-        };
-        let first = migration("hv-a", "hv-b");
-        let status = MigrationStatus {
-            from: first.from.clone(),
-            to: first.to.clone(),
-            time: first.at.clone(),
-            latency_ms: None,
-            interruption_ms: None,
-            trigger: None,
-        };
-        assert!(status.is_of(&first));
-        assert!(!status.is_of(&migration("hv-b", "hv-c")));
-    }
 
     #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {

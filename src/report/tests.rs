@@ -99,7 +99,7 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     allow.send(()).unwrap();
     reporter.close();
     let (_, saved) = begins.try_recv().expect("the last state is awaited");
-    assert_eq!(saved.last_migration.unwrap().to, "hv-b");
+    assert_eq!(saved.last_migration.unwrap().migration.to, "hv-b");
 }
 
 /// Returns the labels in the status after a round with these results.
