@@ -81,7 +81,7 @@ pub fn install_panic_hook(style: StderrStyle) {
     let prefix = match style {
         // Critical: the process is about to end.
         StderrStyle::Prefixed => "<2>",
-        StderrStyle::Plain | StderrStyle::Coloured => "",
+        StderrStyle::Plain | StderrStyle::Colored => "",
     };
     panic::set_hook(Box::new(move |info| {
         let line = format!("{prefix}{}\n", describe_panic(info));
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_debug_events_are_shown_without_colours() {
-        let test = "report::logging::tests::only_our_own_debug_events_are_shown_without_colours";
+    fn only_our_own_debug_events_are_shown_without_colors() {
+        let test = "report::logging::tests::only_our_own_debug_events_are_shown_without_colors";
         let Role::Parent(output) = own_process(test) else {
             debug_to_stderr(LogLevel::Info);
             tracing::debug!("not wanted");

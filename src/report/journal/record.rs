@@ -155,7 +155,7 @@ impl Record {
     pub(super) fn text(&self, style: StderrStyle) -> String {
         let (name, color) = (self.priority.name(), self.priority.color());
         let name = match style {
-            StderrStyle::Coloured if !color.is_empty() => format!("{color}{name}\x1b[0m"),
+            StderrStyle::Colored if !color.is_empty() => format!("{color}{name}\x1b[0m"),
             _ => name.to_owned(),
         };
         let finding = field(self.finding.as_deref());
@@ -170,7 +170,7 @@ impl Record {
         // The journal removes the number from each line.
         let prefix = match style {
             StderrStyle::Prefixed => format!("<{}>", self.priority as u8),
-            StderrStyle::Plain | StderrStyle::Coloured => String::new(),
+            StderrStyle::Plain | StderrStyle::Colored => String::new(),
         };
         let lines = lines.into_iter().flatten();
         lines.map(|line| format!("{prefix}{line}\n")).collect()

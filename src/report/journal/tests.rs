@@ -337,12 +337,12 @@ fn text_is_one_line_and_an_indented_fix() {
     let full = |style| full_record().text(style);
     let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
     assert_eq!(full(StderrStyle::Plain), plain);
-    assert_eq!(full(StderrStyle::Coloured), plain);
+    assert_eq!(full(StderrStyle::Colored), plain);
     let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
     assert_eq!(full(StderrStyle::Prefixed), prefixed);
     let bare = Record::new(Priority::Error, "broken");
     assert_eq!(
-        bare.text(StderrStyle::Coloured),
+        bare.text(StderrStyle::Colored),
         "\x1b[1;31merror\x1b[0m: broken\n"
     );
     assert_eq!(bare.text(StderrStyle::Prefixed), "<3>error: broken\n");
