@@ -10,9 +10,9 @@ use harvester_node_agent::agent::Mode;
 use harvester_node_agent::commands::run::{Process, Task, run};
 use harvester_node_agent::commands::status::Waited;
 use harvester_node_agent::commands::{self, Answer, Arguments, Command, Exit, Strictness};
-use harvester_node_agent::report::layout::TermStyle;
 use harvester_node_agent::report::logging;
 use harvester_node_agent::report::sink::StderrStyle;
+use harvester_node_agent::report::text::TermStyle;
 use harvester_node_agent::sys::escape;
 use harvester_node_agent::sys::root::Root;
 
@@ -133,7 +133,10 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             process.output,
             &mut std::io::stdout(),
         ),
-        Command::Explain(options) => commands::explain::run(&options, process.output, process.term),
+        Command::Explain(options) => {
+            let show = process.show(time::UtcDateTime::now());
+            commands::explain::run(&options, process.output, show)
+        }
         Command::Config { action } => commands::config::run(
             &process.root,
             process.config.as_deref(),

@@ -45,18 +45,66 @@ pub struct State {
     #[serde(default)]
     pub vm: Option<String>,
     /// The last migration.
-    pub last_migration: Option<Migration>,
-    /// The time until its labels were written, in milliseconds, and the trigger.
-    pub last_latency: Option<(u64, String)>,
-    /// The time for which it interrupted the guest, in milliseconds.
-    #[serde(default)]
-    pub last_interruption: Option<u64>,
+    pub last_migration: Option<LastMigration>,
     /// The scheduled events that were published.
     #[serde(default)]
     pub scheduled: EventTracker,
     /// The last states of scheduled events, the oldest first.
     #[serde(default)]
     pub events: Vec<ScheduledEvent>,
+}
+
+/// The last migration, and what is known about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastMigration {
+    /// The migration.
+    #[serde(flatten)]
+    pub migration: Migration,
+    /// The time from the trigger to the written labels; missing until they are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<Seconds>,
+    /// The time for which it interrupted the guest; missing if that cannot be estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interruption_seconds: Option<Seconds>,
+    /// The trigger of the reconcile that wrote the labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+}
+
+impl From<Migration> for LastMigration {
+    fn from(migration: Migration) -> Self {
+        Self {
+            migration,
+            duration_seconds: None,
+            interruption_seconds: None,
+            trigger: None,
+        }
+    }
+}
+
+/// A duration in milliseconds; in JSON in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "f64", from = "f64")]
+pub struct Seconds(pub u64);
+
+impl Seconds {
+    /// Rounds a duration down.
+    pub fn of(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Seconds> for f64 {
+    fn from(Seconds(milliseconds): Seconds) -> Self {
+        milliseconds as Self / 1000.0
+    }
+}
+
+impl From<f64> for Seconds {
+    fn from(seconds: f64) -> Self {
+        Self((seconds * 1000.0).round() as u64)
+    }
 }
 
 /// The identifiers that distinguish machines with a copy of the same disk.
@@ -108,8 +156,6 @@ impl State {
             copied_from: None,
             vm: None,
             last_migration: None,
-            last_latency: None,
-            last_interruption: None,
             scheduled: EventTracker::default(),
             events: Vec::new(),
         }
@@ -233,7 +279,7 @@ mod tests {
         let mut state = State::new(machine("a"));
         let hosts = ["hv-a", "hv-b", "2026-11-21T00:00:00Z"].map(str::to_owned);
         let [from, to, at] = hosts;
-        state.last_migration = Some(Migration { from, to, at });
+        state.last_migration = Some(Migration { from, to, at }.into());
         write(&root, &state);
         assert_eq!(load(&root, &machine("a")), (state, None));
         let (other, why) = load(&root, &machine("b"));

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sys::escape::shell_word;
 
 /// The placeholders of a value that only the machine or the user knows, and what to put in the place of each. The login to the
@@ -31,7 +33,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 ];
 
 /// The place where a command is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CommandPlace {
     /// This VM, as root.
     Vm,
@@ -65,9 +68,10 @@ impl CommandPlace {
 }
 
 /// A command of one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixCommand {
     /// The place where it is run.
+    #[serde(rename = "runOn")]
     pub place: CommandPlace,
     /// The text, with a placeholder of [`PLACEHOLDERS`] for each value that only the machine or the user knows.
     pub text: Cow<'static, str>,

@@ -834,7 +834,7 @@ catalog! {
         impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
         fix: [
             "Port in use: find its owner with `ss -ltnp`, or set another one in `[metrics] listen`.",
-            "Socket or file that cannot be created: use /run/harvester-node-agent for the socket and the textfile directory of node-exporter for the file, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
+            "File that cannot be created: use the textfile directory of node-exporter, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];

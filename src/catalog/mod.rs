@@ -15,6 +15,7 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Prerequisite;
@@ -293,5 +294,19 @@ impl Code {
 impl fmt::Display for Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown = || D::Error::custom(format_args!("unknown code {name}"));
+        Self::parse(&name).ok_or_else(unknown)
     }
 }

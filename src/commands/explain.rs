@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `explain`: prints the catalog entries of findings.
 
-use std::fmt::Write;
-
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Answer, Exit, Output};
 use crate::catalog::{Code, Entry, Group, Severity};
 use crate::commands::bake_check::rules::{BakeRule, FaultCode};
-use crate::report::layout::{self, TermStyle};
+use crate::report::problem::Problem;
+use crate::report::text::{Show, Text};
 use crate::sys::escape::json_text;
 
 /// The minimum similarity of a suggested code.
@@ -36,10 +35,10 @@ pub struct Options {
 }
 
 /// Explains the findings with these names, or lists all.
-pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
+pub fn run(options: &Options, output: Output, show: Show) -> Answer {
     let names = &options.codes;
     if names.is_empty() && !options.all {
-        return Answer::new(list(output, style), Exit::Ok);
+        return Answer::new(list(output, show), Exit::Ok);
     }
     let (mut explained, mut stderr) = (Vec::new(), String::new());
     if options.all {
@@ -56,8 +55,18 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
         _ if explained.is_empty() => String::new(),
         Output::Json => values(explained.into_iter()),
         Output::Text | Output::Short => {
-            let texts = explained.into_iter().map(|one| one.text(style));
-            texts.collect::<Vec<_>>().join("\n\n")
+            // The catalog has no other details.
+            let mut out = Text::new(Show {
+                verbose: true,
+                ..show
+            });
+            for (index, one) in explained.into_iter().enumerate() {
+                if index > 0 {
+                    out.blank();
+                }
+                one.write(&mut out);
+            }
+            out.finish()
         }
     };
     let exit = match stderr.as_str() {
@@ -115,23 +124,54 @@ impl Explained {
         }
     }
 
-    fn text(self, style: TermStyle) -> String {
+    fn group(self) -> &'static str {
         match self {
-            Self::Finding(entry) => text(entry, style),
+            Self::Finding(entry) => entry.group.title(),
+            Self::Image(_) => "bake-check",
+        }
+    }
+
+    fn write(self, out: &mut Text) {
+        match self {
+            Self::Finding(entry) => {
+                let problem = Problem::of(entry);
+                Problem::write(&[&problem], out);
+                if !entry.suppresses.is_empty() {
+                    let codes = entry.suppresses.iter().map(|code| code.as_str());
+                    out.item("Hides", &codes.collect::<Vec<_>>().join(", "));
+                }
+                for (index, link) in problem.links.iter().enumerate() {
+                    out.item(if index == 0 { "See" } else { "" }, link);
+                }
+            }
             Self::Image(rule) => {
-                let mut text = format!("{} (error, bake-check)\n\n", rule.name);
-                layout::paragraph(&mut text, "", 0, rule.title, style.width);
-                layout::paragraph(&mut text, "\nImpact  ", 8, rule.impact, style.width);
-                layout::paragraph(&mut text, "\nFix     ", 8, IMAGE_FIX, style.width);
-                text.push_str("\nSee also\n  man 7 harvester-node-agent-images\n");
-                text
+                out.title(Severity::Error, rule.title, rule.name);
+                out.item("Impact", rule.impact);
+                out.item("Fix", IMAGE_FIX);
+                out.item("See", "man 7 harvester-node-agent-images");
             }
         }
+        out.item("Group", self.group());
+    }
+
+    /// Writes one line of the list.
+    fn write_row(self, out: &mut Text) {
+        let (severity, title) = match self {
+            Self::Finding(entry) => (entry.severity, entry.title),
+            Self::Image(rule) => (Severity::Error, rule.title),
+        };
+        let (name, severity) = (self.name(), severity.as_str());
+        out.put(&format!("  {name:<30} {severity:<8} "), title);
     }
 
     fn value(self) -> Value {
         match self {
-            Self::Finding(entry) => value(entry),
+            Self::Finding(entry) => {
+                let mut value = json!(Problem::of(entry));
+                value["group"] = json!(entry.group.as_str());
+                value["suppresses"] = json!(entry.suppresses);
+                value
+            }
             Self::Image(rule) => json!({
                 "code": rule.name,
                 "group": "bake-check",
@@ -148,61 +188,21 @@ impl Explained {
 }
 
 /// Lists all codes with their titles, by group.
-fn list(output: Output, style: TermStyle) -> String {
+fn list(output: Output, show: Show) -> String {
     if output == Output::Json {
         return values(Explained::all());
     }
-    let entries = Code::ALL.iter().map(|code| code.entry());
-    let mut text = String::new();
-    for group in Group::ALL {
-        let _ = writeln!(text, "{}:", group.title());
-        for entry in entries.clone().filter(|entry| entry.group == *group) {
-            let severity = entry.severity.as_str();
-            let lead = format!("  {:<30} {severity:<8} ", entry.name);
-            let indent = lead.chars().count();
-            layout::paragraph(&mut text, &lead, indent, entry.title, style.width);
+    let mut out = Text::new(show);
+    let groups = Group::ALL.iter().map(|group| group.title());
+    for group in groups.chain(["bake-check"]) {
+        out.put("", &format!("{group}:"));
+        for one in Explained::all().filter(|one| one.group() == group) {
+            one.write_row(&mut out);
         }
-        text.push('\n');
+        out.blank();
     }
-    text.push_str("bake-check:\n");
-    for one in Explained::all() {
-        if let Explained::Image(rule) = one {
-            let lead = format!("  {:<30} {:<8} ", rule.name, Severity::Error.as_str());
-            let indent = lead.chars().count();
-            layout::paragraph(&mut text, &lead, indent, rule.title, style.width);
-        }
-    }
-    text.push_str("\nExplain one: harvester-node-agent explain CODE\n");
-    text
-}
-
-fn text(entry: &Entry, style: TermStyle) -> String {
-    let width = style.width;
-    let mut text = String::new();
-    let (severity, group) = (entry.severity.as_str(), entry.group.title());
-    let _ = writeln!(text, "{} ({severity}, {group})\n", entry.name);
-    layout::paragraph(&mut text, "", 0, entry.title, width);
-    layout::paragraph(&mut text, "\nImpact  ", 8, entry.impact, width);
-    text.push('\n');
-    layout::steps(&mut text, "Fix     ", 8, entry.fix, width);
-    let mut place = None;
-    for command in entry.commands {
-        if place != Some(command.place) {
-            place = Some(command.place);
-            let _ = writeln!(text, "\n        # {}", command.place.title());
-        }
-        let _ = writeln!(text, "        {}", command.text);
-    }
-    let suppressed: Vec<&str> = entry.suppresses.iter().map(|code| code.as_str()).collect();
-    if !suppressed.is_empty() {
-        text.push('\n');
-        layout::paragraph(&mut text, "Suppresses  ", 12, &suppressed.join(", "), width);
-    }
-    text.push_str("\nSee also\n");
-    for link in entry.code.links() {
-        let _ = writeln!(text, "  {link}");
-    }
-    text
+    out.put("", "Explain one: harvester-node-agent explain CODE");
+    out.finish()
 }
 
 fn values(explained: impl Iterator<Item = Explained>) -> String {
@@ -210,34 +210,28 @@ fn values(explained: impl Iterator<Item = Explained>) -> String {
     json_text(&json!(values))
 }
 
-fn value(entry: &Entry) -> Value {
-    let commands = entry.commands.iter();
-    json!({
-        "code": entry.name,
-        "group": entry.group.as_str(),
-        "severity": entry.severity.as_str(),
-        "title": entry.title,
-        "impact": entry.impact,
-        "fix": entry.fix,
-        "commands": commands.map(|command| json!({
-            "runOn": command.place.as_str(),
-            "text": command.text,
-        })).collect::<Vec<_>>(),
-        "suppresses": entry.suppresses.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
-        "links": entry.code.links(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::text::TermStyle;
 
     fn explain(names: &[&str], output: Output) -> Answer {
         let options = Options {
             codes: names.iter().map(|name| (*name).to_owned()).collect(),
             all: false,
         };
-        run(&options, output, TermStyle::PLAIN)
+        run(&options, output, show(80))
+    }
+
+    fn show(width: usize) -> Show {
+        Show {
+            style: TermStyle {
+                width,
+                ..TermStyle::PLAIN
+            },
+            verbose: false,
+            now: time::UtcDateTime::UNIX_EPOCH,
+        }
     }
 
     /// Returns the words of a text without its line breaks.
@@ -258,12 +252,12 @@ mod tests {
                 assert!(shown.contains(part), "{}", answer.text);
             }
             for command in entry.commands {
-                let heading = format!("\n        # {}\n", command.place.title());
+                let heading = format!("\n            # {}\n", command.place.title());
                 assert!(answer.text.contains(&heading), "{}", answer.text);
                 assert!(
                     answer
                         .text
-                        .contains(&format!("\n        {}\n", command.text))
+                        .contains(&format!("\n            {}\n", command.text))
                 );
             }
             for link in code.links() {
@@ -279,7 +273,7 @@ mod tests {
             let shown = words(&explain(&[rule.name], Output::Text).text);
             assert!(shown.contains(rule.impact), "{shown}");
             assert_eq!(Code::parse(rule.name), None, "a code has one meaning");
-            assert!(shown.starts_with(rule.name), "{shown}");
+            assert!(shown.contains(&format!("[{}]", rule.name)), "{shown}");
             assert!(explain(&[], Output::Text).text.contains(rule.name));
         }
     }
@@ -293,7 +287,8 @@ mod tests {
                 .filter(|line| line.contains("https://"))
                 .collect();
             for link in code.links() {
-                assert!(links.contains(&&*format!("  {link}")), "{code}: {links:?}");
+                let is_of = |line: &&str| line.get(12..) == Some(link);
+                assert!(links.iter().any(|line| is_of(line)), "{code}: {links:?}");
             }
         }
     }
@@ -305,19 +300,19 @@ mod tests {
             ..Options::default()
         };
         for width in [40, 80, 120] {
-            let style = TermStyle {
-                width,
-                ..TermStyle::PLAIN
-            };
-            let text = run(&all, Output::Text, style).text;
+            let text = run(&all, Output::Text, show(width)).text;
             let wide = text.lines().filter(|line| line.chars().count() > width);
             let is_command = |line: &&str| {
                 let mut commands = Code::ALL.iter().flat_map(|code| code.entry().commands);
                 commands.any(|command| command.text == line.trim())
             };
-            let is_whole = |line: &&str| !line.trim().contains(' ');
-            let is_title = |line: &&str| line.ends_with(')') && width < 80;
-            let wide = wide.filter(|line| !is_command(line) && !is_whole(line) && !is_title(line));
+            let is_whole = |line: &&str| {
+                let line = line.strip_prefix("  See").unwrap_or(line);
+                !line.trim().contains(' ')
+            };
+            // Below a place that is cut, its rest would be a command.
+            let is_place = |line: &&str| line.trim().starts_with("# ") && width < 80;
+            let wide = wide.filter(|line| !is_command(line) && !is_whole(line) && !is_place(line));
             assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new(), "{width}");
         }
         let list = explain(&[], Output::Text).text;
@@ -362,7 +357,7 @@ mod tests {
             "node_missing",
         ] {
             let answer = explain(&[name], Output::Text);
-            assert!(answer.text.starts_with("node-missing ("), "{name}");
+            assert!(answer.text.contains("[node-missing]"), "{name}");
         }
     }
 

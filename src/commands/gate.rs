@@ -264,7 +264,7 @@ fn said(root: &Root, status: &Status) -> Option<GateStatement> {
     Some(GateStatement {
         kind: name.kind,
         name: name.name.clone(),
-        verdict: name.state,
+        verdict: name.verdict,
         vm: vm.as_ref().map(|vm| vm.name.clone()),
         given: status
             .identity

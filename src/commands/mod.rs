@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::catalog::Severity;
-use crate::report::layout::Charset;
 use crate::report::status::Status;
+use crate::report::text::Charset;
 
 /// The exit codes of the process. They never change: units and scripts depend on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use crate::decide::label_state::LabelState;
 use crate::decide::registration::Edit;
 use crate::decide::{self, Action};
 use crate::report::status::Status;
-use crate::report::text;
 use crate::sys::escape::json_text;
 
 /// The text after the options in the help.
@@ -70,7 +69,10 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
         }
     };
     if output != Output::Json {
-        stderr.push_str(&text::problem_lines(&status.findings, Severity::Warning));
+        let findings = status.findings.iter();
+        for problem in findings.filter(|problem| problem.severity >= Severity::Warning) {
+            let _ = writeln!(stderr, "{}", problem.line());
+        }
     }
     Answer {
         text,

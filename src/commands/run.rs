@@ -32,13 +32,12 @@ use crate::report::Reporter;
 use crate::report::compose::Context;
 use crate::report::endpoint::{self, MetricsPage};
 use crate::report::journal::{Journal, Priority};
-use crate::report::layout::TermStyle;
 use crate::report::logging;
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
 use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
-use crate::report::text::Show;
+use crate::report::text::{Show, TermStyle};
 use crate::sys::escape::chain;
 use crate::sys::lock;
 use crate::sys::root::Root;
@@ -248,9 +247,11 @@ async fn serve(
     tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
+    let last_migration = state.last_migration.as_ref();
+    let last_migration = last_migration.map(|last| last.migration.clone());
     let memory = Memory {
-        last_migration: state.last_migration.clone(),
-        unannounced: state.last_migration.clone(),
+        last_migration: last_migration.clone(),
+        unannounced: last_migration,
         scheduled: state.scheduled.clone(),
         ..Memory::default()
     };
@@ -306,7 +307,7 @@ async fn serve(
             );
         }
     };
-    let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
+    let endpoint = Box::pin(endpoint::serve(board, health.clone()));
     let mut agent = Agent {
         io: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
         publish: reporter,

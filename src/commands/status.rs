@@ -14,10 +14,12 @@ use crate::catalog::Severity;
 use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
+use crate::report::problem::Problem;
 use crate::report::relative::relative;
-use crate::report::status::{AgentStatus, FindingStatus, Status, UnusableStatus};
+use crate::report::show;
+use crate::report::status::{AgentStatus, Status, UnusableStatus};
 use crate::report::status_file::{self, StatusError};
-use crate::report::text::{self, Show};
+use crate::report::text::Show;
 use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
@@ -129,10 +131,10 @@ fn progress(status: &Status, presence: Presence) -> Progress {
         Presence::Running(_) | Presence::Unknown => {
             let state = &status.labels.state;
             // The VM name may be verified without Harvester; then the code of the error finding is the reason.
-            let is_error = |finding: &FindingStatus| finding.severity == Severity::Error;
-            let mut errors = status.findings.iter().filter(|finding| is_error(finding));
+            let is_error = |problem: &Problem| problem.severity == Severity::Error;
+            let mut errors = status.findings.iter().filter(|problem| is_error(problem));
             let mut is_explained =
-                || errors.any(|finding| label_state::is_final_state(&finding.code));
+                || errors.any(|problem| label_state::is_final_state(problem.code.as_str()));
             if label_state::is_final_state(state) || state == NOT_READ && is_explained() {
                 Progress::Done
             } else {
@@ -224,8 +226,8 @@ fn published(
             }
             json_text(&value)
         }
-        Output::Short => format!("{}\n", text::line(&status)),
-        Output::Text => text::status(&status, show, doubt),
+        Output::Short => format!("{}\n", show::line(&status)),
+        Output::Text => show::status(&status, show, doubt),
     };
     let mut answer = Answer::new(shown, exit(&status));
     if let Some(doubt) = doubt {
@@ -303,7 +305,7 @@ mod tests {
 
     fn shown(root: &Root, config: Option<&Path>, waited: &Waited) -> Answer {
         let show = Show {
-            style: crate::report::layout::TermStyle::PLAIN,
+            style: crate::report::text::TermStyle::PLAIN,
             verbose: false,
             now: time::UtcDateTime::UNIX_EPOCH,
         };

@@ -4,8 +4,9 @@
 use super::{Answer, Exit, Output};
 use crate::agent::Round;
 use crate::catalog::{Finding, Group, Severity};
+use crate::report::show;
 use crate::report::status::Status;
-use crate::report::text::{self, Show};
+use crate::report::text::Show;
 use crate::sys::escape::json_text;
 
 /// The text after the options in the help.
@@ -18,8 +19,8 @@ virtual machine; 75 an API is unreachable; 78 invalid configuration.";
 pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {
         Output::Json => json_text(&status.to_json()),
-        Output::Short => format!("{}\n", text::line(status)),
-        Output::Text => text::whoami(status, show),
+        Output::Short => format!("{}\n", show::line(status)),
+        Output::Text => show::whoami(status, show),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
     let is_error = |finding: &Finding| {

@@ -277,7 +277,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "metrics.listen",
         default: r#""off""#,
-        allowed: r#""127.0.0.1:PORT", "[::1]:PORT", "unix:/PATH", "off""#,
+        allowed: r#""127.0.0.1:PORT", "[::1]:PORT", "off""#,
         help: "address on this node that serves metrics at /metrics",
         set: |settings, _, value| {
             let listen = value.unless_off(Listen::parse);

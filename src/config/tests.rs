@@ -252,10 +252,7 @@ fn every_key_sets_its_field() {
             s.metrics.textfile = MetricsFile::Path("/srv/a.prom".into());
         }),
         ("metrics.listen = '127.0.0.1:9879'", |s| {
-            s.metrics.listen = Some(Listen::Tcp(([127, 0, 0, 1], 9879).into()));
-        }),
-        ("metrics.listen = 'unix:/run/a.sock'", |s| {
-            s.metrics.listen = Some(Listen::Unix("/run/a.sock".into()));
+            s.metrics.listen = Some(Listen(([127, 0, 0, 1], 9879).into()));
         }),
         ("timing.poll_interval = '1m'", |s| {
             s.timing.poll = Duration::from_secs(60);
@@ -498,14 +495,13 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ),
         ("metrics.listen = '127.0.0.1:80'", "has a port below 1024"),
         ("metrics.listen = '127.0.0.1:0'", "has a port below 1024"),
-        ("metrics.listen = '127.0.0.1'", "is neither ADDRESS:PORT"),
-        ("metrics.listen = ':9879'", "is neither ADDRESS:PORT"),
+        ("metrics.listen = '127.0.0.1'", "is not ADDRESS:PORT"),
+        ("metrics.listen = ':9879'", "is not ADDRESS:PORT"),
         (
             "metrics.listen = 'localhost:9879'",
             "hostnames are not resolved",
         ),
-        ("metrics.listen = 'unix:a.sock'", "has no absolute path"),
-        ("metrics.listen = 'unix:/run/'", "has no absolute path"),
+        ("metrics.listen = 'unix:/run/a.sock'", "is not ADDRESS:PORT"),
         (
             "timing.poll_interval = 600",
             "expected string, found integer 600; allowed: a duration from \"1m\" to \"24h\"",

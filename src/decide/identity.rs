@@ -124,13 +124,15 @@ pub struct OfflineVm {
 }
 
 /// A name of this machine, with its verdict.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgedName {
     /// The kind of name.
+    #[serde(rename = "type")]
     pub kind: NameKind,
     /// The name as it was read.
     pub name: String,
     /// The result of the comparison with the name of the VM.
+    #[serde(rename = "state")]
     pub verdict: Verdict,
 }
 

@@ -210,10 +210,10 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if inputs.identity.vmi().is_none() => without_host(inputs),
-        None if tried(PlacementOutcome::Illegal, None) => LabelState::Invalid,
+        None if tried(PlacementOutcome::Invalid, None) => LabelState::Invalid,
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,
         None => LabelState::NoSource,
-        Some(_) if left(&[SkipReason::Held, SkipReason::ReportOnly]) => LabelState::Pinned,
+        Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => LabelState::Pinned,
         Some(_)
             if left(&[
                 SkipReason::HostHasNone,

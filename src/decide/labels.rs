@@ -50,28 +50,30 @@ impl Owned {
 }
 
 /// A label that differs from the wanted value, or could not be decided, and was not changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// The key.
     pub key: String,
     /// The value on the Node.
+    #[serde(rename = "current", skip_serializing_if = "Option::is_none")]
     pub present: Option<String>,
     /// The value of the host.
+    #[serde(rename = "desired", skip_serializing_if = "Option::is_none")]
     pub wanted: Option<String>,
     /// The reason why it was not changed.
     pub reason: SkipReason,
 }
 
 /// The reason why a label was skipped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
     /// Configured with `topology.on_change = "hold"`.
-    Held,
+    Pinned,
     /// Configured with `topology.on_change = "report"`.
     ReportOnly,
     /// Set by another writer.
-    Foreign,
+    NotManaged,
     /// Missing on the host, and `topology.remove_stale` is off or the label is not ours.
     HostHasNone,
     /// Skipped because changing it alone would mix the labels of two hosts.
@@ -214,7 +216,7 @@ fn plan_topology(
                 if settings.topology.on_change == OnChange::Hold && carries_topology(node) =>
             {
                 if wanted.is_some() && wanted != present.map(String::as_str) {
-                    leave(SkipReason::Held);
+                    leave(SkipReason::Pinned);
                 }
             }
             (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
@@ -317,7 +319,7 @@ fn plan_extra(
                 key: key.to_owned(),
                 present: present.cloned(),
                 wanted: Some(wanted.clone()),
-                reason: SkipReason::Foreign,
+                reason: SkipReason::NotManaged,
             }),
         }
     }

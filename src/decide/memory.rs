@@ -165,6 +165,7 @@ pub struct Migration {
     /// The new host.
     pub to: String,
     /// The time when the agent observed it, in RFC 3339 format.
+    #[serde(rename = "time")]
     pub at: String,
 }
 

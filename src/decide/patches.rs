@@ -38,7 +38,7 @@ pub fn node_patch(
         serde_json::to_string(&labels.owned).unwrap_or_default(),
     );
     let stays = labels.left.iter().any(|left| {
-        matches!(left.reason, SkipReason::WouldMix | SkipReason::Held)
+        matches!(left.reason, SkipReason::WouldMix | SkipReason::Pinned)
             || left.reason == SkipReason::HostNotRead && placement.trouble.is_some()
     });
     if !stays && placement.known.is_some() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the region and zone of the host of this VM, from the first source that is allowed and up to date.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, OwnVm};
 use crate::config::{Settings, ZoneFallback};
@@ -52,9 +52,10 @@ pub enum Absence {
 }
 
 /// The result of one source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// The source.
+    #[serde(rename = "name")]
     pub source: Source,
     /// The outcome.
     pub outcome: PlacementOutcome,
@@ -63,23 +64,38 @@ pub struct Tried {
 }
 
 /// The outcome of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementOutcome {
     /// The source is used.
-    Won,
+    Used,
     /// An earlier source is used, or the source was not read.
     NotNeeded,
     /// The source is disabled in our configuration.
-    Off,
+    Disabled,
     /// The source belongs to another host than the host of this VM.
     Stale,
     /// The source was read and has neither region nor zone.
-    Nothing,
+    Empty,
     /// The source could not be read.
     Failed,
     /// The value of the source is not a valid label value.
-    Illegal,
+    Invalid,
+}
+
+impl PlacementOutcome {
+    /// Returns the name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::NotNeeded => "not-needed",
+            Self::Disabled => "disabled",
+            Self::Stale => "stale",
+            Self::Empty => "empty",
+            Self::Failed => "failed",
+            Self::Invalid => "invalid",
+        }
+    }
 }
 
 /// The host of this VM, and the source of its name.
@@ -169,7 +185,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         };
         let (outcome, detail) = if !allowed.contains(&source) {
             (
-                PlacementOutcome::Off,
+                PlacementOutcome::Disabled,
                 "disabled by `topology.sources`".to_owned(),
             )
         } else if known.is_some() {
@@ -181,7 +197,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             let labels = match source {
                 Source::HostsTable => stated.as_ref().ok_or_else(|| {
                     (
-                        PlacementOutcome::Nothing,
+                        PlacementOutcome::Empty,
                         format!("the configuration has no [hosts.{host}]"),
                     )
                 }),
@@ -207,7 +223,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                         });
                     }
                     (
-                        PlacementOutcome::Nothing,
+                        PlacementOutcome::Empty,
                         format!("has neither region nor zone of {host}"),
                     )
                 }
@@ -222,7 +238,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                         source,
                         absence,
                     });
-                    (PlacementOutcome::Won, detail)
+                    (PlacementOutcome::Used, detail)
                 }
                 Err(outcome) => outcome,
             }
@@ -237,7 +253,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     let silent = |tried: &Tried| {
         matches!(
             tried.outcome,
-            PlacementOutcome::Nothing | PlacementOutcome::Off | PlacementOutcome::NotNeeded
+            PlacementOutcome::Empty | PlacementOutcome::Disabled | PlacementOutcome::NotNeeded
         )
     };
     let empty = empty.filter(|_| tried.iter().all(silent));
@@ -305,7 +321,7 @@ fn with_zone(
 fn is_unread(tried: &Tried) -> bool {
     matches!(
         tried.outcome,
-        PlacementOutcome::Failed | PlacementOutcome::Illegal
+        PlacementOutcome::Failed | PlacementOutcome::Invalid
     )
 }
 
@@ -336,7 +352,7 @@ type Failed = (PlacementOutcome, String);
 fn weigh(seen: &Fact<HostLabels>) -> Result<&HostLabels, Failed> {
     match seen {
         Fact::Known(labels) => Ok(labels),
-        Fact::Absent => Err((PlacementOutcome::Nothing, "does not exist".to_owned())),
+        Fact::Absent => Err((PlacementOutcome::Empty, "does not exist".to_owned())),
         Fact::Failed(Unavailable {
             kind: UnavailableKind::NotAsked,
             text,
@@ -351,12 +367,12 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
     match vmi.annotated_host() {
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
         Some(annotated) => Err((PlacementOutcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
-        None if vmi.annotated_by_harvester => Err((PlacementOutcome::Nothing, "Harvester has not written them yet".to_owned())),
+        None if vmi.annotated_by_harvester => Err((PlacementOutcome::Empty, "Harvester has not written them yet".to_owned())),
         None if reports_topology(&vmi.annotations) => {
             Err((PlacementOutcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
         }
         None => Err((
-            PlacementOutcome::Nothing,
+            PlacementOutcome::Empty,
             "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
                 .to_owned(),
         )),
@@ -368,7 +384,7 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
 fn of_pod<'a>(located: &Located<'a>) -> Result<&'a HostLabels, Failed> {
     let Some(pod) = located.pod else {
         return Err((
-            PlacementOutcome::Nothing,
+            PlacementOutcome::Empty,
             "the VM has no files about its pod".to_owned(),
         ));
     };
@@ -376,7 +392,7 @@ fn of_pod<'a>(located: &Located<'a>) -> Result<&'a HostLabels, Failed> {
         (HostSource::PodInfo, _) => Ok(&pod.topology),
         (_, Some(host)) if *host == located.host => Ok(&pod.topology),
         _ => Err((
-            PlacementOutcome::Nothing,
+            PlacementOutcome::Empty,
             format!("pod {} does not show this host", pod.pod),
         )),
     }
@@ -385,7 +401,7 @@ fn of_pod<'a>(located: &Located<'a>) -> Result<&'a HostLabels, Failed> {
 fn parse(labels: &HostLabels, host: &HostName) -> Result<Topology, Failed> {
     Topology::parse(labels).map_err(|IllegalValue { key, value, source }| {
         (
-            PlacementOutcome::Illegal,
+            PlacementOutcome::Invalid,
             format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
         )
     })

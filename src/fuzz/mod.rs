@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::access::{PemProblem, TokenProblem, pem, token};
 use crate::facts::host_metrics::HostMetrics;
 use crate::observe::{configmap, environment_file};
-use crate::report::endpoint::http;
+use crate::report::endpoint;
 use crate::sys::document::DocumentError;
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::wire::kubeapi::lines::Lines;
@@ -144,6 +144,6 @@ pub fn flags(line: &str) -> Vec<(String, String)> {
 /// Responds to a request for metrics with the status and the text. Returns `None` for an invalid request.
 pub fn http_request(method: &str, uri: &str, page: &str) -> Option<(u16, String)> {
     let request = Request::builder().method(method).uri(uri).body(()).ok()?;
-    let answer = http::answer(&request, page);
+    let answer = endpoint::response(&request, page);
     Some((answer.status().as_u16(), answer.into_body()))
 }

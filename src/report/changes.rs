@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{Priority, Record};
 use super::message_id;
-use super::status::{NameStatus, Status};
+use super::status::{Status, VmStatus};
 use crate::catalog::{Code, Finding, FindingKey, Severity};
 use crate::decide::Migration;
-use crate::decide::identity::NameKind;
+use crate::decide::identity::{JudgedName, NameKind};
 use crate::decide::resync::{WindowId, WindowOutcome};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::facts::clock::ClockSteps;
@@ -24,8 +24,8 @@ pub struct Reported {
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
-    /// The host names of the machine, by kind.
-    names: Option<Vec<(NameKind, String)>>,
+    /// The host names of the machine.
+    names: Option<Vec<JudgedName>>,
     /// The number of steps of the clock.
     clock: Option<u64>,
 }
@@ -84,18 +84,10 @@ impl Reported {
     /// Returns the entries for the changes in `status`, in the order of events.
     pub fn news(&mut self, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
         let mut records = Vec::new();
-        let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
-            Some(namespace) => format!("{namespace}/{}", vm.name),
-            None => vm.name.clone(),
-        });
-        let host = status
-            .placement
-            .as_ref()
-            .map(|placement| placement.host.clone());
-        let zone = status
-            .placement
-            .as_ref()
-            .and_then(|placement| placement.zone.clone());
+        let vm = status.identity.vm.as_ref().map(VmStatus::full_name);
+        let placement = status.placement.as_ref();
+        let host = placement.map(|placement| placement.host.clone());
+        let zone = placement.and_then(|placement| placement.zone.clone());
         let record = |priority, message_id, message: String| Record {
             message_id: Some(message_id),
             vm: vm.clone(),
@@ -104,20 +96,13 @@ impl Reported {
             trigger: Some(status.trigger.clone()),
             ..Record::new(priority, message)
         };
-        if vm.is_some() && vm != self.vm {
-            let identity = &status.identity;
-            let text = format!(
-                "VM identified: {}, {}",
-                vm.as_deref().unwrap_or_default(),
-                identity.state.name()
-            );
+        if let Some(vm) = vm.as_ref().filter(|vm| Some(*vm) != self.vm.as_ref()) {
+            let text = format!("VM identified: {vm}, {}", status.identity.state.name());
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
-        records.extend(
-            self.renamed(status)
-                .into_iter()
-                .map(|text| record(Priority::Notice, message_id::RENAMED, text)),
-        );
+        for text in self.renamed(status) {
+            records.push(record(Priority::Notice, message_id::RENAMED, text));
+        }
         if let Some(text) = self.clock_set(events.clock) {
             records.push(Record {
                 interruption_ms: events.interruption_ms,
@@ -157,19 +142,14 @@ impl Reported {
                 ..labeled
             });
         }
-        if let Some((priority, text)) = events
-            .window_end
-            .and_then(|window_end| ended(window_end, host.as_deref()))
+        if let Some(end) = events.window_end
+            && let Some((priority, text)) = ended(end, host.as_deref())
         {
-            let ended = record(priority, message_id::UNCONFIRMED, text);
-            let is_known = |end: &WindowId| matches!(end.outcome, WindowOutcome::Confirmed { .. });
-            let is_known = events.window_end.is_some_and(is_known);
+            let is_confirmed = matches!(end.outcome, WindowOutcome::Confirmed { .. });
             records.push(Record {
-                message_id: ended.message_id.filter(|_| !is_known),
-                trigger: events
-                    .window_end
-                    .map(|window_end| window_end.trigger.as_str().to_owned()),
-                ..ended
+                message_id: (!is_confirmed).then_some(message_id::UNCONFIRMED),
+                trigger: Some(end.trigger.as_str().to_owned()),
+                ..record(priority, message_id::UNCONFIRMED, text)
             });
         }
         if let Some((unit, refused)) = events.started {
@@ -230,36 +210,27 @@ impl Reported {
             }
         }
         self.findings = present;
-        self.vm = vm.clone().or(self.vm.take());
-        self.host = host.clone().or(self.host.take());
-        self.zone = zone.clone();
+        self.vm = vm.or(self.vm.take());
+        self.host = host.or(self.host.take());
+        self.zone = zone;
         records
     }
 
     /// Returns the hostnames that changed since the last report; none at the first one.
     fn renamed(&mut self, status: &Status) -> Vec<String> {
-        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName;
-        let names: Vec<(NameKind, String)> = status
-            .identity
-            .names
-            .iter()
-            .filter(is_host_name)
-            .map(|name| (name.kind, name.name.clone()))
-            .collect();
-        let Some(before) = self.names.replace(names) else {
+        let is_host_name = |name: &&JudgedName| name.kind != NameKind::NodeName;
+        let names = status.identity.names.iter().filter(is_host_name);
+        let Some(before) = self.names.replace(names.clone().cloned().collect()) else {
             return Vec::new();
         };
-        let text = |name: &NameStatus| {
-            let (_, old) = before.iter().find(|(kind, _)| *kind == name.kind)?;
-            (*old != name.name).then(|| {
-                let (kind, new) = (name.kind.as_str(), &name.name);
-                format!(
-                    "{kind} changed from `{old}` to `{new}`: {}",
-                    name.state.name()
-                )
-            })
+        let text = |now: &JudgedName| {
+            let old = before.iter().find(|old| old.kind == now.kind)?;
+            let old = Some(&old.name).filter(|old| **old != now.name)?;
+            let (kind, new, verdict) = (now.kind.as_str(), &now.name, now.verdict.name());
+            let text = format!("{kind} changed from `{old}` to `{new}`: {verdict}");
+            Some(text)
         };
-        status.identity.names.iter().filter_map(text).collect()
+        names.filter_map(text).collect()
     }
 
     /// Returns the last step of the clock, if there was one since the last report.

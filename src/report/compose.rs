@@ -5,25 +5,26 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    EvidenceStatus, FindingStatus, GuestAgentStatus, IdentityStatus, LabelsStatus,
-    MigrationHintStatus, MigrationStatus, NameStatus, PermissionStatus, PlacementStatus,
-    RegistrationStatus, SkippedLabelStatus, SourceStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PermissionStatus,
+    PlacementStatus, RegistrationStatus, Status, VmStatus,
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
+use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::conditions::kebab;
-use crate::decide::identity::{Identity, OwnVm};
-use crate::decide::labels::{Owned, SkipReason};
-use crate::decide::placement::{Placement, PlacementOutcome};
+use crate::decide::identity::{Identity, JudgedName, OwnVm};
+use crate::decide::labels::Owned;
+use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::decide::{self, Action};
 use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::registration::Labels;
-use crate::facts::topology::LabelValue;
+use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
 
@@ -42,7 +43,7 @@ pub struct Context {
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
-    pub last_migration: Option<MigrationStatus>,
+    pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     pub last_migration_hint: Option<MigrationHintStatus>,
     /// The last state of a scheduled event.
@@ -53,24 +54,7 @@ impl Status {
     /// Creates the status after a round.
     pub fn new(report: &RoundReport<'_>, context: &Context) -> Self {
         let last_update_time = decide::rfc3339(report.now.wall);
-        let findings = report
-            .plan
-            .findings
-            .iter()
-            .map(|finding| {
-                let entry = finding.code.entry();
-                FindingStatus {
-                    code: entry.name.to_owned(),
-                    severity: entry.severity,
-                    title: entry.title.to_owned(),
-                    observed: finding.seen.clone(),
-                    impact: entry.impact.to_owned(),
-                    fix: finding.fix().into_iter().map(str::to_owned).collect(),
-                    first_observed_time: context.since.get(&finding.key()).cloned(),
-                }
-            })
-            .collect();
-        Self {
+        let status = Self {
             api_version: API_VERSION.to_owned(),
             kind: "Status".to_owned(),
             last_update_time,
@@ -90,8 +74,14 @@ impl Status {
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(report),
             event_sources: context.event_sources.clone(),
-            findings,
-        }
+            findings: Vec::new(),
+        };
+        let findings = report.plan.findings.iter().map(|finding| Problem {
+            first_observed_time: context.since.get(&finding.key()).cloned(),
+            ..Problem::new(finding, |word| status.word(word, finding.api()))
+        });
+        let findings = findings.collect();
+        Self { findings, ..status }
     }
 }
 
@@ -121,6 +111,10 @@ fn identity(identity: &Identity) -> IdentityStatus {
         OwnVm::Ambiguous(vms) => Some(format!("several VMs match: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
     };
+    let names = identity.names.iter().map(|judged| JudgedName {
+        name: one_line(&judged.name, NAME_MAX).into_owned(),
+        ..judged.clone()
+    });
     IdentityStatus {
         state: identity.verdict,
         impact: identity.verdict.consequence().to_owned(),
@@ -128,61 +122,21 @@ fn identity(identity: &Identity) -> IdentityStatus {
         expected_name: identity.expected.as_ref().map(ToString::to_string),
         message,
         copied_from: None,
-        names: identity
-            .names
-            .iter()
-            .map(|judged| NameStatus {
-                kind: judged.kind,
-                name: one_line(&judged.name, NAME_MAX).into_owned(),
-                state: judged.verdict,
-            })
-            .collect(),
-        evidence: identity
-            .evidence
-            .iter()
-            .map(|item| EvidenceStatus {
-                kind: item.kind.as_str().to_owned(),
-                matches: item.agrees,
-                detail: item.detail.clone(),
-            })
-            .collect(),
+        names: names.collect(),
+        evidence: identity.evidence.clone(),
     }
 }
 
 fn placement(placement: &Placement) -> PlacementStatus {
     let known = placement.known.as_ref();
-    let topology = known.map(|known| &known.topology);
+    let value = |key| Some(known?.topology.value(key)?.to_string());
     PlacementStatus {
         host: placement.host.to_string(),
         host_source: placement.host_source.to_owned(),
-        region: topology
-            .and_then(|topology| topology.region.as_ref())
-            .map(ToString::to_string),
-        zone: topology
-            .and_then(|topology| topology.zone.as_ref())
-            .map(ToString::to_string),
+        region: value(REGION),
+        zone: value(ZONE),
         topology_source: known.map(|known| known.source.to_string()),
-        sources: placement
-            .tried
-            .iter()
-            .map(|tried| SourceStatus {
-                name: tried.source.to_string(),
-                outcome: outcome(tried.outcome).to_owned(),
-                detail: tried.detail.clone(),
-            })
-            .collect(),
-    }
-}
-
-fn outcome(outcome: PlacementOutcome) -> &'static str {
-    match outcome {
-        PlacementOutcome::Won => "used",
-        PlacementOutcome::NotNeeded => "not-needed",
-        PlacementOutcome::Off => "disabled",
-        PlacementOutcome::Stale => "stale",
-        PlacementOutcome::Nothing => "empty",
-        PlacementOutcome::Failed => "failed",
-        PlacementOutcome::Illegal => "invalid",
+        sources: placement.tried.clone(),
     }
 }
 
@@ -210,50 +164,25 @@ fn owned(report: &RoundReport<'_>) -> BTreeMap<String, String> {
 }
 
 fn labels(report: &RoundReport<'_>) -> LabelsStatus {
-    let left = report
-        .plan
-        .labels
-        .left
-        .iter()
-        .map(|left| SkippedLabelStatus {
-            key: left.key.clone(),
-            current: left.present.clone(),
-            desired: left.wanted.clone(),
-            reason: match left.reason {
-                SkipReason::Held => "pinned",
-                SkipReason::ReportOnly => "report-only",
-                SkipReason::Foreign => "not-managed",
-                SkipReason::HostHasNone => "host-has-none",
-                SkipReason::WouldMix => "would-mix",
-                SkipReason::HostNotRead => "host-not-read",
-            }
-            .to_owned(),
-        });
+    let kubelet = report.observation.kubelet.known();
     LabelsStatus {
-        node: report
-            .observation
-            .kubelet
-            .known()
-            .map(|kubelet| kubelet.node_name.to_string()),
+        node: kubelet.map(|kubelet| kubelet.node_name.to_string()),
         state: kebab(report.plan.sync.reason()),
         owned: owned(report),
-        skipped_labels: left.collect(),
+        skipped_labels: report.plan.labels.left.clone(),
     }
 }
 
 fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     let registration = &report.plan.registration;
     let texts = |labels: &Labels| {
-        let mut texts = BTreeMap::new();
-        let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
-        texts.extend(labels.iter().map(text));
-        texts
+        let labels = labels.iter();
+        labels
+            .map(|(key, value)| (key.clone(), value.to_string()))
+            .collect()
     };
-    let ours = report
-        .observation
-        .label_files
-        .iter()
-        .filter(|file| file.is_ours());
+    let files = report.observation.label_files.iter();
+    let ours = files.filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
         labels: registration.labels.as_ref().map(texts),
         files: ours
@@ -262,41 +191,31 @@ fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     })
 }
 
-fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<MigrationStatus> {
-    let remembered = report.plan.memory.last_migration.as_ref()?;
-    match &context.last_migration {
-        Some(written) if written.is_of(remembered) => Some(written.clone()),
-        _ => Some(MigrationStatus {
-            from: remembered.from.clone(),
-            to: remembered.to.clone(),
-            time: remembered.at.clone(),
-            latency_ms: None,
-            interruption_ms: None,
-            trigger: None,
-        }),
-    }
+fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<LastMigration> {
+    let remembered = report.plan.memory.last_migration.clone()?;
+    let written = context.last_migration.clone();
+    let written = written.filter(|written| written.migration == remembered);
+    Some(written.unwrap_or_else(|| remembered.into()))
 }
 
 fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
     let observation = report.observation;
-    let findings = &report.plan.findings;
     let error_of = |is_about: fn(&Finding) -> bool| {
         let is_error = |finding: &&Finding| finding.code.entry().severity == Severity::Error;
-        let error = findings
-            .iter()
-            .find(|finding| is_error(finding) && is_about(finding));
-        error.map(|finding| finding.code.to_string())
+        let mut errors = report.plan.findings.iter().filter(is_error);
+        errors
+            .find(|finding| is_about(finding))
+            .map(|finding| finding.code)
     };
     let date = |seconds: Option<i64>| {
-        seconds
-            .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
-            .map(decide::rfc3339)
+        let date = time::UtcDateTime::from_unix_timestamp(seconds?).ok()?;
+        Some(decide::rfc3339(date))
     };
     let unknown = |why: Option<&Unavailable>| CredentialStatus {
         error: why.map(|why| why.text.clone()),
         ..CredentialStatus::default()
     };
-    let harvester = match &observation.harvester {
+    let mut harvester = match &observation.harvester {
         Fact::Known(harvester) => CredentialStatus {
             kubeconfig: Some(harvester.kubeconfig.display().to_string()),
             server: Some(harvester.server.clone()),
@@ -307,44 +226,33 @@ fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
         },
         seen => unknown(seen.why()),
     };
-    let kubelet = match &observation.kubelet {
-        Fact::Known(kubelet) => CredentialStatus {
-            kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
-            server: Some(kubelet.server.clone()),
-            user: Some(
-                kubelet
-                    .account
-                    .clone()
-                    .unwrap_or_else(|| format!("system:node:{}", kubelet.node_name)),
-            ),
-            expiration_time: date(kubelet.expires),
-            ..CredentialStatus::default()
-        },
+    let mut kubelet = match &observation.kubelet {
+        Fact::Known(kubelet) => {
+            let user = kubelet.account.clone();
+            let node = || format!("system:node:{}", kubelet.node_name);
+            CredentialStatus {
+                kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
+                server: Some(kubelet.server.clone()),
+                user: user.or_else(|| Some(node())),
+                expiration_time: date(kubelet.expires),
+                ..CredentialStatus::default()
+            }
+        }
         seen => unknown(seen.why()),
     };
-    CredentialsStatus {
-        harvester: CredentialStatus {
-            finding: error_of(|finding| {
-                matches!(
-                    finding.group(),
-                    Group::HarvesterCredential | Group::HarvesterApi
-                )
-            }),
-            ..harvester
-        },
-        kubelet: CredentialStatus {
-            finding: error_of(|finding| {
-                finding.group() == Group::KubeletCredential
-                    || matches!(
-                        finding.code,
-                        Code::GuestApiUnauthorized
-                            | Code::GuestApiForbidden
-                            | Code::GuestApiTlsError
-                    )
-            }),
-            ..kubelet
-        },
-    }
+    harvester.finding = error_of(|finding| {
+        let groups = [Group::HarvesterCredential, Group::HarvesterApi];
+        groups.contains(&finding.group())
+    });
+    kubelet.finding = error_of(|finding| {
+        let of_api = [
+            Code::GuestApiUnauthorized,
+            Code::GuestApiForbidden,
+            Code::GuestApiTlsError,
+        ];
+        finding.group() == Group::KubeletCredential || of_api.contains(&finding.code)
+    });
+    CredentialsStatus { harvester, kubelet }
 }
 
 impl From<(&'static str, Signal)> for EventSourceStatus {
@@ -378,7 +286,7 @@ impl MigrationHintStatus {
             trigger: window_end.trigger.as_str().to_owned(),
             outcome: window_end.outcome.as_str().to_owned(),
             time: at,
-            took_ms: Some(u64::try_from(window_end.took.as_millis()).unwrap_or(u64::MAX)),
+            duration_seconds: Seconds::of(window_end.took),
             reads: window_end.reads,
         }
     }

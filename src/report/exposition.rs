@@ -3,63 +3,70 @@
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
-/// The type of a metric family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A value that only increases; the name ends in `_total`.
-    Counter,
-    /// A value that increases and decreases.
-    Gauge,
-    /// Observations by size; the names of the samples have the suffixes `_bucket`, `_sum` and `_count`.
-    Histogram,
+use super::counters::{BOUNDS, Histogram};
+
+/// A page of metrics. Names, help texts and label names are our own, in ASCII; label values are arbitrary. Two samples of a family
+/// must not have the same labels: Prometheus rejects the whole page.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The text of the page.
+    pub text: String,
 }
 
-impl Kind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
+impl Page {
+    /// Adds a family with one sample.
+    pub fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.family(name, help, [(labels, value)]);
+    }
+
+    /// Adds a family with one sample for each combination of labels: a counter if the name ends in `_total`, otherwise a gauge.
+    pub fn family<'l, L, V>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) where
+        L: AsRef<[(&'l str, &'l str)]>,
+        V: Display,
+    {
+        let is_counter = name.ends_with("_total");
+        self.head(name, if is_counter { "counter" } else { "gauge" }, help);
+        for (labels, value) in samples {
+            self.sample(name, "", labels.as_ref(), value);
         }
     }
-}
 
-/// The text of one family, to which samples are appended. Names, help texts and label names are our own, in ASCII; label values
-/// are arbitrary. Two samples must not have the same labels: Prometheus rejects the whole page.
-#[derive(Debug)]
-pub struct MetricFamily<'a> {
-    name: &'static str,
-    text: &'a mut String,
-}
-
-impl<'a> MetricFamily<'a> {
-    /// Starts a family at the end of `text`.
-    pub fn new(text: &'a mut String, name: &'static str, kind: Kind, help: &'static str) -> Self {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# HELP {name} {}", escape(help));
-        let _ = writeln!(text, "# TYPE {name} {}", kind.as_str());
-        Self { name, text }
+    /// Adds a histogram.
+    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.head(name, "histogram", help);
+        for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
+            self.sample(name, "_bucket", &[("le", &bound.to_string())], count);
+        }
+        self.sample(name, "_bucket", &[("le", "+Inf")], histogram.count);
+        self.sample(name, "_sum", &[], histogram.sum);
+        self.sample(name, "_count", &[], histogram.count);
     }
 
-    /// Adds a sample.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.sample_of("", labels, value);
+    // Writing to a string cannot fail.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {}", escape(help));
+        let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
-    /// Adds a sample whose name has a suffix.
-    pub fn sample_of(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) {
-        let _ = write!(self.text, "{}{ending}", self.name);
-        let mut before = '{';
-        for (name, value) in labels {
+    /// Adds a sample. Rust and Prometheus format numbers alike; our values are never infinite.
+    fn sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels = labels.iter().map(|(name, value)| {
             let value = escape(value).replace('"', "\\\"");
-            let _ = write!(self.text, "{before}{name}=\"{value}\"");
-            before = ',';
-        }
-        let end = if labels.is_empty() { "" } else { "}" };
-        // Rust and Prometheus format numbers alike; our values are never infinite.
-        let _ = writeln!(self.text, "{end} {value}");
+            format!("{name}=\"{value}\"")
+        });
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let labels = match labels.as_str() {
+            "" => labels,
+            _ => format!("{{{labels}}}"),
+        };
+        let _ = writeln!(self.text, "{name}{suffix}{labels} {value}");
     }
 }
 
@@ -70,26 +77,24 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_family_has_its_help_its_kind_and_its_samples_each_on_a_line_of_its_own() {
-        let mut text = String::new();
-        let mut up = MetricFamily::new(
-            &mut text,
+        let mut page = Page::default();
+        page.family(
             "hna_up",
-            Kind::Gauge,
             "What it\nis \\ \"means\".",
+            [
+                (vec![("host", "hv-a"), ("zone", "a\"b\\c\nd")], 1.0),
+                (vec![("host", "hv-b")], 0.25),
+            ],
         );
-        up.sample(&[("host", "hv-a"), ("zone", "a\"b\\c\nd")], 1.0);
-        up.sample(&[("host", "hv-b")], 0.25);
-        MetricFamily::new(&mut text, "hna_moves_total", Kind::Counter, "Moves.").sample(&[], 3.0);
-        MetricFamily::new(&mut text, "hna_seconds", Kind::Histogram, "Time.").sample_of(
-            "_bucket",
-            &[("le", "+Inf")],
-            1_700_000_000.0,
-        );
+        let none: [(&str, &str); 0] = [];
+        page.family("hna_moves_total", "Moves.", [(none, 3)]);
+        page.gauge("hna_time", "Time.", &[], 1_700_000_000.0);
         assert_eq!(
-            text,
+            page.text,
             "# HELP hna_up What it\\nis \\\\ \"means\".\n\
              # TYPE hna_up gauge\n\
              hna_up{host=\"hv-a\",zone=\"a\\\"b\\\\c\\nd\"} 1\n\
@@ -97,9 +102,27 @@ mod tests {
              # HELP hna_moves_total Moves.\n\
              # TYPE hna_moves_total counter\n\
              hna_moves_total 3\n\
-             # HELP hna_seconds Time.\n\
-             # TYPE hna_seconds histogram\n\
-             hna_seconds_bucket{le=\"+Inf\"} 1700000000\n"
+             # HELP hna_time Time.\n\
+             # TYPE hna_time gauge\n\
+             hna_time 1700000000\n"
         );
+    }
+
+    #[test]
+    fn a_histogram_has_its_buckets_its_sum_and_its_count() {
+        let (mut page, mut histogram) = (Page::default(), Histogram::default());
+        histogram.observe(Duration::from_secs(20));
+        page.histogram("hna_took_seconds", "Took.", &histogram);
+        let mut lines = page.text.lines().skip(1);
+        assert_eq!(lines.next(), Some("# TYPE hna_took_seconds histogram"));
+        let last = [
+            "hna_took_seconds_bucket{le=\"15\"} 0",
+            "hna_took_seconds_bucket{le=\"30\"} 1",
+            "hna_took_seconds_bucket{le=\"60\"} 1",
+            "hna_took_seconds_bucket{le=\"+Inf\"} 1",
+            "hna_took_seconds_sum 20",
+            "hna_took_seconds_count 1",
+        ];
+        assert_eq!(lines.skip(BOUNDS.len() - 3).collect::<Vec<_>>(), last);
     }
 }

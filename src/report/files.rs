@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::facts::observation::ObservationIssue;
-use crate::sys::disk::{Content, FileWriter, Outcome};
+use crate::sys::disk::{FileWriter, Outcome};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
 /// How long a round waits for a file that is usually written in less than a millisecond, so that a reader who saw the labels sees it too.
 pub(super) const SETTLE: Duration = Duration::from_millis(if cfg!(test) { 60_000 } else { 50 });
+
+/// The file of metrics. A failed write of it is a finding of its own: Prometheus does not detect that it is missing.
+pub(super) const METRICS: &str = "textfile";
 
 /// The problems of files, by file.
 #[derive(Debug, Clone)]
@@ -36,21 +39,18 @@ impl Files {
     pub(super) fn writer(&self, file: &'static str) -> FileWriter {
         let files = self.clone();
         FileWriter::new(&self.root, move |content, outcome| {
-            files.set(file, problem(content, &outcome));
-        })
-    }
-
-    /// Creates the writer of metrics. Prometheus does not detect that a file is missing.
-    pub(super) fn metrics_writer(&self, file: &'static str) -> FileWriter {
-        let files = self.clone();
-        FileWriter::new(&self.root, move |content, outcome| {
-            let problem = problem(content, &outcome);
-            let (stalled, failed) = match outcome {
-                Outcome::Stalled => (problem, None),
-                Outcome::Failed(_) | Outcome::Written => (None, problem),
+            let path = content.path.display();
+            let (failed, stalled) = match outcome {
+                Outcome::Written => (None, None),
+                Outcome::Failed(error) => (Some(chain(&error)), None),
+                Outcome::Stalled => (None, Some(format!("the disk of `{path}` does not respond"))),
             };
-            files.set(file, stalled);
-            let issue = failed.map(|what| ObservationIssue::MetricsUnavailable {
+            let (failed, metrics) = match file {
+                METRICS => (None, failed),
+                _ => (failed, None),
+            };
+            files.set(file, failed.or(stalled));
+            let issue = metrics.map(|what| ObservationIssue::MetricsUnavailable {
                 source: file,
                 what,
                 forbidden: None,
@@ -71,14 +71,5 @@ impl Files {
         });
         // In the lock: a later state must not be overwritten by an earlier one.
         self.health.issue("own-files", issue);
-    }
-}
-
-fn problem(content: &Content, outcome: &Outcome) -> Option<String> {
-    let path = content.path.display();
-    match outcome {
-        Outcome::Written => None,
-        Outcome::Failed(error) => Some(chain(error)),
-        Outcome::Stalled => Some(format!("the disk of `{path}` does not respond")),
     }
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One entry in the journal for each change of state.
 //!
-//! Entries are events of `tracing`, which `tracing-journald` writes to journald, or text lines to stderr. Both can block. So a
-//! separate thread writes them, behind a bounded queue: a sender never waits. Entries that do not fit are counted, and the count
-//! is logged as soon as the queue is empty again.
+//! `tracing-journald` writes them to journald; without it they are lines of text on stderr. Both can block. So a separate thread
+//! writes them, behind a bounded queue: a sender never waits. Entries that do not fit are counted, and the count is logged as soon
+//! as the queue is empty again.
 
-mod lines;
 mod record;
-mod subscriber;
 mod writer;
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,13 +16,13 @@ pub use record::{MESSAGE_LIMIT, Priority, Record};
 
 use super::sink::Sink;
 use crate::config::LogLevel;
-use subscriber::Level;
 use writer::Writer;
 
 /// The sending end, for any thread. Sending never waits for the journal and never fails.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    level: Level,
+    /// The least severe [`Priority`] that is written.
+    level: Arc<AtomicU8>,
     /// `None` after it was closed.
     writer: Arc<Mutex<Option<Writer>>>,
 }
@@ -31,23 +30,23 @@ pub struct Journal {
 impl Journal {
     /// Starts the thread that writes entries of `level` or more severe.
     pub fn new(sink: Sink, level: LogLevel) -> Self {
-        let level = Level::new(level);
-        let filter = level.clone();
-        // Without the thread there is no journal; the agent works nevertheless.
-        let writer = Writer::start(move || subscriber::of(sink, filter)).ok();
         Self {
-            level,
-            writer: Arc::new(Mutex::new(writer)),
+            level: Arc::new(AtomicU8::new(least(level))),
+            // Without the thread there is no journal; the agent works nevertheless.
+            writer: Arc::new(Mutex::new(Writer::start(sink).ok())),
         }
     }
 
-    /// Changes the level of the entries that are written.
+    /// Changes the level of the entries that are sent from now on.
     pub fn set_level(&self, level: LogLevel) {
-        self.level.set(level);
+        self.level.store(least(level), Ordering::Relaxed);
     }
 
     /// Queues an entry, or counts it as lost.
     pub fn send(&self, record: Record) {
+        if record.priority as u8 > self.level.load(Ordering::Relaxed) {
+            return;
+        }
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*writer {
             writer.queue(record);
@@ -60,6 +59,17 @@ impl Journal {
         let writer = writer.take();
         writer.is_none_or(|writer| writer.close(timeout))
     }
+}
+
+/// Returns the number of the least severe priority that is written.
+fn least(level: LogLevel) -> u8 {
+    let least = match level {
+        LogLevel::Error => Priority::Error,
+        LogLevel::Warn => Priority::Warning,
+        LogLevel::Info => Priority::Info,
+        LogLevel::Debug => Priority::Debug,
+    };
+    least as u8
 }
 
 #[cfg(test)]

@@ -1,96 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text on a terminal: its width, color and symbols, and paragraphs and tables that fit in it.
+//! The layout of `doctor` and `bake-check`, which do not use [`Text`](super::text::Text) yet.
 
 use std::fmt::Write;
 use std::iter::repeat_n;
 
-use crate::catalog::Severity;
-
-/// The capabilities of the terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TermStyle {
-    /// Whether colors are used.
-    pub color: bool,
-    /// The symbols that are used.
-    pub charset: Charset,
-    /// The number of columns of a line.
-    pub width: usize,
-}
-
-/// The symbols that a terminal can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charset {
-    /// Letters and punctuation only.
-    Ascii,
-    /// One Unicode symbol for each state.
-    Unicode,
-}
-
-/// The state that a symbol shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// It was checked, and nothing is wrong.
-    Ok,
-    /// It was not checked.
-    Skipped,
-    /// The severity of the worst finding.
-    Found(Severity),
-}
+pub use super::text::{Charset, Mark, TermStyle, visible};
 
 impl TermStyle {
-    /// The style for a file, and for a terminal with unknown capabilities.
-    pub const PLAIN: Self = Self {
-        color: false,
-        charset: Charset::Ascii,
-        width: 80,
-    };
-
-    /// Returns `text` in the color of a state.
-    pub fn paint(self, mark: Mark, text: &str) -> String {
-        let color = match mark {
-            Mark::Ok => "32",
-            Mark::Skipped => "2",
-            Mark::Found(Severity::Notice) => "34",
-            Mark::Found(Severity::Warning) => "33",
-            Mark::Found(Severity::Error) => "1;31",
-        };
-        if self.color {
-            format!("\u{1b}[{color}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// Returns the symbol of a state, in its color.
-    pub fn symbol(self, mark: Mark) -> String {
-        let symbol = match (self.charset, mark) {
-            (Charset::Unicode, Mark::Ok) => "✔",
-            (Charset::Unicode, Mark::Skipped) => "–",
-            (Charset::Unicode, Mark::Found(Severity::Notice)) => "•",
-            (Charset::Unicode, Mark::Found(Severity::Warning)) => "▲",
-            (Charset::Unicode, Mark::Found(Severity::Error)) => "✖",
-            (Charset::Ascii, Mark::Ok) => "ok  ",
-            (Charset::Ascii, Mark::Skipped) => "skip",
-            (Charset::Ascii, Mark::Found(Severity::Notice)) => "note",
-            (Charset::Ascii, Mark::Found(Severity::Warning)) => "warn",
-            (Charset::Ascii, Mark::Found(Severity::Error)) => "fail",
-        };
-        self.paint(mark, symbol)
-    }
-
     /// Returns the number of columns of a [`symbol`](Self::symbol).
     pub fn symbol_width(self) -> usize {
         match self.charset {
             Charset::Ascii => 4,
             Charset::Unicode => 1,
-        }
-    }
-
-    /// Returns the symbol between an old and a new value.
-    pub fn arrow(self) -> &'static str {
-        match self.charset {
-            Charset::Ascii => "->",
-            Charset::Unicode => "→",
         }
     }
 }
@@ -117,17 +38,6 @@ pub fn paragraph(text: &mut String, lead: &str, indent: usize, value: &str, widt
         taken += length;
     }
     text.push('\n');
-}
-
-/// Returns the number of columns of a text, without color sequences.
-pub fn visible(text: &str) -> usize {
-    let mut is_escape = false;
-    let is_shown = |character: &char| {
-        let is_hidden = is_escape || *character == '\u{1b}';
-        is_escape = is_hidden && *character != 'm';
-        !is_hidden
-    };
-    text.chars().filter(is_shown).count()
 }
 
 /// Appends steps: a single one without a number, several with numbers.
@@ -226,17 +136,5 @@ mod tests {
             narrow,
             "  IN   WHAT\n  29d  a certificate\n       of a server\n"
         );
-    }
-
-    #[test]
-    fn color_and_symbols_are_used_only_where_they_are_allowed() {
-        let error = Mark::Found(Severity::Error);
-        assert_eq!(TermStyle::PLAIN.symbol(error), "fail");
-        let style = TermStyle {
-            color: true,
-            charset: Charset::Unicode,
-            width: 80,
-        };
-        assert_eq!(style.symbol(error), "\u{1b}[1;31m✖\u{1b}[0m");
     }
 }

@@ -5,16 +5,19 @@
 //! on request, and the message of a panic.
 
 use std::any::Any;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::{self, PanicHookInfo};
 use std::thread;
 
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogLevel;
@@ -28,49 +31,49 @@ const OWN_TARGET: &str = "harvester_node_agent";
 /// The maximum length of a panic message: a file name, a line and one of our own texts.
 const PANIC_LIMIT: usize = 512;
 
+/// The maximum length of a debug event on stderr: a sentence, and an error with its causes.
+const DEBUG_LIMIT: usize = 2048;
+
 /// Writes the debug events of our own modules to stderr if the level is debug. Later calls have no effect.
 pub fn debug_to_stderr(level: LogLevel) {
-    if level == LogLevel::Debug {
-        debug_to(BoxMakeWriter::new(io::stderr));
-    }
+    debug_to(level, |text| {
+        let line = format!("{}\n", one_line(&text, DEBUG_LIMIT));
+        let _ = io::stderr().write_all(line.as_bytes());
+    });
 }
 
 /// Writes the debug events to the journal, whose queue prevents blocking. Later calls have no effect.
 pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
+    let journal = journal.clone();
+    debug_to(level, move |text| {
+        journal.send(Record::new(Priority::Debug, text));
+    });
+}
+
+fn debug_to(level: LogLevel, write: impl Fn(String) + Send + Sync + 'static) {
     if level == LogLevel::Debug {
-        let journal = journal.clone();
-        let entries = move || DebugEntry(journal.clone());
-        debug_to(BoxMakeWriter::new(entries));
+        let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
+        let subscriber = tracing_subscriber::registry().with(filter);
+        // Fails only if there already is a subscriber.
+        let _ = subscriber.with(DebugEvents(write)).try_init();
     }
 }
 
-/// Converts the formatted text of an event to an entry.
-struct DebugEntry(Journal);
+/// Writes each event as text: the module, the message, and the fields.
+struct DebugEvents<F>(F);
 
-impl Write for DebugEntry {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let line = String::from_utf8_lossy(text);
-        self.0.send(Record::new(Priority::Debug, line.trim_end()));
-        Ok(text.len())
+impl<S: Subscriber, F: Fn(String) + 'static> Layer<S> for DebugEvents<F> {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = format!("{}:", event.metadata().target());
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            // Writing to a string cannot fail.
+            let _ = match field.name() {
+                "message" => write!(text, " {value:?}"),
+                name => write!(text, " {name}={value:?}"),
+            };
+        });
+        (self.0)(text);
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn debug_to(writer: BoxMakeWriter) {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_ansi(false)
-        .with_level(false)
-        .without_time();
-    let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
-    // Fails only if there already is a subscriber.
-    let _ = tracing_subscriber::registry()
-        .with(filter)
-        .with(layer)
-        .try_init();
 }
 
 /// Installs a hook that writes a panic as one line to stderr, which systemd forwards to the journal.

@@ -5,10 +5,10 @@
 //! a plain 0/1 gauge, and in addition one 0/1 series for each state (an OpenMetrics StateSet), so that the labels of a series do
 //! not change with the state. No label name conflicts with the labels of a scrape target.
 
-use time::UtcDateTime;
+use std::collections::BTreeMap;
 
-use super::counters::{BOUNDS, Counters};
-use super::exposition::{Kind, MetricFamily};
+use super::counters::Counters;
+use super::exposition::Page;
 use super::status::Status;
 use crate::agent::RoundReport;
 use crate::decide::conditions::kebab;
@@ -17,49 +17,60 @@ use crate::decide::identity::Identity;
 use crate::decide::label_state;
 use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
-use crate::facts::observation::{Api, Observation};
+use crate::facts::observation::Api;
 use crate::facts::requests::Requests;
 
 /// Returns the page with the state and the event counters.
 pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> String {
-    let mut text = String::new();
-    let page = &mut text;
-    state_gauges(page, status, report);
-    scheduled_event(page, report);
-    findings(page, status);
-    event_counters(page, counters);
-    expiries(page, report.observation);
+    let mut page = Page::default();
+    objects(&mut page, status);
+    conditions(&mut page, report);
+    findings(&mut page, status);
+    event_counters(&mut page, counters);
+    let harvester = report.observation.harvester.known();
+    let kubelet = report.observation.kubelet.known();
+    let expiries = [
+        ("harvester", harvester.and_then(|known| known.expires)),
+        ("kubelet", kubelet.and_then(|known| known.expires)),
+    ];
+    let expiries = expiries.into_iter();
+    let expiries = expiries.filter_map(|(name, expires)| Some(([("credential", name)], expires?)));
+    page.family(
+        "harvester_node_agent_credential_expiry_timestamp_seconds",
+        "Expiration time of the credential (Unix timestamp); absent if it does not expire.",
+        expiries,
+    );
     let (interval, _) = schedule::backstop(report.settings);
-    MetricFamily::new(
-        page,
+    page.gauge(
         "harvester_node_agent_poll_interval_seconds",
-        Kind::Gauge,
         "Interval between two reconciles without a trigger; one wait is at most twice as long.",
-    )
-    .sample(&[], interval.as_secs_f64());
-    text
+        &[],
+        interval.as_secs_f64(),
+    );
+    page.text
 }
 
 /// Returns the page that every reconcile changes.
 pub fn request_counters(report: &RoundReport<'_>) -> String {
-    let mut text = String::new();
-    requests(&mut text, report.requests);
-    reconciled(&mut text, report.now.wall);
-    text
+    let mut page = Page::default();
+    requests(&mut page, report.requests);
+    page.gauge(
+        "harvester_node_agent_last_reconcile_timestamp_seconds",
+        "Time of the last reconcile (Unix timestamp).",
+        &[],
+        report.now.wall.unix_timestamp(),
+    );
+    page.text
 }
 
-fn number(holds: bool) -> f64 {
-    if holds { 1.0 } else { 0.0 }
-}
-
-fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
-    MetricFamily::new(
-        page,
+fn objects(page: &mut Page, status: &Status) {
+    let version = [("version", status.agent.version.as_str())];
+    page.gauge(
         "harvester_node_agent_build_info",
-        Kind::Gauge,
         "Version of the agent.",
-    )
-    .sample(&[("version", &status.agent.version)], 1.0);
+        &version,
+        1,
+    );
     if let Some(vm) = &status.identity.vm {
         let labels = [
             ("vm_name", vm.name.as_str()),
@@ -69,13 +80,12 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
                 status.labels.node.as_deref().unwrap_or_default(),
             ),
         ];
-        MetricFamily::new(
-            page,
+        page.gauge(
             "harvester_node_agent_vm_info",
-            Kind::Gauge,
             "Harvester VM and Node of this agent.",
-        )
-        .sample(&labels, 1.0);
+            &labels,
+            1,
+        );
     }
     if let Some(placement) = &status.placement {
         let labels = [
@@ -83,22 +93,19 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
             ("region", placement.region.as_deref().unwrap_or_default()),
             ("zone", placement.zone.as_deref().unwrap_or_default()),
         ];
-        MetricFamily::new(
-            page,
-            "harvester_node_agent_placement_info",
-            Kind::Gauge,
-            "Harvester host that runs the VM, with its region and zone.",
-        )
-        .sample(&labels, 1.0);
+        let help = "Harvester host that runs the VM, with its region and zone.";
+        page.gauge("harvester_node_agent_placement_info", help, &labels, 1);
     }
+}
+
+fn conditions(page: &mut Page, report: &RoundReport<'_>) {
     let (verdict, is_verified) = verified(report.identity);
-    MetricFamily::new(
-        page,
+    page.gauge(
         "harvester_node_agent_identity_verified",
-        Kind::Gauge,
         "Whether hostname and Node name match the Harvester VM; also 0 while the VM is unknown.",
-    )
-    .sample(&[], number(is_verified));
+        &[],
+        u8::from(is_verified),
+    );
     states(
         page,
         "harvester_node_agent_identity_state",
@@ -108,13 +115,12 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     );
     // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.
     let sync = &report.plan.sync;
-    MetricFamily::new(
-        page,
+    page.gauge(
         "harvester_node_agent_topology_synced",
-        Kind::Gauge,
         "Whether the topology labels of the Node are in sync with the Harvester host.",
-    )
-    .sample(&[], number(sync.is_synced()));
+        &[],
+        u8::from(sync.is_synced()),
+    );
     states(
         page,
         "harvester_node_agent_topology_state",
@@ -124,13 +130,12 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     );
     let health = report.plan.guest_agent;
     let all = GuestAgentHealth::ALL.iter().map(|health| health.name());
-    MetricFamily::new(
-        page,
+    page.gauge(
         "harvester_node_agent_qemu_guest_agent_ready",
-        Kind::Gauge,
         "Whether qemu-guest-agent runs and serves the host; also 0 while its state is unknown.",
-    )
-    .sample(&[], number(health == GuestAgentHealth::Healthy));
+        &[],
+        u8::from(health == GuestAgentHealth::Healthy),
+    );
     states(
         page,
         "harvester_node_agent_qemu_guest_agent_state",
@@ -138,35 +143,23 @@ fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
         &all.collect::<Vec<_>>(),
         &health.name(),
     );
-}
-
-fn scheduled_event(page: &mut String, report: &RoundReport<'_>) {
     let open = report.plan.memory.scheduled.open();
-    let current = open.map_or("none", |event| event.state.as_str());
     states(
         page,
         "harvester_node_agent_scheduled_event_state",
         "State of the scheduled event that is not over: 1 for the current state, 0 for the others.",
         &["none", "planned", "in-progress"].map(str::to_owned),
-        current,
+        open.map_or("none", |event| event.state.as_str()),
     );
 }
 
 /// Adds one series for each state. A current state that is not listed is added as well, so that it is never missing.
-fn states(
-    page: &mut String,
-    name: &'static str,
-    help: &'static str,
-    known: &[String],
-    current: &str,
-) {
-    let mut family = MetricFamily::new(page, name, Kind::Gauge, help);
-    for state in known {
-        family.sample(&[("state", state)], number(state == current));
-    }
-    if known.iter().all(|state| state != current) {
-        family.sample(&[("state", current)], 1.0);
-    }
+fn states(page: &mut Page, name: &str, help: &str, known: &[String], current: &str) {
+    let is_known = known.iter().any(|state| state == current);
+    let unknown = (!is_known).then_some(current);
+    let states = known.iter().map(String::as_str).chain(unknown);
+    let samples = states.map(|state| ([("state", state)], u8::from(state == current)));
+    page.family(name, help, samples);
 }
 
 /// Returns the verdict, and whether the names are proven to be the VM's, as in the condition HarvesterIdentityVerified. Names that
@@ -179,134 +172,77 @@ fn verified(identity: &Identity) -> (String, bool) {
     }
 }
 
-fn findings(page: &mut String, status: &Status) {
-    let keys = status.findings.iter();
-    let mut keys: Vec<(&str, &str)> = keys
-        .map(|finding| (finding.code.as_str(), finding.severity.as_str()))
-        .collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let mut family = MetricFamily::new(
-        page,
+fn findings(page: &mut Page, status: &Status) {
+    let mut counts = BTreeMap::new();
+    for finding in &status.findings {
+        let key = [
+            ("code", finding.code.as_str()),
+            ("severity", finding.severity.as_str()),
+        ];
+        *counts.entry(key).or_insert(0_u32) += 1;
+    }
+    page.family(
         "harvester_node_agent_findings",
-        Kind::Gauge,
         "Current findings by code; `harvester-node-agent explain CODE` describes one.",
+        counts,
     );
-    for (code, severity) in keys {
-        let same = status
-            .findings
-            .iter()
-            .filter(|finding| finding.code == code);
-        family.sample(
-            &[("code", code), ("severity", severity)],
-            same.count() as f64,
-        );
-    }
 }
 
-fn event_counters(page: &mut String, counters: &Counters) {
-    let mut migrations = MetricFamily::new(
-        page,
+fn event_counters(page: &mut Page, counters: &Counters) {
+    page.family(
         "harvester_node_agent_migrations_total",
-        Kind::Counter,
         "Live migrations, by the trigger that detected them.",
+        counters
+            .migrations
+            .iter()
+            .map(|(trigger, count)| ([("trigger", *trigger)], count)),
     );
-    for (trigger, count) in &counters.migrations {
-        migrations.sample(&[("trigger", trigger)], *count as f64);
-    }
-    let mut hints = MetricFamily::new(
-        page,
+    page.family(
         "harvester_node_agent_migration_hints_total",
-        Kind::Counter,
         "Migration hints from inside the guest, by trigger and by whether the Harvester API confirmed a migration.",
+        counters.hints.iter().map(|((trigger, outcome), count)| {
+            ([("trigger", *trigger), ("outcome", *outcome)], count)
+        }),
     );
-    for ((trigger, outcome), count) in &counters.hints {
-        hints.sample(&[("trigger", trigger), ("outcome", outcome)], *count as f64);
-    }
-    let mut scheduled = MetricFamily::new(
-        page,
+    page.family(
         "harvester_node_agent_scheduled_events_total",
-        Kind::Counter,
         "Published states of scheduled events, by type of the event.",
+        counters.scheduled.iter().map(|((kind, state), count)| {
+            ([("type", kind.as_str()), ("state", state.as_str())], count)
+        }),
     );
-    for ((kind, state), count) in &counters.scheduled {
-        let labels = [("type", kind.as_str()), ("state", state.as_str())];
-        scheduled.sample(&labels, *count as f64);
-    }
-    let histograms = [
-        (
-            "harvester_node_agent_label_update_duration_seconds",
-            "Time from the first hint of a live migration to the labels of the new host.",
-            &counters.latency,
-        ),
-        (
-            "harvester_node_agent_migration_interruption_seconds",
-            "Time for which live migrations interrupted the guest, estimated from the first step of the wall clock after each.",
-            &counters.interruption,
-        ),
-    ];
-    for (name, help, histogram) in histograms {
-        let mut family = MetricFamily::new(page, name, Kind::Histogram, help);
-        for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
-            family.sample_of("_bucket", &[("le", &bound.to_string())], count as f64);
-        }
-        family.sample_of("_bucket", &[("le", "+Inf")], histogram.count as f64);
-        family.sample_of("_sum", &[], histogram.sum);
-        family.sample_of("_count", &[], histogram.count as f64);
-    }
+    page.histogram(
+        "harvester_node_agent_label_update_duration_seconds",
+        "Time from the first hint of a live migration to the labels of the new host.",
+        &counters.latency,
+    );
+    page.histogram(
+        "harvester_node_agent_migration_interruption_seconds",
+        "Time for which live migrations interrupted the guest, estimated from the first step of the wall clock after each.",
+        &counters.interruption,
+    );
 }
 
-fn expiries(page: &mut String, observation: &Observation) {
-    let harvester = observation
-        .harvester
-        .known()
-        .and_then(|known| known.expires);
-    let kubelet = observation.kubelet.known().and_then(|known| known.expires);
-    let mut family = MetricFamily::new(
-        page,
-        "harvester_node_agent_credential_expiry_timestamp_seconds",
-        Kind::Gauge,
-        "Expiration time of the credential (Unix timestamp); absent if it does not expire.",
-    );
-    for (name, expires) in [("harvester", harvester), ("kubelet", kubelet)] {
-        if let Some(expires) = expires {
-            family.sample(&[("credential", name)], expires as f64);
-        }
-    }
-}
-
-fn requests(page: &mut String, requests: &[Requests]) {
-    let mut family = MetricFamily::new(
-        page,
-        "harvester_node_agent_api_requests_total",
-        Kind::Counter,
-        "Requests to the Harvester API and the guest cluster API, by result.",
-    );
-    for one in requests {
+fn requests(page: &mut Page, requests: &[Requests]) {
+    let results = requests.iter().map(|one| {
         let labels = [("api", one.api.as_str()), ("result", one.result)];
-        family.sample(&labels, one.count as f64);
-    }
-    let mut family = MetricFamily::new(
-        page,
-        "harvester_node_agent_api_warnings_total",
-        Kind::Counter,
-        "Warning headers in responses of both APIs; the log level debug shows each text once.",
+        (labels, one.count)
+    });
+    page.family(
+        "harvester_node_agent_api_requests_total",
+        "Requests to the Harvester API and the guest cluster API, by result.",
+        results,
     );
-    for api in [Api::Harvester, Api::Guest] {
+    let warnings = [Api::Harvester, Api::Guest].map(|api| {
         let of_api = requests.iter().filter(|one| one.api == api);
         let warnings: u64 = of_api.map(|one| one.warnings).sum();
-        family.sample(&[("api", api.as_str())], warnings as f64);
-    }
-}
-
-fn reconciled(page: &mut String, wall: UtcDateTime) {
-    MetricFamily::new(
-        page,
-        "harvester_node_agent_last_reconcile_timestamp_seconds",
-        Kind::Gauge,
-        "Time of the last reconcile (Unix timestamp).",
-    )
-    .sample(&[], wall.unix_timestamp() as f64);
+        ([("api", api.as_str())], warnings)
+    });
+    page.family(
+        "harvester_node_agent_api_warnings_total",
+        "Warning headers in responses of both APIs; the log level debug shows each text once.",
+        warnings,
+    );
 }
 
 #[cfg(test)]
@@ -318,10 +254,14 @@ mod tests {
     #[test]
     fn each_state_is_one_series_and_only_the_current_one_is_1() {
         let page = |current| {
-            let mut text = String::new();
+            let mut page = Page::default();
             let known = ["synced".to_owned(), "pending".to_owned()];
-            states(&mut text, "hna_state", "State.", &known, current);
-            text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+            states(&mut page, "hna_state", "State.", &known, current);
+            page.text
+                .lines()
+                .skip(2)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         let zero = "hna_state{state=\"synced\"} 0";
         assert_eq!(page("pending"), [zero, "hna_state{state=\"pending\"} 1"]);

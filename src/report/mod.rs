@@ -16,8 +16,9 @@ pub mod layout;
 pub mod logging;
 pub mod message_id;
 pub mod metrics;
+pub mod problem;
 pub mod relative;
-mod rows;
+pub mod show;
 pub mod sink;
 pub mod status;
 pub mod status_file;
@@ -26,16 +27,14 @@ pub mod text;
 pub mod textfile;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::state::State;
+use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Finding, FindingKey};
-use crate::config::{MetricsFile, Settings};
-use crate::decide::{Action, Migration, rfc3339};
+use crate::decide::{Action, rfc3339};
 use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
@@ -47,7 +46,7 @@ use compose::Context;
 use counters::Counters;
 use files::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
-use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, MigrationStatus, Status};
+use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
 
@@ -89,29 +88,17 @@ impl Reporter {
         board: MetricsPage,
     ) -> Self {
         let files = Files::new(&root, &health);
-        let last_migration = state
-            .last_migration
-            .as_ref()
-            .zip(state.last_latency.as_ref())
-            .map(|(migration, (latency, trigger))| MigrationStatus {
-                from: migration.from.clone(),
-                to: migration.to.clone(),
-                time: migration.at.clone(),
-                latency_ms: Some(*latency),
-                interruption_ms: state.last_interruption,
-                trigger: Some(trigger.clone()),
-            });
         let context = Context {
             agent,
             copied_from: None,
             event_sources: Vec::new(),
             since: BTreeMap::new(),
-            last_migration,
+            last_migration: state.last_migration.clone(),
             last_migration_hint: None,
             scheduled_event: None,
         };
         Self {
-            textfile: Textfile::new(&root, files.metrics_writer("textfile")),
+            textfile: Textfile::new(&root, files.writer(files::METRICS)),
             root,
             journal,
             systemd,
@@ -159,35 +146,20 @@ impl Reporter {
 
     fn remember(&mut self, report: &RoundReport<'_>) {
         let mut state = self.state.clone();
-        if state.last_migration != report.plan.memory.last_migration {
-            state
-                .last_migration
-                .clone_from(&report.plan.memory.last_migration);
-            state.last_latency = None;
-            state.last_interruption = None;
+        let last = state.last_migration.as_ref().map(|last| &last.migration);
+        let remembered = report.plan.memory.last_migration.as_ref();
+        if last != remembered {
+            state.last_migration = remembered.cloned().map(LastMigration::from);
         }
-        let reported = self.context.last_migration.as_ref();
-        let is_reported =
-            |migration: &&Migration| reported.is_some_and(|last| last.is_of(migration));
-        if let Some(migration) = report.migrated.filter(|migration| !is_reported(migration)) {
-            let latency = milliseconds(report.latency);
-            let trigger = report.trigger.as_str().to_owned();
-            self.counters.latency.observe(report.latency);
-            state.last_latency = Some((latency, trigger.clone()));
-            self.context.last_migration = Some(MigrationStatus {
-                from: migration.from.clone(),
-                to: migration.to.clone(),
-                time: migration.at.clone(),
-                latency_ms: Some(latency),
-                interruption_ms: state.last_interruption,
-                trigger: Some(trigger),
-            });
-        }
-        if let Some(interruption) = report.plan.interruption {
-            self.counters.interruption.observe(interruption);
-            state.last_interruption = Some(milliseconds(interruption));
-            if let Some(last) = &mut self.context.last_migration {
-                last.interruption_ms = state.last_interruption;
+        if let Some(last) = &mut state.last_migration {
+            if report.migrated.is_some() && last.trigger.is_none() {
+                self.counters.latency.observe(report.latency);
+                last.duration_seconds = Some(Seconds::of(report.latency));
+                last.trigger = Some(report.trigger.as_str().to_owned());
+            }
+            if let Some(interruption) = report.plan.interruption {
+                self.counters.interruption.observe(interruption);
+                last.interruption_seconds = Some(Seconds::of(interruption));
             }
         }
         // This VM has joined as itself.
@@ -198,6 +170,9 @@ impl Reporter {
             state.copied_from = None;
         }
         self.context.copied_from = state.copied_from;
+        self.context
+            .last_migration
+            .clone_from(&state.last_migration);
         state.scheduled.clone_from(&report.plan.memory.scheduled);
         event_log::append(&mut state.events, &report.plan.scheduled);
         state.vm = report
@@ -211,11 +186,9 @@ impl Reporter {
     /// Updates the metrics if they are enabled.
     fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
-        let settings = report.settings;
-        let (path, listen) = (
-            self.textfile_path(settings),
-            settings.metrics.listen.as_ref(),
-        );
+        let settings = &report.settings.metrics;
+        let path = textfile::path(&self.root, &settings.textfile);
+        let listen = settings.listen.map(|listen| listen.0);
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
@@ -225,19 +198,9 @@ impl Reporter {
             false => (String::new(), String::new()),
         };
         self.board.show(listen, &state, &activity);
-        self.textfile.leave(path.as_deref());
-        if let Some(path) = path {
-            let uptime = report.now.uptime;
-            self.textfile.publish(&path, &state, &activity, uptime);
-        }
-    }
-
-    fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
-        match &settings.metrics.textfile {
-            MetricsFile::Off => None,
-            MetricsFile::Path(path) => Some(path.clone()),
-            MetricsFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),
-        }
+        let uptime = report.now.uptime;
+        self.textfile
+            .publish(path.as_deref(), &state, &activity, uptime);
     }
 }
 
@@ -270,8 +233,8 @@ impl Publish for Reporter {
             findings: &plan.findings,
             clock: self.health.clock_steps(),
             labels: &labels,
-            latency_ms: milliseconds(report.latency),
-            interruption_ms: plan.interruption.map(milliseconds),
+            latency_ms: Seconds::of(report.latency).0,
+            interruption_ms: plan.interruption.map(|took| Seconds::of(took).0),
             moved: plan.moved.as_ref(),
             window_end: plan.window_end.as_ref(),
             started: started(report),
@@ -289,7 +252,7 @@ impl Publish for Reporter {
             .write(event_log::content(&self.state.events));
         self.events_file.settle(SETTLE);
         self.measure(&status, report);
-        self.line = text::line(&status);
+        self.line = show::line(&status);
         self.systemd.status(&self.line);
         self.state_file.write(self.state.content());
     }
@@ -368,10 +331,6 @@ fn started<'a>(report: &'a RoundReport<'_>) -> Option<(&'a str, Option<&'a str>)
         }
         _ => None,
     })
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::catalog::Severity;
-use crate::decide::Migration;
-use crate::decide::identity::NameKind;
+use super::problem::Problem;
+use crate::agent::state::{LastMigration, Seconds};
+use crate::catalog::{Code, Severity};
+use crate::decide::identity::{Evidence, JudgedName};
+use crate::decide::labels::Left;
 use crate::decide::name_match::Verdict;
+use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::facts::observation::Api;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -45,7 +49,7 @@ pub struct Status {
     pub registration: Option<RegistrationStatus>,
     /// The last detected migration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_migration: Option<MigrationStatus>,
+    pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_migration_hint: Option<MigrationHintStatus>,
@@ -63,7 +67,7 @@ pub struct Status {
     /// The event sources, and whether each is active.
     pub event_sources: Vec<EventSourceStatus>,
     /// Findings, most severe first.
-    pub findings: Vec<FindingStatus>,
+    pub findings: Vec<Problem>,
 }
 
 impl Status {
@@ -84,9 +88,37 @@ impl Status {
         let version = value.get("apiVersion").and_then(Value::as_str);
         if version != Some(API_VERSION) {
             let found = version.unwrap_or("no apiVersion");
-            return Err(UnusableStatus::Version(one_line(found, 100).into_owned()));
+            return Err(UnusableStatus::version(found, API_VERSION));
         }
-        Ok(serde_json::from_slice(&serde_json::to_vec(value)?)?)
+        let read = serde_json::to_vec(value).and_then(|text| serde_json::from_slice(&text));
+        // Another version of the agent may report codes and states that this one does not know.
+        let writer = value.pointer("/agent/version").and_then(Value::as_str);
+        let ours = env!("CARGO_PKG_VERSION");
+        read.map_err(|error| match writer.filter(|version| *version != ours) {
+            Some(version) => UnusableStatus::version(version, ours),
+            None => UnusableStatus::Malformed(error),
+        })
+    }
+
+    /// Returns what stands for a placeholder in the commands for this machine, if it is known. `api` is that of the finding.
+    pub fn word(&self, word: &str, api: Option<Api>) -> Option<&str> {
+        let vm = self.identity.vm.as_ref();
+        let harvester = &self.credentials.harvester;
+        let credential = match api {
+            Some(Api::Guest) => &self.credentials.kubelet,
+            Some(Api::Harvester) | None => harvester,
+        };
+        match word {
+            "<NODE>" => self.labels.node.as_deref(),
+            "<VM>" => vm.map(|vm| vm.name.as_str()),
+            "<NAMESPACE>" => vm
+                .and_then(|vm| vm.namespace.as_deref())
+                .or(harvester.namespace.as_deref()),
+            "<HOST>" => self.placement.as_ref().map(|place| place.host.as_str()),
+            "<SERVER>" => credential.server.as_deref(),
+            "<KUBECONFIG>" => credential.kubeconfig.as_deref(),
+            _ => None,
+        }
     }
 }
 
@@ -94,11 +126,18 @@ impl Status {
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableStatus {
     /// It is of another version.
-    #[error("{0}, and not {API_VERSION}")]
+    #[error("{0}")]
     Version(String),
     /// It is of this version, and a field is missing or invalid.
     #[error(transparent)]
-    Malformed(#[from] serde_json::Error),
+    Malformed(serde_json::Error),
+}
+
+impl UnusableStatus {
+    fn version(found: &str, expected: &str) -> Self {
+        let found = one_line(found, 100);
+        Self::Version(format!("{found}, and not {expected}"))
+    }
 }
 
 /// The process.
@@ -141,9 +180,9 @@ pub struct IdentityStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied_from: Option<Uuid>,
     /// The names of this machine.
-    pub names: Vec<NameStatus>,
+    pub names: Vec<JudgedName>,
     /// The results of the comparisons.
-    pub evidence: Vec<EvidenceStatus>,
+    pub evidence: Vec<Evidence>,
 }
 
 /// The VM.
@@ -163,30 +202,14 @@ pub struct VmStatus {
     pub instance_uid: Option<String>,
 }
 
-/// A name of this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NameStatus {
-    /// The kind of name.
-    #[serde(rename = "type")]
-    pub kind: NameKind,
-    /// The name, with control characters escaped.
-    pub name: String,
-    /// The result of the comparison.
-    pub state: Verdict,
-}
-
-/// One comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EvidenceStatus {
-    /// The compared property.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Whether it matches the VM.
-    pub matches: bool,
-    /// The compared values.
-    pub detail: String,
+impl VmStatus {
+    /// Returns the name with the namespace, if that is known.
+    pub fn full_name(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// The location of the VM.
@@ -208,19 +231,7 @@ pub struct PlacementStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_source: Option<String>,
     /// All sources, in order.
-    pub sources: Vec<SourceStatus>,
-}
-
-/// The outcome of one source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceStatus {
-    /// The source.
-    pub name: String,
-    /// `used`, `not-needed`, `disabled`, `stale`, `empty`, `failed` or `invalid`.
-    pub outcome: String,
-    /// The outcome as readable text.
-    pub detail: String,
+    pub sources: Vec<Tried>,
 }
 
 /// The state of the labels.
@@ -235,7 +246,7 @@ pub struct LabelsStatus {
     /// Labels that we own, with the values that the Node has.
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
-    pub skipped_labels: Vec<SkippedLabelStatus>,
+    pub skipped_labels: Vec<Left>,
 }
 
 /// The labels for a kubelet that registers.
@@ -250,60 +261,6 @@ pub struct RegistrationStatus {
     pub files: Vec<String>,
 }
 
-/// A label that was not changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SkippedLabelStatus {
-    /// The key.
-    pub key: String,
-    /// The value on the Node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current: Option<String>,
-    /// The value of the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub desired: Option<String>,
-    /// `pinned`, `report-only`, `not-managed`, `host-has-none`, `would-mix` or `host-not-read`.
-    pub reason: String,
-}
-
-/// A migration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationStatus {
-    /// The previous host.
-    pub from: String,
-    /// The new host.
-    pub to: String,
-    /// The time at which the agent observed it, RFC 3339.
-    pub time: String,
-    /// The milliseconds from the trigger to the written labels; missing until they are written.
-    #[serde(
-        rename = "durationSeconds",
-        with = "seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub latency_ms: Option<u64>,
-    /// The milliseconds for which it interrupted the guest; missing if that cannot be estimated.
-    #[serde(
-        rename = "interruptionSeconds",
-        with = "seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub interruption_ms: Option<u64>,
-    /// The trigger of the reconcile that wrote the labels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<String>,
-}
-
-impl MigrationStatus {
-    /// Reports whether it is this migration. The time alone does not tell: it has whole seconds.
-    pub fn is_of(&self, migration: &Migration) -> bool {
-        (&self.from, &self.to, &self.time) == (&migration.from, &migration.to, &migration.at)
-    }
-}
-
 /// A migration hint and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -314,9 +271,8 @@ pub struct MigrationHintStatus {
     pub outcome: String,
     /// The time at which the outcome was known, RFC 3339.
     pub time: String,
-    /// The milliseconds from the first hint to the outcome; to the written labels if it was confirmed.
-    #[serde(rename = "durationSeconds", with = "seconds")]
-    pub took_ms: Option<u64>,
+    /// The time from the first hint to the outcome; to the written labels if it was confirmed.
+    pub duration_seconds: Seconds,
     /// The number of reads of the VMI for this hint.
     pub reads: usize,
 }
@@ -355,7 +311,7 @@ pub struct CredentialStatus {
     pub error: Option<String>,
     /// The code of the first error about the credential or its API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finding: Option<String>,
+    pub finding: Option<Code>,
 }
 
 /// A request that the agent sends to Harvester, and whether it is allowed.
@@ -403,68 +359,10 @@ pub struct EventSourceStatus {
     pub detail: String,
 }
 
-/// A finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FindingStatus {
-    /// The code, for `explain`.
-    pub code: String,
-    /// `error`, `warning` or `notice`.
-    pub severity: Severity,
-    /// The title.
-    pub title: String,
-    /// The observation, on which object.
-    pub observed: String,
-    /// The impact.
-    pub impact: String,
-    /// The steps of the fix.
-    pub fix: Vec<String>,
-    /// The time of the first observation, RFC 3339; missing in the output of a single run, which does not know it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_observed_time: Option<String>,
-}
-
-/// Converts milliseconds to seconds.
-mod seconds {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(milliseconds) => to.serialize_f64(*milliseconds as f64 / 1000.0),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        let seconds = Option::<f64>::deserialize(from)?;
-        Ok(seconds.map(|seconds| (seconds * 1000.0).round() as u64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn two_migrations_in_one_second_are_not_the_same() {
-        let migration = |from: &str, to: &str| Migration {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            at: "2026-11-25T03:30:52Z".to_owned(),
-        };
-        let first = migration("hv-a", "hv-b");
-        let status = MigrationStatus {
-            from: first.from.clone(),
-            to: first.to.clone(),
-            time: first.at.clone(),
-            latency_ms: None,
-            interruption_ms: None,
-            trigger: None,
-        };
-        assert!(status.is_of(&first));
-        assert!(!status.is_of(&migration("hv-b", "hv-c")));
-    }
 
     #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {
@@ -477,5 +375,19 @@ mod tests {
             let expected = format!("{found}, and not {API_VERSION}");
             assert_eq!(error, expected, "{document}");
         }
+    }
+
+    #[test]
+    fn a_status_that_only_a_newer_agent_understands_is_one_of_another_version() {
+        let document = |version: &str| {
+            let agent = json!({"version": version, "pid": 7, "startTime": ""});
+            json!({"apiVersion": API_VERSION, "agent": agent, "findings": [{"code": "new"}]})
+        };
+        let error = |version| Status::from_json(&document(version)).unwrap_err();
+        assert!(
+            matches!(error("99.0.0"), UnusableStatus::Version(text) if text.contains("99.0.0"))
+        );
+        let ours = error(env!("CARGO_PKG_VERSION"));
+        assert!(matches!(ours, UnusableStatus::Malformed(_)), "{ours}");
     }
 }

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -37,23 +36,17 @@ pub struct NotifyEnvironment<'a> {
 /// The connection to systemd; without a socket no message is sent.
 #[derive(Debug)]
 pub struct Notifier {
-    line: Option<StatusLine>,
+    peer: Option<(UnixDatagram, SocketAddr)>,
     watchdog_interval: Option<Duration>,
     status: Option<String>,
     owed: VecDeque<String>,
-}
-
-#[derive(Debug)]
-struct StatusLine {
-    socket: UnixDatagram,
-    address: SocketAddr,
 }
 
 impl Notifier {
     /// Opens the connection, if the socket can be used. `own_pid` is compared with `watchdog_pid`.
     pub fn new(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Self {
         Self {
-            line: environment.notify_socket.and_then(StatusLine::open),
+            peer: environment.notify_socket.and_then(peer),
             watchdog_interval: watchdog_interval(environment, own_pid),
             status: None,
             owed: VecDeque::new(),
@@ -102,14 +95,12 @@ impl Notifier {
 
     /// Sends a message now or before the next one that is accepted.
     fn owe(&mut self, states: &[NotifyState<'_>]) {
-        if self.line.is_none() {
-            return;
+        if self.peer.is_some() {
+            let least = self.owed.len().saturating_sub(OWED_LIMIT - 1);
+            self.owed.drain(..least);
+            self.owed.push_back(message(states));
+            self.pay();
         }
-        if self.owed.len() >= OWED_LIMIT {
-            self.owed.pop_front();
-        }
-        self.owed.push_back(message(states));
-        self.pay();
     }
 
     /// Sends a message after the pending ones, or not at all.
@@ -119,43 +110,33 @@ impl Notifier {
 
     /// Sends the pending messages, in order. Reports whether none is left.
     fn pay(&mut self) -> bool {
-        while let Some(message) = self.owed.front() {
-            if !self.put(message) {
-                return false;
-            }
+        while self.owed.front().is_some_and(|message| self.put(message)) {
             self.owed.pop_front();
         }
-        true
+        self.owed.is_empty()
     }
 
     fn put(&self, message: &str) -> bool {
-        self.line.as_ref().is_some_and(|line| {
-            let sent = line.socket.send_to_addr(message.as_bytes(), &line.address);
-            sent.is_ok()
+        self.peer.as_ref().is_some_and(|(socket, address)| {
+            socket.send_to_addr(message.as_bytes(), address).is_ok()
         })
     }
 }
 
-impl StatusLine {
-    /// Opens a path, or an abstract name after `@`. systemd uses other kinds only for a hypervisor.
-    fn open(name: &OsStr) -> Option<Self> {
-        let address = match name.as_bytes() {
-            [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok()?,
-            [b'/', ..] => SocketAddr::from_pathname(name).ok()?,
-            _ => return None,
-        };
-        let socket = UnixDatagram::unbound().ok()?;
-        socket.set_nonblocking(true).ok()?;
-        Some(Self { socket, address })
-    }
+/// Opens a path, or an abstract name after `@`. systemd uses other kinds only for a hypervisor.
+fn peer(name: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok()?,
+        [b'/', ..] => SocketAddr::from_pathname(name).ok()?,
+        _ => return None,
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some((socket, address))
 }
 
 fn message(states: &[NotifyState<'_>]) -> String {
-    states.iter().fold(String::new(), |mut text, state| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{state}");
-        text
-    })
+    states.iter().map(|state| format!("{state}\n")).collect()
 }
 
 fn watchdog_interval(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Option<Duration> {

@@ -9,6 +9,7 @@ use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
 use crate::agent::state::MachineId;
+use crate::catalog::Code;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
 use crate::decide::{Now, Refusal, Write, WriteResult};
@@ -98,7 +99,7 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     allow.send(()).unwrap();
     reporter.close();
     let (_, saved) = begins.try_recv().expect("the last state is awaited");
-    assert_eq!(saved.last_migration.unwrap().to, "hv-b");
+    assert_eq!(saved.last_migration.unwrap().migration.to, "hv-b");
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn each_source_of_one_code_has_its_own_first_time() {
         publish(&mut reporter, world);
         let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
         let findings = status.findings.into_iter();
-        let of_sources = findings.filter(|finding| finding.code == "signal-unavailable");
+        let of_sources = findings.filter(|finding| finding.code == Code::SignalUnavailable);
         of_sources
             .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
             .collect::<BTreeMap<_, _>>()

@@ -1,219 +1,253 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status as text: `status`, `whoami`, and the line that `systemctl status` shows.
+//! Text for a terminal: the only place that knows columns, colors and symbols, and that wraps lines.
 
 use std::fmt::Write;
+use std::iter::repeat_n;
 
 use time::UtcDateTime;
 
-use super::layout::Mark;
-use super::relative::{expiry, relative, seconds_until};
-pub use super::rows::Show;
-use super::rows::{Rows, SHOWN_MAX};
-use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
 use crate::catalog::Severity;
-use crate::decide::name_match::Verdict;
 use crate::sys::escape::one_line;
 
-/// Returns the runtime status, as `status` prints it.
-/// `doubt` is set unless an agent is known to be running.
-pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
-    let mut rows = Rows::new(show);
-    let node = status.labels.node.as_deref().unwrap_or("this node");
-    let severity = worst(status).max(doubt.map(|_| Severity::Warning));
-    let mark = severity.map_or(Mark::Ok, Mark::Found);
-    let host = match &status.placement {
-        Some(placement) => format!(
-            " on {} ({}/{})",
-            placement.host,
-            placement.region.as_deref().unwrap_or("-"),
-            placement.zone.as_deref().unwrap_or("-")
-        ),
-        None => ", host unknown".to_owned(),
+/// The maximum length of a value, in characters, unless all details are shown.
+pub(super) const SHOWN_MAX: usize = 1000;
+
+/// The number of columns of the names of rows.
+const NAMES: usize = 13;
+
+/// The number of columns before the texts of a problem.
+const INDENT: usize = 12;
+
+/// The capabilities of the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermStyle {
+    /// Whether colors are used.
+    pub color: bool,
+    /// The symbols that are used.
+    pub charset: Charset,
+    /// The number of columns of a line.
+    pub width: usize,
+}
+
+/// The symbols that a terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charset {
+    /// Letters and punctuation only.
+    Ascii,
+    /// One Unicode symbol for each state.
+    Unicode,
+}
+
+/// The state that a symbol shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It was checked, and nothing is wrong.
+    Ok,
+    /// It was not checked.
+    Skipped,
+    /// The severity of the worst finding.
+    Found(Severity),
+}
+
+impl TermStyle {
+    /// The style for a file, and for a terminal with unknown capabilities.
+    pub const PLAIN: Self = Self {
+        color: false,
+        charset: Charset::Ascii,
+        width: 80,
     };
-    let doubt = doubt.map(|doubt| {
-        let ago = relative(show.now, &status.last_update_time);
-        format!("{doubt}; showing last status from {ago}: ")
-    });
-    let doubt = doubt.unwrap_or_default();
-    let state = &status.labels.state;
-    rows.headline(mark, &format!("{node}: {doubt}{state}{host}"));
-    rows.row("VM", &vm(&status.identity));
-    let labels: Vec<String> = status
-        .labels
-        .owned
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    if !labels.is_empty() {
-        rows.row("Labels", &labels.join(" "));
-    }
-    if let Some(last) = &status.last_migration {
-        let latency = match (last.latency_ms, &last.trigger) {
-            (Some(latency), Some(trigger)) => format!(
-                ", labels updated after {} (trigger {trigger})",
-                seconds(latency)
-            ),
-            _ => String::new(),
+
+    /// Returns `text` in the color of a state.
+    pub fn paint(self, mark: Mark, text: &str) -> String {
+        let color = match mark {
+            Mark::Ok => "32",
+            Mark::Skipped => "2",
+            Mark::Found(Severity::Notice) => "34",
+            Mark::Found(Severity::Warning) => "33",
+            Mark::Found(Severity::Error) => "1;31",
         };
-        let (from, to) = (&last.from, &last.to);
-        let (arrow, ago) = (show.style.arrow(), relative(show.now, &last.time));
-        rows.row("Migration", &format!("{from} {arrow} {to} {ago}{latency}"));
-    }
-    if let Some(last) = &status.last_migration_hint {
-        let ago = relative(show.now, &last.time);
-        let took = last.took_ms.map(seconds).unwrap_or_default();
-        let text = format!(
-            "{} {ago} (trigger {}, {took}, {} reads)",
-            last.outcome, last.trigger, last.reads
-        );
-        rows.row("Last hint", &text);
-    }
-    let agent = &status.agent;
-    let text = format!(
-        "{}, pid {}, started {}, last change {} (trigger {})",
-        agent.version,
-        agent.pid,
-        relative(show.now, &agent.start_time),
-        relative(show.now, &status.last_update_time),
-        status.trigger
-    );
-    rows.row("Agent", &text);
-    rows.row("QEMU agent", &guest_agent(status));
-    if show.verbose {
-        event_sources(&mut rows, &status.event_sources);
-    }
-    rows.row("Problems", &problems(&status.findings));
-    if show.verbose {
-        findings(&mut rows, &status.findings);
-    }
-    rows.text
-}
-
-/// Returns VM and host with their sources, as `whoami` prints them; in verbose mode with all the evidence.
-pub fn whoami(status: &Status, show: Show) -> String {
-    let mut rows = Rows::new(show);
-    rows.row("VM", &vm(&status.identity));
-    match &status.placement {
-        Some(placement) => {
-            let source = &placement.host_source;
-            rows.row("Host", &format!("{}   (source: {source})", placement.host));
-            let topology = format!(
-                "region {}, zone {}   (source: {})",
-                placement.region.as_deref().unwrap_or("unknown"),
-                placement.zone.as_deref().unwrap_or("unknown"),
-                placement.topology_source.as_deref().unwrap_or("none")
-            );
-            rows.row("Topology", &topology);
+        if self.color {
+            format!("\u{1b}[{color}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
         }
-        None => rows.row("Host", "unknown"),
     }
-    names(&mut rows, &status.identity);
-    let credentials = [
-        ("Harvester", &status.credentials.harvester),
-        ("kubelet", &status.credentials.kubelet),
-    ];
-    let short = credentials.map(|(name, credential)| kubeconfig(name, credential, show.now));
-    rows.marks("Kubeconfigs", &short);
-    if !status.permissions.is_empty() {
-        rows.marks("Permissions", &permissions(status, show.verbose));
+
+    /// Returns the symbol of a state, in its color.
+    pub fn symbol(self, mark: Mark) -> String {
+        let (unicode, ascii) = match mark {
+            Mark::Ok => ("✔", "ok  "),
+            Mark::Skipped => ("–", "skip"),
+            Mark::Found(Severity::Notice) => ("•", "note"),
+            Mark::Found(Severity::Warning) => ("▲", "warn"),
+            Mark::Found(Severity::Error) => ("✖", "fail"),
+        };
+        let symbol = match self.charset {
+            Charset::Ascii => ascii,
+            Charset::Unicode => unicode,
+        };
+        self.paint(mark, symbol)
     }
-    rows.row("Problems", &problems(&status.findings));
-    if show.verbose {
-        details(&mut rows, status);
-        for (name, credential) in credentials {
-            rows.row("Kubeconfig", &format!("{name}: {}", whole(credential)));
+
+    /// Returns the symbol between an old and a new value.
+    pub fn arrow(self) -> &'static str {
+        match self.charset {
+            Charset::Ascii => "->",
+            Charset::Unicode => "→",
         }
-        for permission in &status.permissions {
-            let allowed = match (permission.allowed, &permission.error) {
-                (Some(true), _) => "allowed",
-                (Some(false), _) => "denied",
-                (None, Some(error)) => error.as_str(),
-                (None, None) => "unknown",
-            };
-            let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);
-            rows.row("Permission", &text);
-        }
-        rows.row("QEMU agent", &guest_agent(status));
-        event_sources(&mut rows, &status.event_sources);
-        findings(&mut rows, &status.findings);
     }
-    rows.text
 }
 
-/// Returns one line for `STATUS=`.
-pub fn line(status: &Status) -> String {
-    let vm = status
-        .identity
-        .vm
-        .as_ref()
-        .map_or("unknown", |vm| vm.name.as_str());
-    let worst = status.findings.first();
-    let placement = status
-        .placement
-        .as_ref()
-        .map_or_else(String::new, |placement| {
-            let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-            format!(
-                " host={} region={} zone={}",
-                placement.host,
-                text(&placement.region),
-                text(&placement.zone)
-            )
-        });
-    let migrated = status
-        .last_migration
-        .as_ref()
-        .map_or_else(String::new, |migration| {
-            format!(" migrated={}", migration.time)
-        });
-    let finding = worst.map_or_else(String::new, |finding| {
-        format!(" {}={}", finding.severity.as_str(), finding.code)
-    });
-    let identity = status.identity.state.name();
-    let labels = &status.labels.state;
-    let agent = &status.qemu_guest_agent.state;
-    format!(
-        "vm={vm} identity={identity}{placement} labels={labels} qemu-guest-agent={agent}{migrated}{finding}"
-    )
+/// The options of the output.
+#[derive(Debug, Clone, Copy)]
+pub struct Show {
+    /// The style of the terminal.
+    pub style: TermStyle,
+    /// Whether all details are shown.
+    pub verbose: bool,
+    /// The current time, for relative times.
+    pub now: UtcDateTime,
 }
 
-/// Returns each finding of at least this severity as one line.
-pub fn problem_lines(findings: &[FindingStatus], least: Severity) -> String {
-    let mut text = String::new();
-    let is_severe = |finding: &&FindingStatus| finding.severity >= least;
-    for finding in findings.iter().filter(is_severe) {
-        let _ = writeln!(
-            text,
-            "{}: {}: {} [{}]",
-            finding.severity.as_str(),
-            finding.title,
-            one_line(&finding.observed, SHOWN_MAX),
-            finding.code
-        );
+/// Lines that fit the terminal. Values may be untrusted: they are escaped here.
+#[derive(Debug)]
+pub struct Text {
+    /// The options.
+    pub show: Show,
+    out: String,
+}
+
+impl Text {
+    /// Creates an empty text.
+    pub fn new(show: Show) -> Self {
+        let out = String::new();
+        Self { show, out }
     }
-    text
-}
 
-/// Returns the number of errors and warnings, and the command that explains them.
-fn problems(findings: &[FindingStatus]) -> String {
-    let counts = [
-        (Severity::Error, "error"),
-        (Severity::Warning, "warning"),
-        (Severity::Notice, "notice"),
-    ];
-    let counts = counts.map(|(severity, word)| {
-        let same = findings
+    /// Returns the text.
+    pub fn finish(self) -> String {
+        self.out
+    }
+
+    /// Appends an empty line.
+    pub fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// Appends a value after the symbol of a state.
+    pub fn headline(&mut self, mark: Mark, value: &str) {
+        let lead = format!("{} ", self.show.style.symbol(mark));
+        self.put(&lead, value);
+    }
+
+    /// Appends a row with a name and a value.
+    pub fn row(&mut self, name: &str, value: &str) {
+        self.put(&format!("{name:<NAMES$}"), value);
+    }
+
+    /// Appends a row with several parts, each after the symbol of its state.
+    pub fn marks(&mut self, name: &str, parts: &[(Mark, String)]) {
+        let style = self.show.style;
+        let parts = parts
             .iter()
-            .filter(|finding| finding.severity == severity);
-        (same.count(), word)
-    });
-    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
-    if counts.is_empty() {
-        "none".to_owned()
-    } else {
-        format!("{}: run `harvester-node-agent doctor`", counts.join(", "))
+            .map(|(mark, value)| format!("{} {}", style.symbol(*mark), self.shown(value)));
+        let parts = parts.collect::<Vec<_>>().join("   ");
+        self.wrap(&format!("{name:<NAMES$}"), &parts);
     }
+
+    /// Appends the title of a problem, with its code at the right margin.
+    pub fn title(&mut self, severity: Severity, title: &str, code: &str) {
+        let (style, mark) = (self.show.style, Mark::Found(severity));
+        let symbol = match style.charset {
+            Charset::Ascii => String::new(),
+            Charset::Unicode => format!("{} ", style.symbol(mark)),
+        };
+        let word = match severity {
+            Severity::Error => "ERROR ",
+            Severity::Warning => "WARN  ",
+            Severity::Notice => "NOTE  ",
+        };
+        let lead = format!("{symbol}{} ", style.paint(mark, word));
+        let code = format!("[{code}]");
+        let taken = visible(&lead) + visible(title) + visible(&code);
+        let gap = style.width.saturating_sub(taken).max(1);
+        self.wrap(&lead, &format!("{title}{:gap$}{code}", ""));
+    }
+
+    /// Appends a row below the title of a problem.
+    pub fn item(&mut self, name: &str, value: &str) {
+        self.put(&lead_of(name), value);
+    }
+
+    /// Appends steps below the title of a problem: a single one without a number, several with numbers.
+    pub fn steps<T: AsRef<str>>(&mut self, name: &str, steps: &[T]) {
+        if let [only] = steps {
+            return self.item(name, only.as_ref());
+        }
+        for (number, step) in (1..).zip(steps) {
+            let name = if number == 1 { name } else { "" };
+            self.put(&format!("{}{number}. ", lead_of(name)), step.as_ref());
+        }
+    }
+
+    /// Appends a command below the title of a problem. It is neither wrapped nor cut: that would be another command.
+    pub fn command(&mut self, command: &str) {
+        let command = one_line(command, usize::MAX);
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "{:INDENT$}{command}", "");
+    }
+
+    /// Appends a value after `lead`, which is our own text and may have colors. Further lines are indented by the width of `lead`.
+    pub fn put(&mut self, lead: &str, value: &str) {
+        let value = self.shown(value);
+        self.wrap(lead, &value);
+    }
+
+    /// Returns the part of a value that is shown.
+    fn shown(&self, value: &str) -> String {
+        let limit = if self.show.verbose {
+            usize::MAX
+        } else {
+            SHOWN_MAX
+        };
+        one_line(value, limit).into_owned()
+    }
+
+    /// Appends words. None is split: it may be a path to copy.
+    fn wrap(&mut self, lead: &str, words: &str) {
+        let indent = visible(lead);
+        let mut taken = indent;
+        self.out.push_str(lead);
+        for (index, word) in words.split(' ').enumerate() {
+            let length = visible(word);
+            if index > 0 && taken + 1 + length > self.show.style.width {
+                self.blank();
+                self.out.extend(repeat_n(' ', indent));
+                taken = indent;
+            } else if index > 0 {
+                self.out.push(' ');
+                taken += 1;
+            }
+            self.out.push_str(word);
+            taken += length;
+        }
+        self.blank();
+    }
+}
+
+fn lead_of(name: &str) -> String {
+    format!("{:<INDENT$}", format!("  {name}"))
+}
+
+/// Returns the number of columns of a text, without color sequences.
+pub fn visible(text: &str) -> usize {
+    let mut is_escape = false;
+    let is_shown = |character: &char| {
+        let is_hidden = is_escape || *character == '\u{1b}';
+        is_escape = is_hidden && *character != 'm';
+        !is_hidden
+    };
+    text.chars().filter(is_shown).count()
 }
 
 /// Returns `1 error` or `2 errors`.
@@ -224,203 +258,78 @@ pub fn many(count: usize, one: &str) -> String {
     }
 }
 
-fn worst(status: &Status) -> Option<Severity> {
-    status.findings.iter().map(|finding| finding.severity).max()
-}
-
-fn vm(identity: &IdentityStatus) -> String {
-    let reason = identity.message.as_deref();
-    let Some(vm) = &identity.vm else {
-        return format!("unknown: {}", reason.unwrap_or("no VM matches"));
-    };
-    let namespace = vm
-        .namespace
-        .as_deref()
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
-    let evidence = identity.evidence.iter().filter(|item| item.matches);
-    let evidence: Vec<&str> = evidence.map(|item| item.kind.as_str()).collect();
-    let note = match reason {
-        Some(reason) => format!("; {reason}"),
-        None => String::new(),
-    };
-    format!(
-        "{namespace}{}   (matched by {}{note})",
-        vm.name,
-        evidence.join(", ")
-    )
-}
-
-fn names(rows: &mut Rows, identity: &IdentityStatus) {
-    let is_wrong = |verdict: Verdict| !verdict.is_match() && verdict != Verdict::Unknown;
-    let names = identity.names.iter().map(|name| {
-        let kind = name.kind.as_str();
-        match () {
-            () if name.state.is_match() => (Mark::Ok, kind.to_owned()),
-            () if is_wrong(name.state) => {
-                let text = format!("{kind} {} ({})", name.name, name.state.name());
-                (Mark::Found(name.state.severity()), text)
-            }
-            () => (Mark::Skipped, format!("{kind} {}", name.name)),
-        }
+/// Returns the number of findings of each severity, such as `1 error, 2 warnings`; empty if there are none.
+pub fn counts(severities: impl Iterator<Item = Severity> + Clone) -> String {
+    let counts = [Severity::Error, Severity::Warning, Severity::Notice].map(|severity| {
+        let same = severities.clone().filter(|one| *one == severity);
+        (same.count(), severity.as_str())
     });
-    let names: Vec<(Mark, String)> = names.collect();
-    if names.iter().all(|(mark, _)| *mark == Mark::Skipped) {
-        let names: Vec<String> = names.into_iter().map(|(_, text)| text).collect();
-        let text = format!("{} (not compared: the VM is unknown)", names.join(", "));
-        rows.row("Names", &text);
-    } else {
-        rows.marks("Names", &names);
-    }
-    if rows.show.verbose && identity.names.iter().any(|name| is_wrong(name.state)) {
-        rows.row("Impact", &identity.impact);
-    }
-}
-
-/// Returns a short description of a credential, and its state.
-fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
-    let bad = Mark::Found(Severity::Error);
-    if let Some(code) = &credential.finding {
-        return (bad, format!("{name} ({code})"));
-    }
-    if credential.kubeconfig.is_none() {
-        return (bad, format!("{name}, not usable"));
-    }
-    let expires = credential.expiration_time.as_deref();
-    let left = expires.and_then(|time| seconds_until(now, time));
-    let mark = match left {
-        Some(..=0) => bad,
-        _ => Mark::Ok,
-    };
-    (mark, format!("{name}, {}", lifetime(credential, now)))
-}
-
-/// Returns the expiration of a credential, as far as it is known.
-pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
-    match (&credential.expiration_time, &credential.user) {
-        (Some(time), _) => expiry(now, time),
-        (None, Some(_)) => "does not expire".to_owned(),
-        (None, None) => "expiration unknown".to_owned(),
-    }
-}
-
-fn whole(credential: &CredentialStatus) -> String {
-    match (&credential.kubeconfig, &credential.error) {
-        (Some(kubeconfig), _) => {
-            let part = |what: &str, value: &Option<String>| {
-                value.as_ref().map(|value| format!(", {what} {value}"))
-            };
-            let parts = [
-                part("server", &credential.server),
-                part("user", &credential.user),
-                part("namespace", &credential.namespace),
-                part("expires", &credential.expiration_time),
-            ];
-            format!(
-                "{kubeconfig}{}",
-                parts.into_iter().flatten().collect::<String>()
-            )
-        }
-        (None, Some(error)) => error.clone(),
-        (None, None) => "none".to_owned(),
-    }
-}
-
-fn permissions(status: &Status, is_listed: bool) -> Vec<(Mark, String)> {
-    let all = &status.permissions;
-    let count = |answer: bool| all.iter().filter(|one| one.allowed == Some(answer)).count();
-    let (allowed, denied) = (count(true), count(false));
-    let unknown = all.len().saturating_sub(allowed + denied);
-    let parts = [
-        (allowed, Mark::Ok, "allowed"),
-        (denied, Mark::Skipped, "denied"),
-        (unknown, Mark::Skipped, "unknown"),
-    ];
-    let hint = if is_listed { "" } else { " (-v to list)" };
-    let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
-    parts
-        .map(|(count, mark, word)| {
-            let hint = if mark == Mark::Ok { "" } else { hint };
-            (mark, format!("{count} {word}{hint}"))
-        })
-        .collect()
-}
-
-fn details(rows: &mut Rows, status: &Status) {
-    for item in &status.identity.evidence {
-        let word = if item.matches { "matches" } else { "differs" };
-        rows.row(
-            "Evidence",
-            &format!("{} {word}: {}", item.kind, item.detail),
-        );
-    }
-    let sources = status.placement.iter();
-    for source in sources.flat_map(|placement| &placement.sources) {
-        let text = format!("{} {}: {}", source.name, source.outcome, source.detail);
-        rows.row("Source", &text);
-    }
-}
-
-fn guest_agent(status: &Status) -> String {
-    let agent = &status.qemu_guest_agent;
-    let unit = match (&agent.unit, &agent.unit_state, &agent.error) {
-        (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
-        (_, _, Some(error)) => format!(" ({error})"),
-        _ => String::new(),
-    };
-    format!("{}{unit}", agent.state)
-}
-
-/// Appends the event sources, and the reason if one is inactive.
-fn event_sources(rows: &mut Rows, sources: &[EventSourceStatus]) {
-    for source in sources {
-        let state = if source.active { "active" } else { "inactive" };
-        let text = format!("{} {state}: {}", source.name, source.detail);
-        rows.row("Event source", &text);
-    }
-}
-
-fn findings(rows: &mut Rows, findings: &[FindingStatus]) {
-    for finding in findings {
-        let text = format!(
-            "{}: {}: {} [{}]",
-            finding.severity.as_str(),
-            finding.title,
-            finding.observed,
-            finding.code
-        );
-        rows.row("Problem", &text);
-    }
-}
-
-fn seconds(milliseconds: u64) -> String {
-    format!("{:.1}s", milliseconds as f64 / 1000.0)
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
+    counts.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::layout::TermStyle;
-    use serde_json::json;
 
-    #[test]
-    fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {
-        let name =
-            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.name()});
-        let identity = json!({
-            "state": "vm-unknown", "impact": "", "evidence": [],
-            "names": [name("hostname"), name("static-hostname")],
-        });
-        let identity: IdentityStatus = serde_json::from_value(identity).unwrap();
-        let mut rows = Rows::new(Show {
-            style: TermStyle::PLAIN,
+    /// Returns a text with this width.
+    fn text(width: usize) -> Text {
+        let style = TermStyle {
+            width,
+            ..TermStyle::PLAIN
+        };
+        Text::new(Show {
+            style,
             verbose: false,
             now: UtcDateTime::UNIX_EPOCH,
-        });
-        names(&mut rows, &identity);
-        assert_eq!(
-            rows.text,
-            "Names        hostname n, static hostname n (not compared: the VM is unknown)\n"
-        );
+        })
+    }
+
+    #[test]
+    fn a_value_is_wrapped_escaped_and_no_word_is_cut() {
+        let mut text = text(14);
+        text.put("  Fix ", "one two three /a/long/path/to/copy \u{1b}[2J");
+        let lines = "  Fix one two\n      three\n      /a/long/path/to/copy\n      \\x1b[2J\n";
+        assert_eq!(text.finish(), lines);
+    }
+
+    #[test]
+    fn several_steps_have_numbers_and_one_has_none() {
+        let mut text = text(40);
+        text.steps("Fix", &["Do it."]);
+        text.steps("Fix", &["First.", "Then."]);
+        let steps = "  Fix       Do it.\n  Fix       1. First.\n            2. Then.\n";
+        assert_eq!(text.finish(), steps);
+    }
+
+    #[test]
+    fn a_code_is_at_the_right_margin_or_behind_a_title_that_leaves_no_room() {
+        let title = |width| {
+            let mut text = text(width);
+            text.title(Severity::Warning, "it is wrong", "wrong-it");
+            text.finish()
+        };
+        assert_eq!(title(32), "WARN   it is wrong    [wrong-it]\n");
+        assert_eq!(title(28), "WARN   it is wrong\n       [wrong-it]\n");
+    }
+
+    #[test]
+    fn color_and_symbols_are_used_only_where_they_are_allowed() {
+        let error = Mark::Found(Severity::Error);
+        assert_eq!(TermStyle::PLAIN.symbol(error), "fail");
+        let style = TermStyle {
+            color: true,
+            charset: Charset::Unicode,
+            width: 80,
+        };
+        assert_eq!(style.symbol(error), "\u{1b}[1;31m✖\u{1b}[0m");
+    }
+
+    #[test]
+    fn only_severities_that_occur_are_counted() {
+        let found = [Severity::Notice, Severity::Error, Severity::Notice];
+        assert_eq!(counts(found.into_iter()), "1 error, 2 notices");
+        assert_eq!(counts([].into_iter()), "");
     }
 }

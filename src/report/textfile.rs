@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::files::SETTLE;
+use crate::config::MetricsFile;
 use crate::sys::disk::{Content, FileWriter};
 use crate::sys::root::Root;
 
@@ -24,12 +25,17 @@ const TEXTFILE_MODE: u32 = 0o644;
 /// The maximum age of the values that each round changes. Shorter than the usual interval of rounds, so that each is written.
 const STALE: Duration = Duration::from_secs(5 * 60);
 
-/// Returns the default path, if its directory exists.
-pub fn default_file(root: &Root) -> Option<&'static Path> {
-    let is_directory = root
-        .metadata(DEFAULT_DIRECTORY)
-        .is_ok_and(|metadata| metadata.is_dir());
-    is_directory.then_some(Path::new(DEFAULT_FILE))
+/// Returns the path of the file; `None` if there is to be no file.
+pub fn path(root: &Root, settings: &MetricsFile) -> Option<PathBuf> {
+    match settings {
+        MetricsFile::Off => None,
+        MetricsFile::Path(path) => Some(path.clone()),
+        MetricsFile::Auto => {
+            let directory = root.metadata(DEFAULT_DIRECTORY);
+            let is_directory = directory.is_ok_and(|metadata| metadata.is_dir());
+            is_directory.then(|| DEFAULT_FILE.into())
+        }
+    }
 }
 
 /// The file.
@@ -57,14 +63,30 @@ impl Textfile {
         }
     }
 
+    /// Writes both pages: immediately if the first one changed; if only the second one changed, not before the file is some
+    /// minutes old. The directory must exist. Without a path, there is to be no file.
+    pub fn publish(&mut self, path: Option<&Path>, state: &str, activity: &str, uptime: Duration) {
+        self.leave(path);
+        let is_fresh = self
+            .written
+            .is_some_and(|written| uptime.saturating_sub(written) < STALE);
+        let is_same = is_fresh && self.state == state;
+        let Some(path) = path.filter(|path| !is_same || !self.root.exists(path)) else {
+            return;
+        };
+        let is_written = self.write(path.to_owned(), Some([state, activity].concat()));
+        self.written = is_written.then_some(uptime);
+        state.clone_into(&mut self.state);
+    }
+
     /// Removes the file from its previous path if the path has changed. For an earlier process only the default path is known.
-    pub fn leave(&mut self, path: Option<&Path>) {
+    fn leave(&mut self, path: Option<&Path>) {
         let place = Some(path.map(Path::to_owned));
         if self.place == place {
             return;
         }
         let before = self.place.clone();
-        let before = before.unwrap_or_else(|| default_file(&self.root).map(Path::to_owned));
+        let before = before.unwrap_or_else(|| self::path(&self.root, &MetricsFile::Auto));
         if let Some(before) = before.filter(|before| Some(before.as_path()) != path) {
             self.written = None;
             // A disk that does not respond must not make the next content replace this one.
@@ -73,20 +95,6 @@ impl Textfile {
             }
         }
         self.place = place;
-    }
-
-    /// Writes both pages: immediately if the first one changed; if only the second one changed, not before the file is some
-    /// minutes old. The directory must exist.
-    pub fn publish(&mut self, path: &Path, state: &str, activity: &str, uptime: Duration) {
-        let is_fresh = self
-            .written
-            .is_some_and(|written| uptime.saturating_sub(written) < STALE);
-        if is_fresh && self.state == state && self.root.exists(path) {
-            return;
-        }
-        let is_written = self.write(path.to_owned(), Some([state, activity].concat()));
-        self.written = is_written.then_some(uptime);
-        state.clone_into(&mut self.state);
     }
 
     /// Reports whether the file is written, or will be.
@@ -124,15 +132,16 @@ mod tests {
     fn the_file_is_written_only_into_a_directory_that_exists() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        assert_eq!(default_file(&root), None);
+        assert_eq!(super::path(&root, &MetricsFile::Auto), None);
         let (mut textfile, outcomes) = textfile(&root);
         let path = Path::new(DEFAULT_FILE);
-        let mut publish = || textfile.publish(path, "a 1\n", "b 2\n", Duration::ZERO);
+        let mut publish = || textfile.publish(Some(path), "a 1\n", "b 2\n", Duration::ZERO);
         publish();
         let error = outcomes.recv().unwrap().unwrap();
         assert!(error.contains(DEFAULT_DIRECTORY), "{error}");
         std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
-        assert_eq!(default_file(&root), Some(path));
+        let default = super::path(&root, &MetricsFile::Auto);
+        assert_eq!(default.as_deref(), Some(path));
         publish();
         assert_eq!(outcomes.recv().unwrap(), None);
         assert_eq!(root.read_text(path, 1000).unwrap(), "a 1\nb 2\n");
@@ -149,13 +158,10 @@ mod tests {
         let (default, other) = (Path::new(DEFAULT_FILE), Path::new("/other.prom"));
         let (mut file, outcomes) = textfile(&root);
         // There is no file to remove.
-        file.leave(None);
+        file.publish(None, "", "", Duration::ZERO);
         std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
         for path in [Some(default), Some(other), Some(default), None] {
-            file.leave(path);
-            if let Some(path) = path {
-                file.publish(path, "a 1\n", "", Duration::ZERO);
-            }
+            file.publish(path, "a 1\n", "", Duration::ZERO);
             for place in [default, other] {
                 assert_eq!(root.exists(place), path == Some(place), "{path:?}");
             }
@@ -163,11 +169,12 @@ mod tests {
         assert_eq!(outcomes.try_iter().flatten().next(), None);
         // A file of an earlier process, and a file that is not ours.
         std::fs::write(root.join(default), "old").unwrap();
-        textfile(&root).0.leave(None);
+        let (mut file, _outcomes) = textfile(&root);
+        file.publish(None, "", "", Duration::ZERO);
         assert!(!root.exists(default));
         std::fs::create_dir(root.join(default)).unwrap();
         let (mut file, outcomes) = textfile(&root);
-        file.leave(None);
+        file.publish(None, "", "", Duration::ZERO);
         let error = outcomes.recv().unwrap().unwrap();
         assert!(error.contains("is not a regular file"), "{error}");
     }
@@ -180,7 +187,7 @@ mod tests {
         let (mut textfile, _outcomes) = textfile(&root);
         let mut written = |state: &str, activity: &str, seconds| {
             let uptime = Duration::from_secs(seconds);
-            textfile.publish(path, state, activity, uptime);
+            textfile.publish(Some(path), state, activity, uptime);
             root.read_text(path, 1000).unwrap()
         };
         assert_eq!(written("a 1\n", "t 0\n", 0), "a 1\nt 0\n");

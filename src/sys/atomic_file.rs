@@ -17,8 +17,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat};
 use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::sys::root::Root;
-use directory::{ancestor, open_steadily, own_directory};
-pub(crate) use directory::{open_below, open_private_parent};
+pub(crate) use directory::open_below;
+use directory::{ancestor, open_private_parent, open_steadily, own_directory};
 
 /// The agent's directory for files that may be lost at a reboot: the status. World-readable, so it must never contain a secret.
 pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";

@@ -422,7 +422,7 @@ async fn commands_hold_the_names_of_this_machine() {
     assert!(
         explained
             .stdout
-            .contains("\n        # on this node, as root\n"),
+            .contains("\n            # on this node, as root\n"),
         "{}",
         explained.stdout
     );

@@ -22,18 +22,16 @@ use crate::{BINARY, HOST, IDENTITY, SOON, TOPOLOGY, ZONE, ZONE_BETA, lab, serve}
 /// Runs at the same time.
 const PARALLEL: usize = 4;
 
-/// System calls that change a file, a directory or a socket. `connect` and what is sent on a connection are points of the server.
+/// System calls that change a file or a directory. `connect` and what is sent on a connection are points of the server.
 const CALLS: &str = "openat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,link,linkat,symlink,symlinkat,\
-                     write,pwrite64,writev,chmod,fchmod,fchmodat,fsync,fdatasync,ftruncate,fallocate,bind";
+                     write,pwrite64,writev,chmod,fchmod,fchmodat,fsync,fdatasync,ftruncate,fallocate";
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
 const STATE: &str = "/var/lib/harvester-node-agent/state.json";
 const STATUS: &str = "/run/harvester-node-agent/status.json";
 const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
-const SOCKET: &str = "/run/harvester-node-agent/metrics.sock";
-const ON: &str = "[registration]\nnode_labels = true\n[metrics]\nlisten = \"unix:/run/harvester-node-agent/metrics.sock\"\n";
-const OFF: &str =
-    "[registration]\nnode_labels = false\n[metrics]\nlisten = \"off\"\ntextfile = \"off\"\n";
+const ON: &str = "[registration]\nnode_labels = true\n";
+const OFF: &str = "[registration]\nnode_labels = false\n[metrics]\ntextfile = \"off\"\n";
 const MIGRATED: &str = "HostChanged";
 
 /// What runs and is killed.
@@ -145,8 +143,6 @@ impl Scene {
                 assert!(scene.settles(&mut earlier, "hv-a").await);
                 earlier.signal(Signal::SIGKILL);
                 earlier.wait_exit(SOON).await;
-                // As systemd does with the runtime directory of a service that has ended.
-                scene.world.guest.remove(SOCKET);
                 scene.world.guest.agent_config("10-kill.toml", OFF);
                 scene.is_off = true;
             }
@@ -220,11 +216,10 @@ impl Scene {
         let guest = &self.world.guest;
         let labels = guest.read(DROP_IN);
         let files = if self.is_off {
-            labels.is_none() && guest.read(TEXTFILE).is_none() && !guest.path(SOCKET).exists()
+            labels.is_none() && guest.read(TEXTFILE).is_none()
         } else {
             labels.is_some_and(|text| text.contains(zone))
                 && guest.read(TEXTFILE).is_some_and(|text| text.contains(host))
-                && std::os::unix::net::UnixStream::connect(guest.path(SOCKET)).is_ok()
         };
         let status = self.said(STATUS);
         let is_known = status["agent"]["pid"] == pid
@@ -441,19 +436,14 @@ fn target(line: &str, root: &Path) -> Option<(String, String)> {
         .and_then(|(_, rest)| rest.split_once('>'));
     let directory = of_descriptor.map(|(path, _)| path);
     let is_named = [
-        "openat", "mkdirat", "renameat", "unlinkat", "linkat", "fchmodat", "bind",
+        "openat", "mkdirat", "renameat", "unlinkat", "linkat", "fchmodat",
     ];
     let path = match quoted.filter(|_| is_named.iter().any(|name| call.starts_with(name))) {
         Some(name) if name.starts_with('/') => name.to_owned(),
         Some(name) => format!("{}/{name}", directory?),
         None => directory?.to_owned(),
     };
-    // A socket is bound, and its mode set, through the descriptor of its directory.
-    let path = match path.strip_prefix("/proc/self/fd/") {
-        Some(_) if call == "bind" => SOCKET.to_owned(),
-        Some(_) => return None,
-        None => path.strip_prefix(root)?.to_owned(),
-    };
+    let path = path.strip_prefix(root)?.to_owned();
     // What is written to a file without a name changes nothing that a later process can see.
     if path.contains('#') && call != "fsync" {
         return None;
@@ -472,8 +462,8 @@ fn kill_at(point: &Point, root: &Path) -> Vec<String> {
         "-e".to_owned(),
         format!("inject={}:signal=SIGKILL:when={}", point.call, point.number),
     ];
-    // Only one socket file is bound, and only one file without a name is written.
-    if point.call != "bind" && !point.path.ends_with('/') {
+    // Only one file without a name is written.
+    if !point.path.ends_with('/') {
         let name = point.path.rsplit('/').next().unwrap_or_default();
         let whole = format!("{}{}", root.display(), point.path);
         options.extend(["-P".to_owned(), whole, "-P".to_owned(), name.to_owned()]);

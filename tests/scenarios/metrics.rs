@@ -1,35 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Metrics of a real run: the file and both kinds of sockets, what they count, and that the shipped alerts and the shipped
+//! Metrics of a real run: the file and the listener, what they count, and that the shipped alerts and the shipped
 //! dashboard speak of nothing else.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::world::{World, WorldOptions, eventually};
 use harvester_node_agent::catalog::Code;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::{SOON, TOPOLOGY, ZONE, condition_becomes, findings_become, lab, label_becomes, serve};
 
 const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
-const SOCKET: &str = "/run/harvester-node-agent/metrics.sock";
 const PREFIX: &str = "harvester_node_agent_";
 
 /// What each look changes.
 const VOLATILE: [&str; 2] = ["api_requests_total", "last_reconcile_timestamp_seconds"];
 
-async fn world() -> World {
+/// A world whose agent serves metrics, and the address.
+async fn world() -> (World, SocketAddr) {
     let world = World::lab(WorldOptions::default()).await;
-    listen(&world, &format!("unix:{SOCKET}"));
-    world
+    let address = free_address();
+    listen(&world, address);
+    (world, address)
 }
 
-fn listen(world: &World, address: &str) {
+/// An address that stays free: on this loopback address, no other process listens.
+pub(crate) fn free_address() -> SocketAddr {
+    let [_, second, third, fourth] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, second, third, fourth);
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    listener.local_addr().unwrap()
+}
+
+pub(crate) fn listen(world: &World, address: SocketAddr) {
     let toml = format!("[metrics]\nlisten = \"{address}\"\n");
     world.guest.agent_config("metrics.toml", &toml);
 }
@@ -40,7 +49,8 @@ async fn synced(world: &World) -> Agent {
     agent
 }
 
-async fn scrape<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io::Result<String> {
+async fn scrape(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: guest\r\n\r\n")
         .await?;
@@ -51,17 +61,9 @@ async fn scrape<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io::Re
     Ok(page.to_owned())
 }
 
-async fn scrape_socket(world: &World) -> std::io::Result<String> {
-    scrape(UnixStream::connect(world.guest.path(SOCKET)).await?).await
-}
-
-async fn scrape_port(address: SocketAddr) -> std::io::Result<String> {
-    scrape(TcpStream::connect(address).await?).await
-}
-
 /// Waits until the page has a line with this end, which is the whole of a sample or its labels and value.
-async fn becomes(world: &World, sample: &str) -> String {
-    let page = || async { scrape_socket(world).await.unwrap_or_default() };
+async fn becomes(address: SocketAddr, sample: &str) -> String {
+    let page = || async { scrape(address).await.unwrap_or_default() };
     let has = || async { page().await.lines().any(|line| line.ends_with(sample)) };
     eventually(SOON, sample, has).await;
     page().await
@@ -104,12 +106,12 @@ fn shipped(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_textfile_and_both_kinds_of_sockets_have_the_same_page() {
-    let world = world().await;
+async fn the_textfile_and_the_listener_have_the_same_page() {
+    let (world, address) = world().await;
     std::fs::create_dir_all(world.guest.path(TEXTFILE).parent().unwrap()).unwrap();
     let agent = synced(&world).await;
     let page = becomes(
-        &world,
+        address,
         "harvester_node_agent_topology_state{state=\"synced\"} 1",
     )
     .await;
@@ -140,27 +142,25 @@ async fn the_textfile_and_both_kinds_of_sockets_have_the_same_page() {
     let file = world.guest.read(TEXTFILE).unwrap();
     assert_eq!(state(&file), state(&page));
 
-    // Of the loopback addresses, one that no other process uses.
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let address = SocketAddr::from(([127, a, b, c], 9478));
-    listen(&world, &address.to_string());
+    let moved = free_address();
+    listen(&world, moved);
     agent.signal(Signal::SIGHUP);
-    let answers = || async { scrape_port(address).await.is_ok() };
+    let answers = || async { scrape(moved).await.is_ok() };
     eventually(SOON, "the port answers", answers).await;
-    assert_eq!(state(&scrape_port(address).await.unwrap()), state(&page));
-    assert!(!world.guest.path(SOCKET).exists());
+    assert_eq!(state(&scrape(moved).await.unwrap()), state(&page));
+    scrape(address).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn promtool_finds_nothing_wrong_with_a_page() {
-    let world = world().await;
+    let (world, address) = world().await;
     let _agent = synced(&world).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     lab(&world.harvester_api).refuse_connections().await;
     lab(&world.harvester_api).drop_connections();
     let page = becomes(
-        &world,
+        address,
         "harvester_node_agent_findings{code=\"harvester-unreachable\",severity=\"warning\"} 1",
     )
     .await;
@@ -189,13 +189,13 @@ async fn promtool_finds_nothing_wrong_with_a_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_migration_is_counted_once_with_how_long_the_labels_took() {
-    let world = world().await;
+    let (world, address) = world().await;
     let _agent = synced(&world).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     // On a machine that is busy another reason to look may come before the watch's.
     let page = becomes(
-        &world,
+        address,
         "harvester_node_agent_label_update_duration_seconds_count 1",
     )
     .await;
@@ -229,9 +229,9 @@ async fn a_migration_is_counted_once_with_how_long_the_labels_took() {
 /// Prometheus renames a label of a page that a scrape target has too, and queries by that label then find the target's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_label_collides_with_one_of_a_scrape_target() {
-    let world = world().await;
+    let (world, address) = world().await;
     let _agent = synced(&world).await;
-    let page = scrape_socket(&world).await.unwrap();
+    let page = scrape(address).await.unwrap();
     for label in [
         "instance",
         "job",
@@ -250,7 +250,7 @@ async fn no_label_collides_with_one_of_a_scrape_target() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_counted_by_their_result() {
-    let world = world().await;
+    let (world, address) = world().await;
     let _agent = synced(&world).await;
     let of = |page: &str, result: &str| {
         let start = format!(
@@ -259,32 +259,32 @@ async fn requests_are_counted_by_their_result() {
         let count = page.lines().find_map(|line| line.strip_prefix(&start));
         count.unwrap().parse::<u64>().unwrap()
     };
-    let page = scrape_socket(&world).await.unwrap();
+    let page = scrape(address).await.unwrap();
     assert!(of(&page, "ok") > 0, "{page}");
     assert_eq!(of(&page, "unreachable"), 0, "{page}");
     lab(&world.harvester_api).refuse_connections().await;
     lab(&world.harvester_api).drop_connections();
     findings_become(&world, &["harvester-unreachable"]).await;
-    let grows = || async { of(&scrape_socket(&world).await.unwrap(), "unreachable") > 0 };
+    let grows = || async { of(&scrape(address).await.unwrap(), "unreachable") > 0 };
     eventually(SOON, "unreachable requests are counted", grows).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_in_use_is_a_finding_that_goes_when_another_is_configured() {
-    let world = world().await;
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listen(&world, &taken.local_addr().unwrap().to_string());
+    let (world, address) = world().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    listen(&world, taken.local_addr().unwrap());
     let agent = synced(&world).await;
     findings_become(&world, &["metrics-unavailable"]).await;
-    listen(&world, &format!("unix:{SOCKET}"));
+    listen(&world, address);
     agent.signal(Signal::SIGHUP);
     findings_become(&world, &[]).await;
-    scrape_socket(&world).await.unwrap();
+    scrape(address).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_cannot_be_written_is_a_finding_and_one_that_is_not_wanted_goes() {
-    let world = world().await;
+    let (world, _) = world().await;
     std::fs::create_dir_all(world.guest.path(TEXTFILE)).unwrap();
     let agent = synced(&world).await;
     findings_become(&world, &["metrics-unavailable"]).await;
@@ -303,10 +303,10 @@ async fn a_file_that_cannot_be_written_is_a_finding_and_one_that_is_not_wanted_g
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alerts_and_dashboard_use_every_metric_of_the_agent_and_no_other() {
-    let world = world().await;
+    let (world, address) = world().await;
     let _agent = synced(&world).await;
     let page = becomes(
-        &world,
+        address,
         "harvester_node_agent_topology_state{state=\"synced\"} 1",
     )
     .await;

@@ -9,12 +9,13 @@ use harvester_lab::process::Signal;
 use harvester_lab::world::{World, WorldOptions};
 
 use crate::kill::can_trace;
+use crate::metrics::{free_address, listen};
 use crate::{BINARY, SOON, ZONE, label_becomes};
 
 const UNITS: [&str; 2] = ["harvester-node-agent", "harvester-node-agent-gate"];
 
-const EVERYTHING: &str = "[registration]\nnode_labels = true\n[qemu_guest_agent]\nauto_start = true\n\
-    [metrics]\nlisten = \"unix:/run/harvester-node-agent/metrics.sock\"\n";
+const EVERYTHING: &str =
+    "[registration]\nnode_labels = true\n[qemu_guest_agent]\nauto_start = true\n";
 
 /// The system calls that a unit allows, with those of the groups. systemd-analyze(1) prints a group with a description.
 fn allowed(unit: &str) -> BTreeSet<String> {
@@ -64,6 +65,7 @@ async fn the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others(
     let bus = Bus::start(&world.guest).await;
     let _systemd = Systemd::start(&bus, &[("rke2-agent.service", Unit::running())]).await;
     world.guest.agent_config("10-all.toml", EVERYTHING);
+    listen(&world, free_address());
     let log = world.guest.path("/trace");
     let trace = |args: &[&str]| {
         let log = log.display().to_string();

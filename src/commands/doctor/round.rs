@@ -263,10 +263,7 @@ fn service(process: &Process) -> Service {
         ..Service::default()
     };
     for finding in status.into_iter().flat_map(|status| status.findings) {
-        // A newer agent may have findings that this program does not know.
-        let Some(code) = Code::parse(&finding.code) else {
-            continue;
-        };
+        let code = finding.code;
         // One code may be about several event sources.
         if let Some(at) = finding.first_observed_time {
             let first = service.since.entry(code).or_insert_with(|| at.clone());

@@ -12,7 +12,7 @@ use landlock::{
     path_beneath_rules,
 };
 
-use crate::config::{Listen, MetricsFile, Settings};
+use crate::config::{MetricsFile, Settings};
 use crate::facts::registration::LabelFileKind;
 use crate::report::textfile::DEFAULT_DIRECTORY;
 use crate::sys::atomic_file::{RUNTIME_DIRECTORY, STATE_DIRECTORY};
@@ -29,7 +29,7 @@ const NEWEST: ABI = ABI::V5;
 /// If the kernel rejects the rules. A kernel without Landlock is not an error.
 pub(super) fn restrict(root: &Root, settings: &Settings) -> Result<RulesetStatus, RulesetError> {
     let files = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
-    let files = files | AccessFs::MakeDir | AccessFs::MakeSock;
+    let files = files | AccessFs::MakeDir;
     let devices = AccessFs::WriteFile | AccessFs::IoctlDev;
     let rules = Ruleset::default()
         .handle_access(AccessFs::from_write(NEWEST) | AccessFs::Execute)?
@@ -49,10 +49,6 @@ fn writable(root: &Root, settings: &Settings) -> Vec<PathBuf> {
         MetricsFile::Path(path) => parent(path),
         MetricsFile::Auto | MetricsFile::Off => None,
     };
-    let socket = match &settings.metrics.listen {
-        Some(Listen::Unix(path)) => parent(path),
-        Some(Listen::Tcp(_)) | None => None,
-    };
     // Without systemd, these two may not exist yet.
     let own = [RUNTIME_DIRECTORY, STATE_DIRECTORY].map(|path| existing(Path::new(path)));
     let labels = LabelFileKind::ALL
@@ -61,7 +57,6 @@ fn writable(root: &Root, settings: &Settings) -> Vec<PathBuf> {
     own.into_iter()
         .chain([PathBuf::from(DEFAULT_DIRECTORY)])
         .chain(textfile)
-        .chain(socket)
         .chain(labels)
         .collect()
 }
@@ -122,11 +117,9 @@ mod tests {
     fn on_a_live_system_only_directories_of_the_agent_are_writable() {
         let mut settings = Settings::default();
         settings.metrics.textfile = MetricsFile::Path("/srv/metrics/agent.prom".into());
-        settings.metrics.listen = Some(Listen::Unix("/run/exporter/agent.sock".into()));
         let found = writable(&Root::new("/"), &settings);
         for wanted in [
             "/srv/metrics",
-            "/run/exporter",
             DEFAULT_DIRECTORY,
             "/etc/rancher/rke2/config.yaml.d",
             "/etc/rancher/k3s/config.yaml.d",

@@ -25,8 +25,8 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
         value(&left.wanted)
     );
     let code = match left.reason {
-        SkipReason::Held | SkipReason::ReportOnly => Code::PinnedByConfig,
-        SkipReason::Foreign => Code::LabelNotManaged,
+        SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
+        SkipReason::NotManaged => Code::LabelNotManaged,
         SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
         // If no source answers, the missing answer is reported instead.
         SkipReason::WouldMix if left.wanted.is_none() => return None,

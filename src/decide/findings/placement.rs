@@ -30,7 +30,7 @@ pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<F
         LabelState::Invalid => {
             findings.push(Finding::new(
                 Code::LabelValueInvalid,
-                tried(PlacementOutcome::Illegal).unwrap_or_default(),
+                tried(PlacementOutcome::Invalid).unwrap_or_default(),
             ));
         }
         LabelState::NoSource | LabelState::Stale if placement.trouble.is_some() => {

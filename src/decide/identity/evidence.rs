@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Evidence for and against an instance being this machine.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::own_names;
 use crate::facts::names::{firmware_uuid, short};
@@ -9,18 +9,20 @@ use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 
 /// The result of one comparison with an instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The kind of evidence.
+    #[serde(rename = "type")]
     pub kind: EvidenceKind,
     /// Whether the evidence matches the instance.
+    #[serde(rename = "matches")]
     pub agrees: bool,
     /// The compared values.
     pub detail: String,
 }
 
 /// The kinds of evidence, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvidenceKind {
     /// Our configuration names the VM.

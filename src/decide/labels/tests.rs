@@ -209,7 +209,7 @@ fn hold_keeps_the_first_zone_and_says_so_while_the_host_follows() {
     let held = plan(&world);
     assert_eq!(
         (set(&held), reasons(&held)),
-        (vec![(HOST, "hv-b")], vec![(ZONE, SkipReason::Held)])
+        (vec![(HOST, "hv-b")], vec![(ZONE, SkipReason::Pinned)])
     );
 }
 
@@ -314,7 +314,7 @@ fn the_five_cases_of_an_extra_label() {
     let foreign = plan(&world);
     assert_eq!(
         (set(&foreign), reasons(&foreign)),
-        (vec![], vec![(RACK, SkipReason::Foreign)]),
+        (vec![], vec![(RACK, SkipReason::NotManaged)]),
         "foreign: leave"
     );
 }

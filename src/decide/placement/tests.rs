@@ -26,7 +26,7 @@ fn the_host_node_wins_and_the_rest_is_not_needed() {
 
 #[test]
 fn each_source_takes_over_when_those_before_it_cannot_answer() {
-    use PlacementOutcome::{Failed, NotNeeded, Nothing, Won};
+    use PlacementOutcome::{Empty, Failed, NotNeeded, Used};
     let mut world = World::new();
     world.reads.host_node = forbidden();
     world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-d"));
@@ -34,7 +34,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     assert_eq!(source(&placement), Some(Source::ConfigMap));
     assert_eq!(
         outcomes(&placement),
-        [Failed, Nothing, NotNeeded, Won, NotNeeded, NotNeeded]
+        [Failed, Empty, NotNeeded, Used, NotNeeded, NotNeeded]
     );
     world.reads.launcher_pod = Fact::Known(host_labels("eu-1", "rack-c"));
     assert_eq!(
@@ -42,7 +42,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
         Some(Source::LauncherPod)
     );
     let is_copy = |placement: &Placement| {
-        let won = placement.tried.iter().find(|tried| tried.outcome == Won);
+        let won = placement.tried.iter().find(|tried| tried.outcome == Used);
         won.unwrap().detail.contains("does not follow an edit")
     };
     assert!(!is_copy(&World::new().placement().unwrap()));
@@ -52,7 +52,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     assert_eq!(source(&placement), Some(Source::VmiAnnotations));
     assert_eq!(
         outcomes(&placement),
-        [Failed, Won, NotNeeded, NotNeeded, NotNeeded, NotNeeded]
+        [Failed, Used, NotNeeded, NotNeeded, NotNeeded, NotNeeded]
     );
 }
 
@@ -205,7 +205,7 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
     world.reads.host_node = Fact::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into());
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
-    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Illegal);
+    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Invalid);
     assert!(
         placement.tried[0].detail.contains("rack a\\u{1b}"),
         "{}",
@@ -231,7 +231,7 @@ fn a_source_that_is_switched_off_is_not_used() {
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
     assert_eq!(placement.host_labels, None);
-    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Off);
+    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Disabled);
 }
 
 #[test]

@@ -9,9 +9,10 @@ use crate::decide::scheduled_events::{
 use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
 use crate::report::journal::MESSAGE_LIMIT;
+use crate::report::problem::Problem;
 use crate::report::status::{
-    AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus,
-    NameStatus, PlacementStatus, VmStatus,
+    AgentStatus, CredentialStatus, CredentialsStatus, IdentityStatus, LabelsStatus,
+    PlacementStatus, VmStatus,
 };
 
 fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
@@ -69,14 +70,10 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
         event_sources: Vec::new(),
         findings: findings
             .iter()
-            .map(|(code, severity, seen)| FindingStatus {
-                code: (*code).to_owned(),
+            .map(|(code, severity, seen)| Problem {
                 severity: *severity,
-                title: "title".to_owned(),
                 observed: (*seen).to_owned(),
-                impact: "impact".to_owned(),
-                fix: vec!["remedy".to_owned()],
-                first_observed_time: None,
+                ..Problem::of(Code::parse(code).unwrap().entry())
             })
             .collect(),
     }
@@ -90,12 +87,7 @@ fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
 fn news_of(reported: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
     let findings = status.findings.iter();
     let findings: Vec<Finding> = findings
-        .map(|finding| {
-            Finding::new(
-                Code::parse(&finding.code).unwrap(),
-                finding.observed.as_str(),
-            )
-        })
+        .map(|finding| Finding::new(finding.code, finding.observed.as_str()))
         .collect();
     let events = RoundEvents {
         findings: &findings,
@@ -179,10 +171,10 @@ fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
         let mut status = status("hv-a", &[]);
         status.identity.names = names
             .iter()
-            .map(|(kind, name, verdict)| NameStatus {
+            .map(|(kind, name, verdict)| JudgedName {
                 kind: *kind,
                 name: (*name).to_owned(),
-                state: *verdict,
+                verdict: *verdict,
             })
             .collect();
         status
@@ -360,10 +352,10 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     let long = "an error of a library with\nall its causes: ".repeat(40);
     let mut reported = Reported::default();
     let mut first = status(&host, &[]);
-    first.identity.names = vec![NameStatus {
+    first.identity.names = vec![JudgedName {
         kind: NameKind::StaticHostname,
         name: name.clone(),
-        state: Verdict::MatchExceptCaseOrDomain,
+        verdict: Verdict::MatchExceptCaseOrDomain,
     }];
     let mut records = news(&mut reported, &first);
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {

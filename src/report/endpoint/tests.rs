@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::net::Ipv4Addr;
 
 use harvester_lab::world::{SOON, eventually};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
@@ -15,22 +13,16 @@ const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 struct Served {
     board: MetricsPage,
     health: SignalBoard,
-    root: Root,
-    _dir: tempfile::TempDir,
     server: JoinHandle<()>,
 }
 
 impl Served {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
         let (board, health) = (MetricsPage::default(), SignalBoard::default());
-        let server = tokio::spawn(serve(board.clone(), root.clone(), health.clone()));
+        let server = tokio::spawn(serve(board.clone(), health.clone()));
         Self {
             board,
             health,
-            root,
-            _dir: dir,
             server,
         }
     }
@@ -56,14 +48,9 @@ async fn free_port() -> SocketAddr {
 
 /// Connects as soon as the port is open.
 async fn connect(address: SocketAddr) -> TcpStream {
-    connected(async || TcpStream::connect(address).await).await
-}
-
-/// Repeats an attempt to connect until it succeeds.
-async fn connected<S>(mut attempt: impl AsyncFnMut() -> std::io::Result<S>) -> S {
     let attempts = async {
         loop {
-            if let Ok(stream) = attempt().await {
+            if let Ok(stream) = TcpStream::connect(address).await {
                 return stream;
             }
             tokio::task::yield_now().await;
@@ -72,7 +59,7 @@ async fn connected<S>(mut attempt: impl AsyncFnMut() -> std::io::Result<S>) -> S
     timeout(SOON, attempts).await.expect("it is open")
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &[u8]) -> String {
+async fn ask(mut stream: TcpStream, request: &[u8]) -> String {
     stream.write_all(request).await.unwrap();
     let mut text = String::new();
     let read = timeout(SOON, stream.read_to_string(&mut text)).await;
@@ -84,18 +71,14 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &[u8]) -
 async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_nowhere_else() {
     let served = Served::new();
     let (first, second) = (free_port().await, free_port().await);
-    served
-        .board
-        .show(Some(&Listen::Tcp(first)), "a 1\n", "b 1\n");
+    served.board.show(Some(first), "a 1\n", "b 1\n");
     let text = ask(connect(first).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 1\nb 1\n"), "{text}");
-    served
-        .board
-        .show(Some(&Listen::Tcp(first)), "a 2\n", "b 2\n");
+    served.board.show(Some(first), "a 2\n", "b 2\n");
     let text = ask(connect(first).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 2\nb 2\n"), "{text}");
 
-    served.board.show(Some(&Listen::Tcp(second)), "a 3\n", "");
+    served.board.show(Some(second), "a 3\n", "");
     let text = ask(connect(second).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 3\n"), "{text}");
     TcpStream::connect(first).await.unwrap_err();
@@ -105,113 +88,11 @@ async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_
 }
 
 #[tokio::test]
-async fn a_socket_file_that_an_earlier_run_left_is_replaced_and_goes_with_the_agent() {
-    let served = Served::new();
-    let listen = Listen::Unix("/metrics.sock".into());
-    let place = served.root.join("/metrics.sock");
-    drop(std::os::unix::net::UnixListener::bind(&place).unwrap());
-    UnixStream::connect(&place).await.unwrap_err();
-    served.board.show(Some(&listen), "a 1\n", "");
-    let stream = connected(async || UnixStream::connect(&place).await).await;
-    let mode = std::fs::metadata(&place).unwrap().permissions().mode();
-    assert_eq!(mode & 0o7777, 0o660);
-    assert!(ask(stream, REQUEST).await.ends_with("\r\n\r\na 1\n"));
-    served.board.show(None, "", "");
-    eventually(SOON, "the file is removed", async || !place.exists()).await;
-}
-
-#[tokio::test]
-async fn a_socket_on_which_another_process_listens_is_left_alone_and_reported() {
-    let served = Served::new();
-    let place = served.root.join("/metrics.sock");
-    let theirs = std::os::unix::net::UnixListener::bind(&place).unwrap();
-    let listen = Listen::Unix("/metrics.sock".into());
-    served.board.show(Some(&listen), "", "");
-    timeout(SOON, served.health.changed()).await.unwrap();
-    let findings = served.findings();
-    assert!(
-        findings.contains("failed to listen on `/metrics.sock`: "),
-        "{findings}"
-    );
-    let _stream = UnixStream::connect(&place).await.unwrap();
-    theirs.accept().unwrap();
-}
-
-/// Returns the error for a socket at a path.
-fn refusal(root: &Root, path: &str) -> String {
-    let bound = MetricsListener::bind(root, &Listen::Unix(path.into()));
-    chain(&bound.unwrap_err())
-}
-
-#[tokio::test]
-async fn a_socket_is_not_made_where_others_could_put_a_link_in_its_way() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    std::fs::create_dir(root.join("/open")).unwrap();
-    let open = std::fs::Permissions::from_mode(0o1777);
-    std::fs::set_permissions(root.join("/open"), open).unwrap();
-    let said = refusal(&root, "/open/metrics.sock");
-    assert!(
-        said.contains("`/open` is writable by other users"),
-        "{said}"
-    );
-    assert_eq!(std::fs::read_dir(root.join("/open")).unwrap().count(), 0);
-}
-
-#[tokio::test]
-async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path().join("tree"));
-    // An absolute path, as on the machine: outside the tree it is another location.
-    let outside = dir.path().join("outside");
-    for place in [&outside, &root.join(&outside)] {
-        std::fs::create_dir_all(place).unwrap();
-    }
-    std::os::unix::fs::symlink(&outside, root.join("/metrics")).unwrap();
-    let bound = MetricsListener::bind(&root, &Listen::Unix("/metrics/agent.sock".into())).unwrap();
-    let made = root.join(outside.join("agent.sock"));
-    assert_eq!(
-        std::fs::metadata(&made).unwrap().permissions().mode() & 0o7777,
-        0o660
-    );
-    assert!(!outside.join("agent.sock").exists());
-    drop(bound);
-    assert!(!made.exists());
-    // A link at this name is not our socket, whatever its target is.
-    let victim = dir.path().join("victim");
-    std::fs::write(&victim, "").unwrap();
-    std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::os::unix::fs::symlink(&victim, &made).unwrap();
-    let said = refusal(&root, "/metrics/agent.sock");
-    assert!(said.contains("exists and is not a socket"), "{said}");
-    assert_eq!(
-        std::fs::metadata(&victim).unwrap().permissions().mode() & 0o7777,
-        0o600
-    );
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
-    let served = Served::new();
-    let place = served.root.join("/metrics.sock");
-    std::fs::write(&place, "mine").unwrap();
-    let listen = Listen::Unix("/metrics.sock".into());
-    served.board.show(Some(&listen), "", "");
-    timeout(SOON, served.health.changed()).await.unwrap();
-    let findings = served.findings();
-    assert!(
-        findings.contains("`/metrics.sock` exists and is not a socket"),
-        "{findings}"
-    );
-    assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
-}
-
-#[tokio::test]
 async fn a_port_in_use_is_complained_about_until_another_is_configured() {
     let served = Served::new();
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    served.board.show(Some(&Listen::Tcp(address)), "", "");
+    served.board.show(Some(address), "", "");
     timeout(SOON, served.health.changed()).await.unwrap();
     let findings = served.findings();
     assert!(
@@ -221,7 +102,7 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
         "{findings}"
     );
     let free = free_port().await;
-    served.board.show(Some(&Listen::Tcp(free)), "a 1\n", "");
+    served.board.show(Some(free), "a 1\n", "");
     assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
     assert_eq!(served.health.issues(), []);
 }
@@ -230,7 +111,7 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
 async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    served.board.show(Some(address), "a 1\n", "");
     let mut slow = Vec::new();
     for _ in 0..1000 {
         let mut stream = connect(address).await;
@@ -263,7 +144,7 @@ async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
 async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_served() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    served.board.show(Some(address), "a 1\n", "");
     let long = [b"GET /metrics HTTP/1.1\r\nX: ", [b'a'; HEAD_MAX].as_slice()].concat();
     let many = format!(
         "GET /metrics HTTP/1.1\r\n{}\r\n",
@@ -309,7 +190,7 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
 async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_refused() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    served.board.show(Some(address), "a 1\n", "");
     let get = ask(connect(address).await, REQUEST).await;
     for line in [
         "HTTP/1.1 200 OK",

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One entry of the journal, which becomes an event of `tracing`.
+//! One entry of the journal: as an event of `tracing`, which `tracing-journald` sends, and as text for stderr.
 
 use std::borrow::Cow;
 
-use tracing::Level;
-
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::report::message_id::RECORDS_LOST;
+use crate::report::sink::StderrStyle;
 use crate::sys::escape::one_line;
 
 /// The maximum length of a message in characters: one line of a wide terminal, with the time and the name that `journalctl` adds.
@@ -15,65 +14,41 @@ pub const MESSAGE_LIMIT: usize = 160;
 /// The maximum length of another field in characters. All fields together are far smaller than the maximum datagram.
 const FIELD_LIMIT: usize = 1024;
 
-/// The priority of a record, as in syslog.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// The priority of a record, with its number in syslog.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Priority {
     /// Something does not work and requires an administrator.
-    Error,
+    Error = 3,
     /// Something will fail soon.
-    Warning,
+    Warning = 4,
     /// A normal but relevant change.
     #[default]
-    Notice,
+    Notice = 5,
     /// A routine event.
-    Info,
+    Info = 6,
     /// Details for developers.
-    Debug,
+    Debug = 7,
 }
 
 impl Priority {
-    /// Returns the level of an event. `tracing` has no notice and syslog no trace: from notice downwards, each priority uses the
-    /// next lower level.
-    pub(super) fn level(self) -> Level {
-        match self {
-            Self::Error => Level::ERROR,
-            Self::Warning => Level::WARN,
-            Self::Notice => Level::INFO,
-            Self::Info => Level::DEBUG,
-            Self::Debug => Level::TRACE,
-        }
-    }
-
-    /// Returns the priority of an event.
-    pub(super) fn of(level: Level) -> Self {
-        match level {
-            Level::ERROR => Self::Error,
-            Level::WARN => Self::Warning,
-            Level::INFO => Self::Notice,
-            Level::DEBUG => Self::Info,
-            Level::TRACE => Self::Debug,
-        }
-    }
-
-    /// Returns the number in syslog.
-    pub(super) fn number(self) -> u8 {
-        match self {
-            Self::Error => 3,
-            Self::Warning => 4,
-            Self::Notice => 5,
-            Self::Info => 6,
-            Self::Debug => 7,
-        }
-    }
-
     /// Returns the name in text.
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
             Self::Notice => "notice",
             Self::Info => "info",
             Self::Debug => "debug",
+        }
+    }
+
+    /// Returns the color on a terminal: bold red, yellow, none, none, dim.
+    fn color(self) -> &'static str {
+        match self {
+            Self::Error => "\x1b[1;31m",
+            Self::Warning => "\x1b[33m",
+            Self::Notice | Self::Info => "",
+            Self::Debug => "\x1b[2m",
         }
     }
 }
@@ -133,57 +108,72 @@ impl Record {
         }
     }
 
-    /// Emits the entry as an event with the field names of the journal. No value contains a line break.
+    /// Emits the entry as an event with the field names of the journal. A field that is `None` is omitted.
     pub(super) fn emit(&self) {
-        let message = self.short_message();
-        let finding = field(self.finding.as_deref());
-        let vm = field(self.vm.as_deref());
-        let host = field(self.host.as_deref());
-        let previous_host = field(self.previous_host.as_deref());
-        let zone = field(self.zone.as_deref());
-        let trigger = field(self.trigger.as_deref());
-        let detail = field(self.detail());
         let event = self.event.as_ref();
-        let target_host = field(event.and_then(|event| event.target_host.as_deref()));
-        let impact = field(self.impact.as_deref());
-        let fix = field(self.fix.as_deref());
-        // The level of an event is a constant. A field that is `None` is omitted.
+        // The level of an event is a constant. `tracing` has no notice and syslog no trace: from notice downwards, each priority
+        // is the next lower level.
         macro_rules! event {
-            ($level:expr) => {
+            ($level:ident) => {
                 tracing::event!(
                     target: "harvester_node_agent",
-                    $level,
+                    tracing::Level::$level,
                     {
-                        message = &*message,
+                        message = &*self.short_message(),
                         MESSAGE_ID = self.message_id,
-                        HNA_FINDING = finding.as_deref(),
-                        HNA_VM = vm.as_deref(),
-                        HNA_HOST = host.as_deref(),
-                        HNA_PREVIOUS_HOST = previous_host.as_deref(),
-                        HNA_ZONE = zone.as_deref(),
-                        HNA_TRIGGER = trigger.as_deref(),
+                        HNA_FINDING = field(self.finding.as_deref()),
+                        HNA_VM = field(self.vm.as_deref()),
+                        HNA_HOST = field(self.host.as_deref()),
+                        HNA_PREVIOUS_HOST = field(self.previous_host.as_deref()),
+                        HNA_ZONE = field(self.zone.as_deref()),
+                        HNA_TRIGGER = field(self.trigger.as_deref()),
                         HNA_LATENCY_MS = self.latency_ms,
                         HNA_INTERRUPTION_MS = self.interruption_ms,
-                        HNA_DETAIL = detail.as_deref(),
+                        HNA_DETAIL = self.detail(),
                         HNA_EVENT_ID = event.map(|event| event.id.as_str()),
                         HNA_EVENT_TYPE = event.map(|event| event.kind.as_str()),
                         HNA_EVENT_STATE = event.map(|event| event.state.as_str()),
                         HNA_EVENT_REASON = event.map(|event| event.reason.as_str()),
-                        HNA_TARGET_HOST = target_host.as_deref(),
+                        HNA_TARGET_HOST = field(event.and_then(|event| event.target_host.as_deref())),
                         HNA_DEADLINE = event.and_then(|event| event.deadline.as_deref()),
-                        HNA_IMPACT = impact.as_deref(),
-                        HNA_FIX = fix.as_deref(),
+                        HNA_IMPACT = field(self.impact.as_deref()),
+                        HNA_FIX = field(self.fix.as_deref()),
                     }
                 )
             };
         }
         match self.priority {
-            Priority::Error => event!(Level::ERROR),
-            Priority::Warning => event!(Level::WARN),
-            Priority::Notice => event!(Level::INFO),
-            Priority::Info => event!(Level::DEBUG),
-            Priority::Debug => event!(Level::TRACE),
+            Priority::Error => event!(ERROR),
+            Priority::Warning => event!(WARN),
+            Priority::Notice => event!(INFO),
+            Priority::Info => event!(DEBUG),
+            Priority::Debug => event!(TRACE),
         }
+    }
+
+    /// Returns the entry as text: `priority: message [finding]`, with the whole message and the fix on separate lines.
+    pub(super) fn text(&self, style: StderrStyle) -> String {
+        let (name, color) = (self.priority.name(), self.priority.color());
+        let name = match style {
+            StderrStyle::Coloured if !color.is_empty() => format!("{color}{name}\x1b[0m"),
+            _ => name.to_owned(),
+        };
+        let finding = field(self.finding.as_deref());
+        let finding = finding.map(|code| format!(" [{code}]")).unwrap_or_default();
+        let first = format!("{name}: {}{finding}", self.short_message());
+        let line = |name, text: Option<String>| text.map(|text| format!("    {name}: {text}"));
+        let lines = [
+            Some(first),
+            line("detail", self.detail()),
+            line("fix", field(self.fix.as_deref())),
+        ];
+        // The journal removes the number from each line.
+        let prefix = match style {
+            StderrStyle::Prefixed => format!("<{}>", self.priority as u8),
+            StderrStyle::Plain | StderrStyle::Coloured => String::new(),
+        };
+        let lines = lines.into_iter().flatten();
+        lines.map(|line| format!("{prefix}{line}\n")).collect()
     }
 
     /// Returns the message, truncated to its limit.
@@ -192,14 +182,13 @@ impl Record {
     }
 
     /// Returns the whole message if [`Record::short_message`] truncates it.
-    fn detail(&self) -> Option<&str> {
-        let is_cut = self.short_message() != one_line(&self.message, FIELD_LIMIT);
-        is_cut.then_some(self.message.as_str())
+    fn detail(&self) -> Option<String> {
+        field(Some(&self.message)).filter(|whole| *whole != self.short_message())
     }
 }
 
-/// Returns a field, truncated to its limit; `None` if it is empty.
-fn field(value: Option<&str>) -> Option<Cow<'_, str>> {
+/// Returns a field without line breaks, truncated to its limit; `None` if it is empty.
+fn field(value: Option<&str>) -> Option<String> {
     let value = value.filter(|value| !value.is_empty())?;
-    Some(one_line(value, FIELD_LIMIT))
+    Some(one_line(value, FIELD_LIMIT).into_owned())
 }

@@ -70,32 +70,6 @@ fn receive(socket: &UnixDatagram) -> Fields {
     fields
 }
 
-/// Returns the text of an entry on stderr.
-fn text(record: &Record, style: StderrStyle) -> String {
-    use tracing_subscriber::layer::SubscriberExt;
-
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let kept = Kept::default();
-    let writer = kept.clone();
-    let layer = tracing_subscriber::fmt::layer()
-        .event_format(lines::EntryLines(style))
-        .with_writer(move || writer.clone());
-    let stack = tracing_subscriber::registry().with(layer);
-    tracing::subscriber::with_default(stack, || record.emit());
-    let bytes = kept.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
-}
-
 fn full_record() -> Record {
     Record {
         priority: Priority::Notice,
@@ -199,10 +173,10 @@ fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
     let message = record.short_message();
     assert_eq!(message.chars().count(), MESSAGE_LIMIT);
     assert!(message.ends_with('…'), "{message}");
-    let lines = text(&record, StderrStyle::Plain);
+    let lines = record.text(StderrStyle::Plain);
     assert_eq!(lines, format!("error: {message}\n    detail: {whole}\n"));
     let short = Record::new(Priority::Error, "x".repeat(MESSAGE_LIMIT));
-    assert!(!text(&short, StderrStyle::Plain).contains("detail"));
+    assert!(!short.text(StderrStyle::Plain).contains("detail"));
 }
 
 #[test]
@@ -320,7 +294,7 @@ fn entries_below_the_level_are_not_written_and_the_level_can_be_changed() {
             .map(|_| receive(&socket)["PRIORITY"].clone())
             .collect();
         assert_eq!(priorities, ["3", "4", "5", "6", "7"][..count], "{level:?}");
-        // The level of an entry is checked when it is written.
+        // The level of an entry is checked when it is sent.
         journal.set_level(LogLevel::Error);
         journal.send(Record::new(Priority::Error, "the end"));
         assert_eq!(receive(&socket)["MESSAGE"], "the end");
@@ -360,7 +334,7 @@ fn entries_keep_their_order() {
 
 #[test]
 fn text_is_one_line_and_an_indented_fix() {
-    let full = |style| text(&full_record(), style);
+    let full = |style| full_record().text(style);
     let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
     assert_eq!(full(StderrStyle::Plain), plain);
     assert_eq!(full(StderrStyle::Coloured), plain);
@@ -368,10 +342,10 @@ fn text_is_one_line_and_an_indented_fix() {
     assert_eq!(full(StderrStyle::Prefixed), prefixed);
     let bare = Record::new(Priority::Error, "broken");
     assert_eq!(
-        text(&bare, StderrStyle::Coloured),
+        bare.text(StderrStyle::Coloured),
         "\x1b[1;31merror\x1b[0m: broken\n"
     );
-    assert_eq!(text(&bare, StderrStyle::Prefixed), "<3>error: broken\n");
+    assert_eq!(bare.text(StderrStyle::Prefixed), "<3>error: broken\n");
 }
 
 #[test]

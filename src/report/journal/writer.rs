@@ -2,7 +2,7 @@
 //! A thread for blocking writes: to a slow journal, or to stderr, which may be a full pipe. It sleeps while its queue is empty.
 
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -11,8 +11,23 @@ use std::time::Duration;
 
 use tracing::Dispatch;
 use tracing::dispatcher::with_default;
+use tracing_journald::{Priority as Syslog, PriorityMappings};
+use tracing_subscriber::layer::SubscriberExt;
 
-use super::record::Record;
+use super::record::{Priority, Record};
+use crate::report::sink::{Sink, StderrStyle};
+
+/// The name of the service in the journal.
+const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
+
+/// The priority of each level, as [`Record::emit`] uses it.
+const PRIORITIES: PriorityMappings = PriorityMappings {
+    error: Syslog::Error,
+    warn: Syslog::Warning,
+    info: Syslog::Notice,
+    debug: Syslog::Informational,
+    trace: Syslog::Debug,
+};
 
 /// The maximum number of queued entries: more than one change of every reported state. journald's socket holds as many or more.
 pub(super) const QUEUE_LENGTH: usize = 64;
@@ -31,10 +46,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. It creates the subscriber in the thread, and writes the entry that this returns first.
-    pub(super) fn start(
-        stack: impl FnOnce() -> (Dispatch, Option<Record>) + Send + 'static,
-    ) -> io::Result<Self> {
+    /// Starts the thread, which opens the sink.
+    pub(super) fn start(sink: Sink) -> io::Result<Self> {
         let (queue, records) = sync_channel(QUEUE_LENGTH);
         let (alive, ended) = sync_channel(0);
         let lost = Arc::new(AtomicU64::new(0));
@@ -42,13 +55,8 @@ impl Writer {
         thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || {
-                let (stack, first) = stack();
-                with_default(&stack, || {
-                    if let Some(first) = first {
-                        first.emit();
-                    }
-                    drain(&records, &counted, Record::emit);
-                });
+                let output = Output::open(sink);
+                drain(&records, &counted, |record| output.write(record));
                 drop::<SyncSender<Infallible>>(alive);
             })?;
         Ok(Self { queue, lost, ended })
@@ -96,5 +104,48 @@ pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: imp
     let count = lost.swap(0, Ordering::Relaxed);
     if count > 0 {
         write(&Record::lost(count));
+    }
+}
+
+/// An open sink. Blocks while journald or the reader of stderr is stalled.
+enum Output {
+    Journald(Dispatch),
+    Stderr(StderrStyle),
+}
+
+impl Output {
+    fn open(sink: Sink) -> Self {
+        let journald = match sink {
+            Sink::Stderr(style) => return Self::Stderr(style),
+            Sink::Journal => tracing_journald::layer(),
+        };
+        match journald {
+            Ok(journald) => {
+                let journald = journald
+                    .with_field_prefix(None)
+                    .with_priority_mappings(PRIORITIES)
+                    .with_syslog_identifier(SYSLOG_IDENTIFIER.to_owned());
+                Self::Journald(Dispatch::new(tracing_subscriber::registry().with(journald)))
+            }
+            Err(error) => {
+                // systemd forwards stderr to the journal when it is available again.
+                let output = Self::Stderr(StderrStyle::Prefixed);
+                let text =
+                    format!("failed to connect to the journal, writing to stderr instead: {error}");
+                output.write(&Record::new(Priority::Warning, text));
+                output
+            }
+        }
+    }
+
+    /// Writes an entry in one write, so that lines of other writers do not interleave.
+    fn write(&self, record: &Record) {
+        match self {
+            Self::Journald(journald) => with_default(journald, || record.emit()),
+            Self::Stderr(style) => {
+                // An error of stderr cannot be reported anywhere.
+                let _ = io::stderr().write_all(record.text(*style).as_bytes());
+            }
+        }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
 
 /// Opens the directory of `path` for an object that is created by name, and also returns that name. Rejects a directory that
 /// other users can write to.
-pub(crate) fn open_private_parent(
+pub(super) fn open_private_parent(
     root: &Root,
     path: &Path,
 ) -> Result<(OwnedFd, String), WriteError> {

@@ -10,8 +10,8 @@ use crate::facts::Fact;
 use crate::facts::names::ServiceAccount;
 use crate::report::layout::Mark;
 use crate::report::relative::{relative, span};
+use crate::report::show::lifetime;
 use crate::report::status::{CredentialStatus, Status};
-use crate::report::text::lifetime;
 
 const NOT_CHECKED: &str = "not checked";
 
@@ -189,7 +189,7 @@ fn identity(status: &Status) -> String {
         return "VM unknown".to_owned();
     }
     let names = identity.names.iter();
-    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| name.state.is_match());
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| name.verdict.is_match());
     let wrong: Vec<String> = wrong
         .iter()
         .map(|name| {
@@ -197,7 +197,7 @@ fn identity(status: &Status) -> String {
                 "{} `{}` {}",
                 name.kind.as_str(),
                 name.name,
-                name.state.name()
+                name.verdict.name()
             )
         })
         .collect();

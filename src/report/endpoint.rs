@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The metrics for clients on this machine: one listening socket, disabled unless it is configured.
+//! The metrics for clients on this machine: one listening socket on a loopback address, disabled unless it is configured.
 //!
 //! It serves the text of the last report and never triggers a reconcile. Without requests it costs nothing. Clients are not
 //! trusted: a request must be short and fast, and of simultaneous requests only the last few are answered.
 
-pub(crate) mod http;
-mod socket;
-#[cfg(test)]
-mod tests;
-
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{pending, ready};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::sync::Notify;
+use nix::errno::Errno;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::agent::signal_board::SignalBoard;
-use crate::config::Listen;
 use crate::facts::observation::ObservationIssue;
-use crate::sys::escape::chain;
-use crate::sys::root::Root;
-use socket::{ListenError, MetricsListener, Stream};
 
 /// The name in reports.
 const NAME: &str = "metrics";
+
+/// The only path.
+const PATH: &str = "/metrics";
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The content type; Prometheus rejects a page of an unknown type.
+const PAGE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The time limit from the first byte of the request to the last byte of the response. A local scrape takes a millisecond.
 /// Tests move the clock.
@@ -50,48 +56,33 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// The text to serve, and its address. Clones share both.
 #[derive(Debug, Clone, Default)]
-pub struct MetricsPage {
-    inner: Arc<Mutex<ListenerState>>,
-    /// Notified when the address changes.
-    moved: Arc<Notify>,
-}
+pub struct MetricsPage(watch::Sender<Shown>);
 
 #[derive(Debug, Default)]
-struct ListenerState {
-    listen: Option<Listen>,
+struct Shown {
+    listen: Option<SocketAddr>,
     page: Arc<str>,
 }
 
 impl MetricsPage {
     /// Sets the two parts of the page, and the address `listen` at which they are served.
-    pub fn show(&self, listen: Option<&Listen>, state: &str, activity: &str) {
-        let is_elsewhere = self.lock(|shown| {
+    pub fn show(&self, listen: Option<SocketAddr>, state: &str, activity: &str) {
+        self.0.send_if_modified(|shown| {
             shown.page = [state, activity].concat().into();
-            let is_elsewhere = shown.listen.as_ref() != listen;
-            shown.listen = listen.cloned();
-            is_elsewhere
+            // The server must know of a new address only: each connection reads the page.
+            mem::replace(&mut shown.listen, listen) != listen
         });
-        if is_elsewhere {
-            self.moved.notify_one();
-        }
-    }
-
-    fn page(&self) -> Arc<str> {
-        self.lock(|shown| Arc::clone(&shown.page))
-    }
-
-    fn lock<T>(&self, act: impl FnOnce(&mut ListenerState) -> T) -> T {
-        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Serves the page at the configured address until dropped.
-pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
+pub async fn serve(board: MetricsPage, health: SignalBoard) {
+    let mut shown = board.0.subscribe();
     loop {
-        let listen = board.lock(|shown| shown.listen.clone());
+        let listen = shown.borrow_and_update().listen;
         let hold = async {
-            match &listen {
-                Some(listen) => hold(&board, &root, listen, &health).await,
+            match listen {
+                Some(address) => hold(&board, address, &health).await,
                 None => {
                     health.issue(NAME, None);
                     pending::<()>().await;
@@ -100,25 +91,26 @@ pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
         };
         tokio::select! {
             () = hold => {}
-            () = board.moved.notified() => {}
+            _ = shown.changed() => {}
         }
     }
 }
 
 /// Serves one address; an error is reported, and the address is retried.
-async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &SignalBoard) {
+async fn hold(board: &MetricsPage, address: SocketAddr, health: &SignalBoard) {
     loop {
-        let error = match MetricsListener::bind(root, listen) {
+        let (what, forbidden) = match bind(address) {
             Ok(listener) => {
                 health.issue(NAME, None);
-                answer_all(board, &listener).await
+                let error = answer_all(board, &listener).await;
+                (format!("failed to accept a connection: {error}"), None)
             }
-            Err(error) => error,
-        };
-        let what = chain(&error);
-        let forbidden = match &error {
-            ListenError::Forbidden(address) => Some(address.port()),
-            _ => None,
+            // The sandbox of the unit denies it (`SocketBindDeny=`). A port below 1024 without the capability gives EACCES.
+            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
+                let what = format!("failed to listen on `{address}`: the unit does not allow it");
+                (what, Some(address.port()))
+            }
+            Err(error) => (format!("failed to listen on `{address}`: {error}"), None),
         };
         let issue = ObservationIssue::MetricsUnavailable {
             source: NAME,
@@ -130,15 +122,24 @@ async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &Signal
     }
 }
 
+/// Binds without `await`: the address is a number, and no name is resolved.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// Serves all clients until the socket fails.
-async fn answer_all(board: &MetricsPage, listener: &MetricsListener) -> ListenError {
+async fn answer_all(board: &MetricsPage, listener: &TcpListener) -> io::Error {
     let mut last = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
-            Ok(stream) => stream,
+            Ok((stream, _)) => stream,
+            // The client has disconnected: accept(2).
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return error,
         };
-        let page = board.page();
+        let page = Arc::clone(&board.0.borrow().page);
         let answered = async move {
             // A client that disconnected or timed out needs no report.
             let _ = timeout(DEADLINE, answer(stream, page)).await;
@@ -163,8 +164,8 @@ impl Drop for Connection {
 }
 
 /// Answers one request and closes the connection.
-async fn answer(stream: Stream, page: Arc<str>) -> hyper::Result<()> {
-    let service = service_fn(|request| ready(Ok::<_, Infallible>(http::answer(&request, &page))));
+async fn answer(stream: TcpStream, page: Arc<str>) -> hyper::Result<()> {
+    let service = service_fn(|request| ready(Ok::<_, Infallible>(response(&request, &page))));
     http1::Builder::new()
         .keep_alive(false)
         // A client may close its sending direction after its request.
@@ -174,3 +175,32 @@ async fn answer(stream: Stream, page: Arc<str>) -> hyper::Result<()> {
         .serve_connection(TokioIo::new(stream), service)
         .await
 }
+
+/// Returns the response. The HTTP library parses the request, rejects an invalid one, and sends no body for a HEAD request.
+pub(crate) fn response<B>(request: &Request<B>, page: &str) -> Response<String> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let (status, kind, text) = match request.uri().path() {
+        PATH if is_read => (StatusCode::OK, PAGE, page),
+        PATH => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            PLAIN,
+            "metrics are read-only\n",
+        ),
+        _ => (
+            StatusCode::NOT_FOUND,
+            PLAIN,
+            "the metrics are at /metrics\n",
+        ),
+    };
+    let mut response = Response::new(text.to_owned());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A finding as every report shows it: one form in JSON and one as text.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::relative::relative;
+use super::text::{SHOWN_MAX, Text};
+use crate::catalog::{Code, Entry, Finding, FixCommand, PLACEHOLDERS, Severity};
+use crate::sys::escape::one_line;
+
+/// A finding, complete in itself: with the texts of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// The code, for `explain`.
+    pub code: Code,
+    /// `error`, `warning` or `notice`.
+    pub severity: Severity,
+    /// The title.
+    pub title: String,
+    /// The observation, on which object; missing in an entry of the catalog.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub observed: String,
+    /// The impact.
+    pub impact: String,
+    /// The steps of the fix.
+    pub fix: Vec<String>,
+    /// Commands to paste, in their order.
+    #[serde(default)]
+    pub commands: Vec<FixCommand>,
+    /// The time of the first observation, RFC 3339; missing if only a single run observed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_observed_time: Option<String>,
+    /// Pages about it.
+    #[serde(default)]
+    pub links: Vec<String>,
+}
+
+impl Problem {
+    /// Creates a problem from a finding. `word` returns what stands for a placeholder in the commands, if it is known.
+    pub fn new<'a>(finding: &Finding, word: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let commands = finding.commands().iter().map(|command| FixCommand {
+            place: command.place,
+            text: Cow::Owned(command.filled(&word)),
+        });
+        Self {
+            observed: finding.seen.clone(),
+            fix: finding.fix().into_iter().map(str::to_owned).collect(),
+            commands: commands.collect(),
+            ..Self::of(finding.code.entry())
+        }
+    }
+
+    /// Creates a problem from an entry of the catalog.
+    pub fn of(entry: &Entry) -> Self {
+        Self {
+            code: entry.code,
+            severity: entry.severity,
+            title: entry.title.to_owned(),
+            observed: String::new(),
+            impact: entry.impact.to_owned(),
+            fix: entry.fix.iter().map(|step| (*step).to_owned()).collect(),
+            commands: entry.commands.to_vec(),
+            first_observed_time: None,
+            links: entry.code.links().into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the problem as one line.
+    pub fn line(&self) -> String {
+        let (severity, code) = (self.severity.as_str(), self.code);
+        let observed = one_line(&self.observed, SHOWN_MAX);
+        format!("{severity}: {}: {observed} [{code}]", self.title)
+    }
+
+    /// Appends problems with the same code as one. Unless all details are shown, a notice takes one line: `explain` has the rest.
+    pub fn write(same: &[&Self], out: &mut Text) {
+        let Some(first) = same.first() else { return };
+        out.title(first.severity, &first.title, first.code.as_str());
+        if first.severity == Severity::Notice && !out.show.verbose {
+            return;
+        }
+        let observed = unique(same.iter().map(|one| one.observed.as_str()));
+        let since = same
+            .iter()
+            .filter_map(|one| one.first_observed_time.as_deref());
+        let since = since.min().map(|since| relative(out.show.now, since));
+        let since = since.map(|since| format!(" (first observed {since})"));
+        let mut rest = ("Observed", since.unwrap_or_default());
+        for seen in observed.iter().filter(|seen| !seen.is_empty()) {
+            let (name, since) = std::mem::take(&mut rest);
+            out.item(name, &format!("{seen}{since}"));
+        }
+        out.item("Impact", &first.impact);
+        out.steps("Fix", &unique(same.iter().flat_map(|one| &one.fix)));
+        Self::write_commands(&unique(same.iter().flat_map(|one| &one.commands)), out);
+    }
+
+    /// Appends the commands below the place where they run, and what to put in the place of unknown words.
+    fn write_commands(commands: &[&FixCommand], out: &mut Text) {
+        let mut place = None;
+        for command in commands {
+            if place.replace(command.place) != Some(command.place) {
+                out.command(&format!("# {}", command.place.title()));
+            }
+            out.command(&command.text);
+        }
+        let is_shown = |word: &str| commands.iter().any(|command| command.text.contains(word));
+        let words = PLACEHOLDERS
+            .iter()
+            .filter(|(word, meaning)| !meaning.is_empty() && is_shown(word));
+        let words = words.map(|(word, meaning)| format!("{word} = {meaning}"));
+        let words: Vec<String> = words.collect();
+        if !words.is_empty() {
+            out.item("", &format!("Replace {}", words.join(", ")));
+        }
+    }
+}
+
+/// Returns the items without repetitions, in their order.
+fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for item in items {
+        if !unique.contains(&item) {
+            unique.push(item);
+        }
+    }
+    unique
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::text::{Show, TermStyle};
+    use time::UtcDateTime;
+    use time::format_description::well_known::Rfc3339;
+
+    /// Returns problems of one code as text.
+    fn text(problems: &[Problem], verbose: bool) -> String {
+        let mut out = Text::new(Show {
+            style: TermStyle::PLAIN,
+            verbose,
+            now: UtcDateTime::parse("2026-11-21T10:00:00Z", &Rfc3339).unwrap(),
+        });
+        Problem::write(&problems.iter().collect::<Vec<_>>(), &mut out);
+        out.finish()
+    }
+
+    fn found(code: Code, seen: &str) -> Problem {
+        let word = |word: &str| (word == "<NODE>").then_some("n1");
+        Problem::new(&Finding::new(code, seen), word)
+    }
+
+    #[test]
+    fn a_problem_shows_what_was_observed_since_when_its_impact_and_commands_with_their_place() {
+        let mut problem = found(Code::NodeMissing, "no Node \u{1b}[2J");
+        problem.first_observed_time = Some("2026-11-21T08:00:00Z".to_owned());
+        let text = text(&[problem], false);
+        let title = text.lines().next().unwrap();
+        assert!(title.starts_with("WARN   Node does not exist"), "{text}");
+        assert!(title.ends_with(" [node-missing]"), "{text}");
+        for line in [
+            "  Observed  no Node \\x1b[2J (first observed 2h ago)",
+            "            # as guest cluster administrator",
+            "            kubectl get nodes",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn problems_of_one_code_share_their_texts_and_a_notice_takes_one_line() {
+        let both = ["/a has mode 0644", "/b has mode 0644"];
+        let both = both.map(|seen| found(Code::CredentialExposed, seen));
+        let shown = text(&both, false);
+        let observed = "  Observed  /a has mode 0644\n            /b has mode 0644\n  Impact ";
+        assert!(shown.contains(observed), "{shown}");
+        assert_eq!(shown.matches("  Fix  ").count(), 1, "{shown}");
+        let notice = [found(Code::ClockNotSynchronized, "NTPSynchronized=no")];
+        assert_eq!(text(&notice, false).lines().count(), 1);
+        assert!(text(&notice, true).contains("NTPSynchronized=no"));
+    }
+
+    #[test]
+    fn every_problem_survives_json_with_its_commands() {
+        for code in Code::ALL {
+            let problem = found(*code, "this on that");
+            let json = serde_json::to_string(&problem).unwrap();
+            let read: Problem = serde_json::from_str(&json).unwrap();
+            assert_eq!(read, problem, "{json}");
+            let mut commands = problem.commands.iter();
+            assert!(commands.all(|one| !one.text.contains("<NODE>")), "{json}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The status as text: `status`, `whoami`, and the line that `systemctl status` shows.
+
+use time::UtcDateTime;
+
+use super::problem::Problem;
+use super::relative::{expiry, relative, seconds_until};
+use super::status::{CredentialStatus, IdentityStatus, PermissionStatus, PlacementStatus, Status};
+use super::text::{Mark, Show, Text, counts};
+use crate::agent::state::Seconds;
+use crate::catalog::Severity;
+use crate::decide::Migration;
+use crate::decide::name_match::Verdict;
+
+/// Returns the runtime status, as `status` prints it.
+/// `doubt` is set unless an agent is known to be running.
+pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
+    let mut out = Text::new(show);
+    let ago = |time: &str| relative(show.now, time);
+    let worst = status.findings.iter().map(|problem| problem.severity).max();
+    let worst = worst.max(doubt.map(|_| Severity::Warning));
+    let node = status.labels.node.as_deref().unwrap_or("this node");
+    let doubt = doubt.map(|doubt| {
+        let last = ago(&status.last_update_time);
+        format!("{doubt}; showing last status from {last}: ")
+    });
+    let (doubt, state) = (doubt.unwrap_or_default(), &status.labels.state);
+    let host = match &status.placement {
+        Some(placement) => format!(
+            " on {} ({}/{})",
+            placement.host,
+            placement.region.as_deref().unwrap_or("-"),
+            placement.zone.as_deref().unwrap_or("-")
+        ),
+        None => ", host unknown".to_owned(),
+    };
+    let mark = worst.map_or(Mark::Ok, Mark::Found);
+    out.headline(mark, &format!("{node}: {doubt}{state}{host}"));
+    out.row("VM", &vm(&status.identity));
+    let labels = status.labels.owned.iter();
+    let labels: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if !labels.is_empty() {
+        out.row("Labels", &labels.join(" "));
+    }
+    if let Some(last) = &status.last_migration {
+        let latency = match (last.duration_seconds, &last.trigger) {
+            (Some(latency), Some(trigger)) => {
+                let latency = seconds(latency);
+                format!(", labels updated after {latency} (trigger {trigger})")
+            }
+            _ => String::new(),
+        };
+        let Migration { from, to, at } = &last.migration;
+        let (arrow, ago) = (show.style.arrow(), ago(at));
+        out.row("Migration", &format!("{from} {arrow} {to} {ago}{latency}"));
+    }
+    if let Some(last) = &status.last_migration_hint {
+        let took = seconds(last.duration_seconds);
+        let (outcome, trigger, ago) = (&last.outcome, &last.trigger, ago(&last.time));
+        let text = format!(
+            "{outcome} {ago} (trigger {trigger}, {took}, {} reads)",
+            last.reads
+        );
+        out.row("Last hint", &text);
+    }
+    let text = format!(
+        "{}, pid {}, started {}, last change {} (trigger {})",
+        status.agent.version,
+        status.agent.pid,
+        ago(&status.agent.start_time),
+        ago(&status.last_update_time),
+        status.trigger
+    );
+    out.row("Agent", &text);
+    out.row("QEMU agent", &guest_agent(status));
+    if show.verbose {
+        event_sources(&mut out, status);
+    }
+    problems(&mut out, &status.findings);
+    out.finish()
+}
+
+/// Returns VM and host with their sources, as `whoami` prints them; in verbose mode with all the evidence.
+pub fn whoami(status: &Status, show: Show) -> String {
+    let mut out = Text::new(show);
+    out.row("VM", &vm(&status.identity));
+    match &status.placement {
+        Some(placement) => {
+            let source = &placement.host_source;
+            out.row("Host", &format!("{}   (source: {source})", placement.host));
+            let topology = format!(
+                "region {}, zone {}   (source: {})",
+                placement.region.as_deref().unwrap_or("unknown"),
+                placement.zone.as_deref().unwrap_or("unknown"),
+                placement.topology_source.as_deref().unwrap_or("none")
+            );
+            out.row("Topology", &topology);
+        }
+        None => out.row("Host", "unknown"),
+    }
+    names(&mut out, &status.identity);
+    let credentials = [
+        ("Harvester", &status.credentials.harvester),
+        ("kubelet", &status.credentials.kubelet),
+    ];
+    let short = credentials.map(|(name, credential)| kubeconfig(name, credential, show.now));
+    out.marks("Kubeconfigs", &short);
+    if !status.permissions.is_empty() {
+        out.marks("Permissions", &permissions(&status.permissions, show));
+    }
+    if show.verbose {
+        evidence(&mut out, &status.identity, status.placement.as_ref());
+        for (name, credential) in credentials {
+            out.row("Kubeconfig", &format!("{name}: {}", whole(credential)));
+        }
+        for permission in &status.permissions {
+            let allowed = match (permission.allowed, &permission.error) {
+                (Some(true), _) => "allowed",
+                (Some(false), _) => "denied",
+                (None, Some(error)) => error.as_str(),
+                (None, None) => "unknown",
+            };
+            let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);
+            out.row("Permission", &text);
+        }
+        out.row("QEMU agent", &guest_agent(status));
+        event_sources(&mut out, status);
+    }
+    problems(&mut out, &status.findings);
+    out.finish()
+}
+
+/// Returns one line for `STATUS=`.
+pub fn line(status: &Status) -> String {
+    let vm = status.identity.vm.as_ref();
+    let mut line = format!(
+        "vm={} identity={}",
+        vm.map_or("unknown", |vm| vm.name.as_str()),
+        status.identity.state.name()
+    );
+    if let Some(placement) = &status.placement {
+        line.push_str(&format!(
+            " host={} region={} zone={}",
+            placement.host,
+            placement.region.as_deref().unwrap_or("-"),
+            placement.zone.as_deref().unwrap_or("-")
+        ));
+    }
+    let (labels, agent) = (&status.labels.state, &status.qemu_guest_agent.state);
+    line.push_str(&format!(" labels={labels} qemu-guest-agent={agent}"));
+    if let Some(last) = &status.last_migration {
+        line.push_str(&format!(" migrated={}", last.migration.at));
+    }
+    if let Some(worst) = status.findings.first() {
+        line.push_str(&format!(" {}={}", worst.severity.as_str(), worst.code));
+    }
+    line
+}
+
+/// Appends the number of errors and warnings, and the command that explains them; in verbose mode also each of them.
+fn problems(out: &mut Text, problems: &[Problem]) {
+    let counts = counts(problems.iter().map(|problem| problem.severity));
+    let text = match counts.as_str() {
+        "" => "none".to_owned(),
+        counts => format!("{counts}: run `harvester-node-agent doctor`"),
+    };
+    out.row("Problems", &text);
+    if out.show.verbose {
+        for problem in problems {
+            out.row("Problem", &problem.line());
+        }
+    }
+}
+
+fn vm(identity: &IdentityStatus) -> String {
+    let reason = identity.message.as_deref();
+    let Some(vm) = &identity.vm else {
+        return format!("unknown: {}", reason.unwrap_or("no VM matches"));
+    };
+    let evidence = identity.evidence.iter().filter(|item| item.agrees);
+    let evidence: Vec<&str> = evidence.map(|item| item.kind.as_str()).collect();
+    let note = reason
+        .map(|reason| format!("; {reason}"))
+        .unwrap_or_default();
+    let (name, evidence) = (vm.full_name(), evidence.join(", "));
+    format!("{name}   (matched by {evidence}{note})")
+}
+
+fn names(out: &mut Text, identity: &IdentityStatus) {
+    let is_wrong = |verdict: Verdict| !verdict.is_match() && verdict != Verdict::Unknown;
+    let names = identity.names.iter().map(|judged| {
+        let (kind, name) = (judged.kind.as_str(), &judged.name);
+        match judged.verdict {
+            verdict if verdict.is_match() => (Mark::Ok, kind.to_owned()),
+            Verdict::Unknown => (Mark::Skipped, format!("{kind} {name}")),
+            verdict => {
+                let text = format!("{kind} {name} ({})", verdict.name());
+                (Mark::Found(verdict.severity()), text)
+            }
+        }
+    });
+    let names: Vec<(Mark, String)> = names.collect();
+    if names.iter().all(|(mark, _)| *mark == Mark::Skipped) {
+        let names: Vec<String> = names.into_iter().map(|(_, text)| text).collect();
+        let text = format!("{} (not compared: the VM is unknown)", names.join(", "));
+        out.row("Names", &text);
+    } else {
+        out.marks("Names", &names);
+    }
+    let mut verdicts = identity.names.iter().map(|judged| judged.verdict);
+    if out.show.verbose && verdicts.any(is_wrong) {
+        out.row("Impact", &identity.impact);
+    }
+}
+
+/// Returns a short description of a credential, and its state.
+fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
+    let bad = Mark::Found(Severity::Error);
+    if let Some(code) = credential.finding {
+        return (bad, format!("{name} ({code})"));
+    }
+    if credential.kubeconfig.is_none() {
+        return (bad, format!("{name}, not usable"));
+    }
+    let expires = credential.expiration_time.as_deref();
+    let mark = match expires.and_then(|time| seconds_until(now, time)) {
+        Some(..=0) => bad,
+        _ => Mark::Ok,
+    };
+    (mark, format!("{name}, {}", lifetime(credential, now)))
+}
+
+/// Returns the expiration of a credential, as far as it is known.
+pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
+    match (&credential.expiration_time, &credential.user) {
+        (Some(time), _) => expiry(now, time),
+        (None, Some(_)) => "does not expire".to_owned(),
+        (None, None) => "expiration unknown".to_owned(),
+    }
+}
+
+fn whole(credential: &CredentialStatus) -> String {
+    let Some(kubeconfig) = &credential.kubeconfig else {
+        return credential.error.as_deref().unwrap_or("none").to_owned();
+    };
+    let parts = [
+        ("server", &credential.server),
+        ("user", &credential.user),
+        ("namespace", &credential.namespace),
+        ("expires", &credential.expiration_time),
+    ];
+    let parts = parts.into_iter().filter_map(|(what, value)| {
+        let value = value.as_ref()?;
+        Some(format!(", {what} {value}"))
+    });
+    format!("{kubeconfig}{}", parts.collect::<String>())
+}
+
+fn permissions(all: &[PermissionStatus], show: Show) -> Vec<(Mark, String)> {
+    let hint = if show.verbose { "" } else { " (-v to list)" };
+    let parts = [
+        (Some(true), Mark::Ok, "allowed", ""),
+        (Some(false), Mark::Skipped, "denied", hint),
+        (None, Mark::Skipped, "unknown", hint),
+    ];
+    let parts = parts.into_iter().map(|(answer, mark, word, hint)| {
+        let count = all.iter().filter(|one| one.allowed == answer).count();
+        (count, mark, format!("{count} {word}{hint}"))
+    });
+    let parts = parts.filter(|(count, ..)| *count > 0);
+    parts.map(|(_, mark, text)| (mark, text)).collect()
+}
+
+fn evidence(out: &mut Text, identity: &IdentityStatus, placement: Option<&PlacementStatus>) {
+    for item in &identity.evidence {
+        let word = if item.agrees { "matches" } else { "differs" };
+        let text = format!("{} {word}: {}", item.kind.as_str(), item.detail);
+        out.row("Evidence", &text);
+    }
+    for tried in placement
+        .into_iter()
+        .flat_map(|placement| &placement.sources)
+    {
+        let outcome = tried.outcome.as_str();
+        let text = format!("{} {outcome}: {}", tried.source, tried.detail);
+        out.row("Source", &text);
+    }
+}
+
+fn guest_agent(status: &Status) -> String {
+    let agent = &status.qemu_guest_agent;
+    let unit = match (&agent.unit, &agent.unit_state, &agent.error) {
+        (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
+        (_, _, Some(error)) => format!(" ({error})"),
+        _ => String::new(),
+    };
+    format!("{}{unit}", agent.state)
+}
+
+/// Appends the event sources, and the reason if one is inactive.
+fn event_sources(out: &mut Text, status: &Status) {
+    for source in &status.event_sources {
+        let state = if source.active { "active" } else { "inactive" };
+        let text = format!("{} {state}: {}", source.name, source.detail);
+        out.row("Event source", &text);
+    }
+}
+
+fn seconds(seconds: Seconds) -> String {
+    format!("{:.1}s", f64::from(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::text::TermStyle;
+    use serde_json::json;
+
+    #[test]
+    fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {
+        let name =
+            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.name()});
+        let identity = json!({
+            "state": "vm-unknown", "impact": "", "evidence": [],
+            "names": [name("hostname"), name("static-hostname")],
+        });
+        let identity: IdentityStatus = serde_json::from_value(identity).unwrap();
+        let mut out = Text::new(Show {
+            style: TermStyle::PLAIN,
+            verbose: false,
+            now: UtcDateTime::UNIX_EPOCH,
+        });
+        names(&mut out, &identity);
+        assert_eq!(
+            out.finish(),
+            "Names        hostname n, static hostname n (not compared: the VM is unknown)\n"
+        );
+    }
+}
