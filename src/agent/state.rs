@@ -229,7 +229,7 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
                 None => ", or its identifiers have changed",
             };
             let why = format!("`{path}` belongs to another VM{or_changed}");
-            Err(Unused::Foreign(why, other))
+            Err(Unused::Foreign(why, other.or(state.copied_from)))
         }
         Ok(state) => Ok(Some(state)),
         Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),
@@ -285,6 +285,17 @@ mod tests {
         let (other, why) = load(&root, &machine("b"));
         assert_eq!(other, State::new(machine("b")));
         assert!(why.unwrap().contains("another VM"));
+    }
+
+    #[test]
+    fn another_machine_id_does_not_make_a_copied_disk_an_original() {
+        let (_dir, root) = tree();
+        let other = Uuid::from_u128(1);
+        let mut state = State::new(machine("a"));
+        state.copied_from = Some(other);
+        write(&root, &state);
+        assert_eq!(recall(&root, &machine("b")).copied_from, Some(other));
+        assert_eq!(load(&root, &machine("b")).0.copied_from, Some(other));
     }
 
     #[test]

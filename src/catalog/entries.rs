@@ -412,9 +412,9 @@ catalog! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
-            "`Node password rejected` in its journal: a node of this name has joined before, and a Secret in kube-system keeps its password (`node-password.rke2`, `node-password.k3s`). Check whether that is another VM before you change either.",
+            "`Node password rejected` in its journal: an earlier node left Secret <NODE>.node-password.rke2 in kube-system; find it first.",
         ],
-        run: [vm SERVICES, vm JOURNAL, guest "kubectl get nodes -o wide"],
+        run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",

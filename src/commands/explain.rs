@@ -168,8 +168,10 @@ impl Explained {
         match self {
             Self::Finding(entry) => {
                 let mut value = json!(Problem::of(entry));
-                value["group"] = json!(entry.group.as_str());
-                value["suppresses"] = json!(entry.suppresses);
+                if let Some(fields) = value.as_object_mut() {
+                    fields.insert("group".to_owned(), json!(entry.group.as_str()));
+                    fields.insert("suppresses".to_owned(), json!(entry.suppresses));
+                }
                 value
             }
             Self::Image(rule) => json!({

@@ -89,6 +89,11 @@ impl GuestAgentHealth {
         )
     }
 
+    /// Reports whether a live migration causes this state for some seconds.
+    fn may_pass(self) -> bool {
+        matches!(self, Self::NotConnected | Self::NotSupported)
+    }
+
     /// Returns the name used in reports: the reason in kebab-case.
     pub fn name(self) -> String {
         kebab(self.reason())
@@ -127,8 +132,10 @@ impl Memory {
         }
         let counts = |at| now.saturating_sub(at) < RESTART_COUNTS;
         let state = judge(seen, host, self.restarted.is_some_and(counts));
-        let same = self.state.filter(|(before, _)| *before == state);
-        self.state = Some(same.unwrap_or((state, now)));
+        let same = self
+            .state
+            .filter(|(before, _)| *before == state || before.may_pass() && state.may_pass());
+        self.state = Some((state, same.map_or(now, |(_, since)| since)));
     }
 
     /// Records that this agent started the unit.
@@ -139,9 +146,7 @@ impl Memory {
     /// Returns the health at `now`.
     pub fn health(&self, now: Duration) -> GuestAgentHealth {
         match self.state {
-            Some((GuestAgentHealth::NotConnected | GuestAgentHealth::NotSupported, since))
-                if now.saturating_sub(since) < LASTS =>
-            {
+            Some((state, since)) if state.may_pass() && now.saturating_sub(since) < LASTS => {
                 GuestAgentHealth::Healthy
             }
             Some((state, _)) => state,
@@ -149,12 +154,18 @@ impl Memory {
         }
     }
 
-    /// Returns the desired condition; `None` while the present one stays: the unit is starting or stopping, or its state has been
-    /// unknown for a short time only.
+    /// Returns the desired condition; `None` while the present one stays: the unit is starting or stopping, or a state that may pass
+    /// by itself has lasted for a short time only.
     pub fn condition(&self, now: Duration) -> Option<DesiredCondition> {
+        condition(self.health(now)).filter(|_| self.wait_to_tell(now).is_none())
+    }
+
+    /// Returns how long to wait until a state that may pass by itself is reported.
+    pub fn wait_to_tell(&self, now: Duration) -> Option<Duration> {
         let (state, since) = self.state?;
-        let is_long = now.saturating_sub(since) >= LASTS;
-        condition(self.health(now)).filter(|_| state != GuestAgentHealth::Unknown || is_long)
+        let left = (since + LASTS).saturating_sub(now);
+        let is_waiting = state == GuestAgentHealth::Unknown || state.may_pass();
+        (is_waiting && !left.is_zero()).then_some(left)
     }
 
     /// Returns how long to wait before an inactive unit is started, if it can be started after that: never if an administrator masked

@@ -165,7 +165,7 @@ pub struct Migration {
     /// The new host.
     pub to: String,
     /// The time when the agent observed it, in RFC 3339 format.
-    #[serde(rename = "time")]
+    #[serde(rename = "time", alias = "at")]
     pub at: String,
 }
 
@@ -323,7 +323,7 @@ impl Memory {
         } else if scope.refused {
             self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
         }
-        self.has_searched |= scope.search;
+        self.has_searched |= scope.search && seen.observation.candidates.known().is_some();
         if self.search.is_none() || scope.search {
             let wait = schedule::poll(SEARCH, phase(Purpose::Search), now.uptime, now.random);
             self.search = Some(now.uptime + wait);

@@ -213,6 +213,8 @@ pub(super) fn next_round(
         .wait_to_start(now.uptime)
         .filter(|left| !left.is_zero() && settings.guest_agent.start)
         .map(|left| again(left, Trigger::Units, Scope::UNITS));
+    let told = memory.guest_agent.wait_to_tell(now.uptime);
+    let told = told.map(|left| again(left, Trigger::Timer, Scope::NONE));
     // Updates that are delayed because there were too many.
     let writes = memory
         .withheld
@@ -229,7 +231,7 @@ pub(super) fn next_round(
     let reporter = memory.reporters.check();
     let reporter = reporter.map(|left| again(left, Trigger::Timer, node));
     [
-        settled, quiet, unit, reload, list, refused, writes, pod, unread, search, reporter,
+        settled, quiet, unit, told, reload, list, refused, writes, pod, unread, search, reporter,
     ]
     .into_iter()
     .flatten()

@@ -112,8 +112,11 @@ fn loaded(name: &str, answer: &Message) -> Result<Option<Unit>, BusError> {
     let state = (word("ActiveState"), word("SubState"));
     let wanted_by = all.get("WantedBy");
     let is_wanted = matches!(wanted_by, Some(Variant::Array(units)) if !units.is_empty());
-    let unit = shown(name, state, word("UnitFileState"), is_wanted);
-    Ok(Some(unit))
+    // A unit that systemd cannot load is never started.
+    Ok(Some(match word("LoadState") {
+        "loaded" => shown(name, state, word("UnitFileState"), is_wanted),
+        other => shown(name, state, other, false),
+    }))
 }
 
 /// Creates a unit from its `ActiveState` and `SubState`, and its `UnitFileState`.

@@ -34,7 +34,9 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Finding, FindingKey};
+use crate::decide::name_match::Verdict;
 use crate::decide::{Action, rfc3339};
+use crate::facts::UnavailableKind;
 use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
@@ -162,11 +164,15 @@ impl Reporter {
                 last.interruption_seconds = Some(Seconds::of(interruption));
             }
         }
-        // This VM has joined as itself.
-        if report.identity.vmi().is_some()
-            && report.identity.node_verdict().may_register()
-            && report.plan.memory.reporters.are_ours()
-        {
+        // What is not there was not copied, and only the kubelet of this VM reports the Node.
+        let has_none = report
+            .observation
+            .kubelet
+            .why()
+            .is_some_and(|why| why.kind == UnavailableKind::Missing);
+        let has_joined = report.plan.memory.reporters.are_ours()
+            && report.identity.node_verdict() != Verdict::AnotherVm;
+        if has_none || has_joined {
             state.copied_from = None;
         }
         self.context.copied_from = state.copied_from;

@@ -124,11 +124,29 @@ fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
         world.node().system_uuid = system_uuid;
         assert_eq!(copied_from(&world), Some(other));
     }
+    // A name that differs is another finding.
     world.node().system_uuid = ours;
-    let mut named = world.clone();
-    named.change_vmi(|vmi| vmi.name = crate::facts::names::VmName::parse("vm-2").unwrap());
-    assert_eq!(copied_from(&named), Some(other));
+    world.change_vmi(|vmi| vmi.name = crate::facts::names::VmName::parse("vm-2").unwrap());
     assert_eq!(copied_from(&world), None);
+}
+
+#[test]
+fn a_credential_that_does_not_exist_was_not_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let mut state = State::new(MachineId::of(&world.observation.machine));
+    state.copied_from = Some(uuid::Uuid::from_u128(1));
+    let mut reporter = reporter(&root, state);
+    world.node().system_uuid = None;
+    for (kind, is_copy) in [
+        (UnavailableKind::Unreachable, true),
+        (UnavailableKind::Missing, false),
+    ] {
+        world.observation.kubelet = Fact::failed(kind, "");
+        publish(&mut reporter, &world);
+        assert_eq!(reporter.state.copied_from.is_some(), is_copy, "{kind:?}");
+    }
 }
 
 /// Returns the labels in the status after a round with these results.

@@ -259,9 +259,10 @@ pub fn many(count: usize, one: &str) -> String {
 }
 
 /// Returns the number of findings of each severity, such as `1 error, 2 warnings`; empty if there are none.
-pub fn counts(severities: impl Iterator<Item = Severity> + Clone) -> String {
+pub fn counts(severities: impl Iterator<Item = Severity>) -> String {
+    let severities: Vec<Severity> = severities.collect();
     let counts = [Severity::Error, Severity::Warning, Severity::Notice].map(|severity| {
-        let same = severities.clone().filter(|one| *one == severity);
+        let same = severities.iter().filter(|one| **one == severity);
         (same.count(), severity.as_str())
     });
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);

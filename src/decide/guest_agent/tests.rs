@@ -211,6 +211,26 @@ fn what_the_host_reports_counts_where_the_unit_runs_or_is_not_known() {
 }
 
 #[test]
+fn a_state_that_may_pass_leaves_the_condition_for_a_minute_and_is_then_told() {
+    let refused = HostView::NotSupported(String::new());
+    let mut memory = Memory::default();
+    // A live migration: KubeVirt calls it unsupported, then it is not connected, and unsupported again.
+    for (host, at) in [
+        (Some(&refused), 0),
+        (DISCONNECTED, 20),
+        (Some(&refused), 40),
+    ] {
+        let now = NOW + at * SECOND;
+        memory.note(&Fact::Known(agent()), host, now);
+        assert_eq!(memory.condition(now), None);
+        assert_eq!(memory.wait_to_tell(now), Some(LASTS - at * SECOND));
+    }
+    let now = NOW + LASTS;
+    assert_eq!(memory.condition(now).unwrap().status, "False");
+    assert_eq!(memory.wait_to_tell(now), None);
+}
+
+#[test]
 fn a_state_that_may_pass_counts_after_a_minute() {
     let refused = HostView::NotSupported(String::new());
     for (host, expected) in [

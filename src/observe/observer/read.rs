@@ -57,7 +57,8 @@ impl Observer {
             self.denied.clear();
         }
         let held = [(&self.candidates).into(), (&self.node).into()];
-        if read_plan::reads_credentials(scope, held, before != [None, None]) {
+        // Nothing else may wait for a disk that does not respond.
+        if stalled.is_none() && read_plan::reads_credentials(scope, held, before != [None, None]) {
             self.read_credentials(settings);
         }
         let names = harvester::Names::new(
