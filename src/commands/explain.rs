@@ -290,7 +290,7 @@ mod tests {
                 .collect();
             for link in code.links() {
                 let is_of = |line: &&str| line.get(12..) == Some(link);
-                assert!(links.iter().any(|line| is_of(line)), "{code}: {links:?}");
+                assert!(links.iter().any(is_of), "{code}: {links:?}");
             }
         }
     }

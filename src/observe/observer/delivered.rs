@@ -135,8 +135,10 @@ impl Observer {
         if node.uid != delivered.uid || node.name != delivered.name {
             return false;
         }
+        let last = self.delivered_version.replace(version.clone());
         match age(&version, node.resource_version.as_deref()) {
-            Age::Doubtful => return false,
+            // The watch delivers what the responses to our writes include.
+            Age::Doubtful => return age(&version, last.as_deref()) == Age::Newer,
             Age::Same => return true,
             Age::Newer => {}
         }
@@ -161,4 +163,39 @@ fn away(error: &Error) -> Unavailable {
 
 fn is_watched<T>(fact: &Fact<T>) -> bool {
     fact.why().is_some_and(|why| why.is_watched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::signal_board::SignalBoard;
+    use crate::sys::root::Root;
+    use crate::wire::dbus::Bus;
+
+    fn node(version: &str) -> Node {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "vm-1", "uid": "1", "resourceVersion": version},
+            "spec": {"providerID": "harvester://1"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_the_response_to_a_write_includes_is_not_read_again_when_it_is_delivered() {
+        let root = Root::new("/nonexistent");
+        let bus = Bus::new(&root, None);
+        let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+        // It read version 4, wrote labels and a condition, and the last response had version 6.
+        observer.delivered_version = Some("4".to_owned());
+        observer.node = Fact::Known(node("6"));
+        // A watch that lags or another etcd deliver the version that was read, or an older one.
+        for (version, is_accepted) in [("5", true), ("6", true), ("7", true), ("6", false)] {
+            let accepted = observer.accept_node(node(version), version.to_owned());
+            assert_eq!(accepted, is_accepted, "{version}");
+        }
+        for version in ["4", "3"] {
+            observer.delivered_version = Some("4".to_owned());
+            assert!(!observer.accept_node(node(version), version.to_owned()));
+        }
+    }
 }

@@ -60,9 +60,7 @@ mod tests {
     async fn read(observer: &mut Observer) -> Observation {
         let settings = Settings::default();
         let time = now(Duration::ZERO);
-        observer
-            .read(&settings, Scope::NONE, time, &mut || ())
-            .await
+        Box::pin(observer.read(&settings, Scope::NONE, time, &mut || ())).await
     }
 
     #[tokio::test]

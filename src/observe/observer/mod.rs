@@ -82,6 +82,8 @@ pub struct Observer {
     kubelet: Fact<Kubelet>,
     harvester: Fact<Harvester>,
     node: Fact<Node>,
+    /// The version of the Node that was last read or delivered. That of the response to a write is newer.
+    delivered_version: Option<String>,
     candidates: Fact<Candidates>,
     host_metrics: Fact<HostMetrics>,
     pod_info: Fact<PodInfo>,
@@ -147,6 +149,7 @@ impl Observer {
             kubelet: Fact::Failed(unread()),
             harvester: Fact::Failed(unread()),
             node: Fact::Failed(unread()),
+            delivered_version: None,
             candidates: Fact::Failed(unread()),
             host_metrics: Fact::Failed(unread()),
             pod_info: Fact::Absent,

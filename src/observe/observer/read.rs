@@ -135,6 +135,7 @@ impl Observer {
             self.host_metrics = metrics;
         }
         if let Some(node) = in_time(node, "the guest cluster API") {
+            self.delivered_version = node.known().and_then(|node| node.resource_version.clone());
             self.node = node;
             defer(&mut self.node, self.connections.guest.deferred());
         }
