@@ -231,7 +231,7 @@ async fn what_others_write_into_a_status_takes_no_label_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_stay() {
-    objects_that_cannot_be_trusted(DENSE).await;
+    let (_world, _agent) = objects_that_cannot_be_trusted(DENSE).await;
 }
 
 /// Those that are too large have this size or more.
@@ -280,7 +280,7 @@ async fn entries_that_cannot_be_used(size: usize) -> (World, Agent) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_of_the_configmap_that_cannot_be_used_is_named_and_labels_stay() {
-    entries_that_cannot_be_used(DENSE).await;
+    let (_world, _agent) = entries_that_cannot_be_used(DENSE).await;
 }
 
 mod slow {

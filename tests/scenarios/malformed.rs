@@ -96,7 +96,7 @@ async fn answers_without_end() -> (World, Agent) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_without_end_is_refused() {
-    answers_without_end().await;
+    let (_world, _agent) = answers_without_end().await;
 }
 
 mod slow {
