@@ -143,11 +143,12 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             action,
             process.output,
         ),
-        Command::Rbac(mut options) => {
-            options.credential = options.credential.map(absolute);
-            let config = process.config.as_deref();
-            commands::rbac::run(&process.root, config, options, process.output)
-        }
+        Command::Rbac(options) => commands::rbac::run(
+            &process.root,
+            process.config.as_deref(),
+            options,
+            process.output,
+        ),
         Command::Kubeconfig(mut options) => {
             options.write = options.write.map(absolute);
             commands::kubeconfig::run(&process.root, &options, std::io::stdin())

@@ -22,7 +22,7 @@ const REVIEW: &str =
     "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
 const APPLY: &str = "kubectl apply -f rbac.yaml";
 /// Writes a kubeconfig with the token of the service account to this node.
-const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
+const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG> --replace";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";

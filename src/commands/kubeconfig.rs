@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
 use reqwest::Url;
-use secrecy::SecretString;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::{Answer, Exit};
 use crate::access::kubeconfig;
-use crate::access::token::{self, TokenKind};
-use crate::sys::atomic_file::{WriteError, make_directory, write_secret};
+use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line};
 use crate::sys::root::Root;
 
@@ -26,6 +24,7 @@ Examples:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
+  Replace an expired one: the same with --replace
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
 
@@ -34,7 +33,7 @@ Exit status: 0 ok; 1 the Secret is invalid or the file cannot be written; 2 usag
 /// The maximum size of the Secret; etcd stores at most 1.5 MiB, and the Secret of a service account is below 8 KiB.
 const SECRET_MAX: u64 = 1 << 20;
 
-/// The maximum length of a displayed path or user, in characters.
+/// The maximum length of a displayed path, in characters.
 const SHOWN_MAX: usize = 500;
 
 /// What `kubeconfig` takes.
@@ -46,6 +45,9 @@ pub struct Options {
     /// File to write with mode 0600 instead of standard output
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Replace FILE if it has other content
+    #[arg(long, requires = "write")]
+    pub replace: bool,
 }
 
 /// The fields of a Secret of type `kubernetes.io/service-account-token` that a kubeconfig needs, in base64.
@@ -74,8 +76,8 @@ fn server(text: &str) -> Result<Url, String> {
 /// Reads the Secret from `input`, and prints or writes the kubeconfig.
 pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::Failed);
-    let (text, user) = match kubeconfig(&options.server, input) {
-        Ok(created) => created,
+    let text = match kubeconfig(&options.server, input) {
+        Ok(text) => text,
         Err(problem) => return failed(problem),
     };
     // The Secret may be incomplete, or its token truncated.
@@ -86,36 +88,29 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     let Some(file) = &options.write else {
         return Answer::new(text.as_str(), Exit::Ok);
     };
-    match replace(root, file, text.as_bytes()) {
-        Ok(is_kept) => {
-            let file = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
-            let user = one_line(&user, SHOWN_MAX);
-            let previous = match is_kept {
-                true => format!("; previous file: {file}.bak"),
-                false => String::new(),
-            };
-            Answer::new(format!("{file} written for {user}{previous}\n"), Exit::Ok)
-        }
+    let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
+    if !options.replace && is_other(root, file, text.as_bytes()) {
+        return failed(format!(
+            "{name} exists with other content, such as the credential of the cloud provider; to replace it, add --replace"
+        ));
+    }
+    let made = make_directory(root, file.parent().unwrap_or(file));
+    match made.and_then(|()| write_secret(root, file, text.as_bytes())) {
+        Ok(_) => Answer::new(format!("{name} written\n"), Exit::Ok),
         Err(error) => failed(chain(&error)),
     }
 }
 
-/// Writes the file, and keeps a different previous one as `FILE.bak`. Reports whether there was one.
-fn replace(root: &Root, file: &Path, text: &[u8]) -> Result<bool, WriteError> {
-    make_directory(root, file.parent().unwrap_or(file))?;
-    let previous = root.read(file, SECRET_MAX).map(Zeroizing::new).ok();
-    let previous = previous.filter(|old| !old.is_empty() && old.as_slice() != text);
-    if let Some(old) = &previous {
-        let mut backup = file.as_os_str().to_owned();
-        backup.push(".bak");
-        write_secret(root, Path::new(&backup), old)?;
+/// Reports whether the file would lose content: also one that cannot be read.
+fn is_other(root: &Root, file: &Path, text: &[u8]) -> bool {
+    match root.read(file, SECRET_MAX).map(Zeroizing::new) {
+        Ok(present) => !present.is_empty() && present.as_slice() != text,
+        Err(error) => !error.is_absent(),
     }
-    write_secret(root, file, text)?;
-    Ok(previous.is_some())
 }
 
-/// Returns the kubeconfig, and the user that its token is for. The token is not yet checked.
-fn kubeconfig(server: &Url, input: impl Read) -> Result<(Zeroizing<String>, String), String> {
+/// Returns the kubeconfig. The token is not yet checked.
+fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, String> {
     let mut json = Zeroizing::new(Vec::new());
     input
         .take(SECRET_MAX)
@@ -145,11 +140,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<(Zeroizing<String>, Stri
             .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
-    let user = match token::classify(&SecretString::from(token.as_str())) {
-        TokenKind::Jwt(claims) => claims.subject,
-        TokenKind::Rancher { .. } | TokenKind::Opaque => None,
-    };
-    let text = format!(
+    Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
          clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
          users:\n- name: harvester\n  user:\n    token: {token:?}\n\
@@ -158,9 +149,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<(Zeroizing<String>, Stri
         authority = encoded("ca.crt")?,
         token = token.as_str(),
         namespace = namespace.as_str(),
-    );
-    let user = user.unwrap_or_else(|| "a user".to_owned());
-    Ok((Zeroizing::new(text), user))
+    )))
 }
 
 #[cfg(test)]
@@ -175,6 +164,7 @@ mod tests {
         Options {
             server: server("https://192.0.2.10:6443").unwrap(),
             write: write.map(PathBuf::from),
+            replace: false,
         }
     }
 
@@ -199,7 +189,7 @@ mod tests {
         let secret = secret(&token(), &Authority::new("ca").pem(), "");
         let answer = run(&root, &options(Some(FILE)), secret.as_bytes());
         assert_eq!(answer.stderr, "");
-        let expected = format!("{FILE} written for system:serviceaccount:vms:gc8\n");
+        let expected = format!("{FILE} written\n");
         assert_eq!((answer.text, answer.exit), (expected, Exit::Ok));
         let credential = load(&root, FILE.as_ref(), &OptIns::default()).unwrap();
         assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
@@ -217,10 +207,27 @@ mod tests {
             ..options(Some(FILE))
         };
         let answer = run(&root, &other, secret.as_bytes());
-        let kept = format!("; previous file: {FILE}.bak\n");
-        assert!(answer.text.ends_with(&kept), "{answer:?}");
-        let backup = path.with_extension("bak");
-        assert_eq!(std::fs::read_to_string(backup).unwrap(), first);
+        assert_eq!((answer.text.as_str(), answer.exit), ("", Exit::Failed));
+        assert!(answer.stderr.contains("add --replace"), "{answer:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+        let replacing = Options {
+            replace: true,
+            ..other
+        };
+        let answer = run(&root, &replacing, secret.as_bytes());
+        assert_eq!((answer.stderr.as_str(), answer.exit), ("", Exit::Ok));
+        let second = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(second, first.replace("192.0.2.10", "192.0.2.11"));
+        // Neither a file with the same content nor an empty one is lost.
+        for present in [second.as_str(), ""] {
+            std::fs::write(&path, present).unwrap();
+            let replacing = Options {
+                replace: false,
+                ..replacing.clone()
+            };
+            let answer = run(&root, &replacing, secret.as_bytes());
+            assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
+        }
     }
 
     #[test]

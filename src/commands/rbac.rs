@@ -3,17 +3,15 @@
 
 pub mod manifest;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 
 use super::{Answer, Exit, Output};
 use crate::access::token::{self, TokenKind};
-use crate::commands::rbac::manifest::Extras;
+use crate::commands::rbac::manifest::Wanted;
 use crate::config::{self, Settings};
-use crate::decide::permissions::{WantedRule, roles};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
-use crate::facts::placement::Source;
 use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::{credentials, distribution};
 use crate::sys::escape::{json_text, one_line};
@@ -44,16 +42,12 @@ node needs: no rule for a source that [topology] sources omits, and no watch wit
 
 Exit status: 0 ok; 1 the service account is unknown; 2 usage error; 78 invalid configuration.";
 
-/// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not
-/// allowed.
+/// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not allowed.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
     /// Service account on Harvester that gets the roles [default: that of the Harvester kubeconfig]
-    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = ServiceAccount::parse, conflicts_with = "credential")]
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = ServiceAccount::parse)]
     pub subject: Option<ServiceAccount>,
-    /// Harvester kubeconfig to take service account and namespace from [default: the one that the agent uses]
-    #[arg(long, value_name = "FILE")]
-    pub credential: Option<PathBuf>,
     /// Namespace of the VMs [default: that of the kubeconfig, of the configuration, or of --subject]
     #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
     pub namespace: Option<Namespace>,
@@ -62,12 +56,6 @@ pub struct Options {
     /// The agent then cannot search for its VM: each node must have the name of its VM, or `harvester.vm` in its configuration.
     #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
     pub vm: Vec<VmName>,
-    /// Omit the rule for hosts, the only cluster-wide one
-    #[arg(long)]
-    pub no_hosts: bool,
-    /// Omit the rule for pods (only used if the hosts run Kubernetes 1.35 or later)
-    #[arg(long)]
-    pub no_pods: bool,
     /// Also create the service account and a Secret with its token
     #[arg(long, requires = "subject")]
     pub create_account: bool,
@@ -78,13 +66,10 @@ pub struct Options {
 
 /// Prints the manifest, or the reason why the service account is unknown and how to set it.
 pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
-    let mut settings = match config::load(root, only) {
+    let settings = match config::load(root, only) {
         Ok(loaded) => loaded.settings,
         Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
     };
-    if let Some(file) = options.credential {
-        settings.harvester.kubeconfig = Some(file);
-    }
     let (account, credentials_namespace) = match options.subject {
         Some(account) => (account, None),
         None => match holder(root, &settings) {
@@ -97,32 +82,20 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         .or(credentials_namespace)
         .or(settings.harvester.namespace)
         .unwrap_or_else(|| account.namespace.clone());
-    let is_left_out = |source: &Source| match source {
-        Source::HostNode => options.no_hosts,
-        Source::LauncherPod => options.no_pods,
-        _ => false,
-    };
-    let wanted = WantedRule {
+    let wanted = Wanted {
         account,
         namespace,
         vms: options.vm.into_iter().collect(),
-        sources: settings
-            .topology
-            .sources
-            .into_iter()
-            .filter(|source| !is_left_out(source))
-            .collect(),
+        sources: settings.topology.sources.into_iter().collect(),
         mode: settings.mode,
         configmap: settings.topology.configmap,
+        create_account: options.create_account,
+        addons: options.addons,
     };
-    let roles = roles(&wanted);
-    let extras = Extras {
-        account: options.create_account,
-        addons: options.addons.then(|| wanted.namespace.clone()),
-    };
+    let objects = manifest::objects(&wanted);
     let text = match output {
-        Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles, &extras),
-        Output::Json => json_text(&manifest::json(&wanted.account, &roles, &extras)),
+        Output::Text | Output::Short => manifest::yaml(&wanted, &objects),
+        Output::Json => json_text(&manifest::list(objects)),
     };
     Answer::new(text, Exit::Ok)
 }
@@ -136,7 +109,7 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
         format!(
             "{}\nSet the service account (on Harvester: kubectl get serviceaccounts -A):\n  \
              harvester-node-agent rbac --subject NAMESPACE:NAME\n\
-             Or set the kubeconfig with its token:\n  harvester-node-agent rbac --credential FILE",
+             Or set the kubeconfig with its token in the configuration: [harvester] kubeconfig",
             one_line(&why.text, SHOWN_MAX)
         )
     })?;
@@ -206,7 +179,7 @@ mod tests {
         let (_dir, root) = tree();
         let answer = print(&root, Options::default());
         assert_eq!(answer.exit, Exit::Failed);
-        for text in [FILE, "--subject NAMESPACE:NAME", "--credential FILE"] {
+        for text in [FILE, "--subject NAMESPACE:NAME", "[harvester] kubeconfig"] {
             assert!(answer.stderr.contains(text), "{}", answer.stderr);
         }
         assert_eq!(answer.text, "");
@@ -220,7 +193,7 @@ mod tests {
         assert_eq!(answer.stderr, "");
         for text in [
             "namespace: \"vms\"",
-            "- kind: ServiceAccount\n  namespace: \"accounts\"\n  name: \"gc8\"",
+            "- kind: \"ServiceAccount\"\n  name: \"gc8\"\n  namespace: \"accounts\"",
         ] {
             assert!(answer.text.contains(text), "{}", answer.text);
         }
@@ -228,7 +201,6 @@ mod tests {
             &root,
             Options {
                 namespace: Namespace::parse("other").ok(),
-                credential: Some(FILE.into()),
                 ..Options::default()
             },
         );
@@ -237,15 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn a_named_account_needs_no_credential() {
+    fn a_named_account_needs_no_credential_and_a_source_that_is_not_asked_no_rule() {
         let (_dir, root) = tree();
+        let config = "[topology]\nsources = [\"vmi-annotations\"]\n";
+        write(&root, "/etc/harvester-node-agent/config.toml", config);
         let subject = ServiceAccount::parse("vms:gc8").ok();
         let answer = print(
             &root,
             Options {
                 subject,
-                no_hosts: true,
-                no_pods: true,
                 ..Options::default()
             },
         );

@@ -6,7 +6,6 @@ mod issue;
 mod labels;
 mod names;
 mod placement;
-mod rbac;
 mod reads;
 
 use super::guest_agent;
@@ -20,7 +19,6 @@ use crate::decide::label_state::LabelState;
 
 pub use names::replacing_provider_id;
 pub use placement::sources;
-pub use rbac::{service_account, vmi_rbac};
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
 pub fn raise(

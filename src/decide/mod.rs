@@ -21,7 +21,6 @@ pub mod name_match;
 mod next;
 pub mod node_ownership;
 pub mod patches;
-pub mod permissions;
 pub mod placement;
 pub mod read_plan;
 pub mod registration;

@@ -847,12 +847,7 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
         assert!(finding.seen.contains(source), "{}", finding.seen);
     }
     assert!(
-        finding.remedy().contains("--verb=get --resource=nodes"),
-        "{}",
-        finding.remedy()
-    );
-    assert!(
-        finding.remedy().contains("--serviceaccount=default:gc8"),
+        finding.remedy().contains("`harvester-node-agent rbac`"),
         "{}",
         finding.remedy()
     );

@@ -156,8 +156,7 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         "vmi-annotations empty",
         "launcher-pod empty",
         "configmap empty",
-        "kubectl create clusterrole harvester-node-agent:default:gc8 --verb=get --resource=nodes",
-        "--serviceaccount=default:gc8",
+        "harvester-node-agent rbac > /root/rbac.yaml",
         "Permission get nodes in the cluster: denied",
         "Permission watch virtualmachineinstances.kubevirt.io in the namespace of the VM: allowed",
     ] {

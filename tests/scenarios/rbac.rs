@@ -25,11 +25,15 @@ on_both!(
     roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name;
     real:
     kubectl_applies_the_roles_once_and_takes_them_back,
-    the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_them,
+    the_commands_of_the_findings_can_be_pasted,
     the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use,
 );
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// The command with which an administrator of Harvester reads what root of the node wrote.
+const REVIEW: &str =
+    "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
 
 /// A request as a rule allows it: verb, group, resource.
 type Right = (String, String, String);
@@ -464,42 +468,35 @@ async fn kubectl_applies_the_roles_once_and_takes_them_back(on: On) {
 }
 
 /// What a person types who follows a finding.
-async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_them(on: On) {
+async fn the_commands_of_the_findings_can_be_pasted(on: On) {
     let world = without_rights(on).await;
     // Else the pod would be a source of its own.
     world.harvester.unlabel_pods(&world.vm).await.unwrap();
     let kubectl = Kubectl::new(&world);
     let all = rights(&printed(&world, &[]).await);
-    let mut granted = BTreeSet::new();
-    for (code, resource) in [
-        ("harvester-forbidden", "virtualmachineinstances"),
-        ("no-topology-source", "nodes"),
+    for (code, sources) in [
+        ("harvester-forbidden", "sources = [\"vmi-annotations\"]"),
+        ("no-topology-source", ""),
     ] {
-        let once = agent(&world, &["once", "-ojson"]).await;
-        let status: Value = serde_json::from_str(&once.stdout).unwrap();
-        let steps = fix(&status, code);
-        let commands: Vec<&str> = steps
-            .iter()
-            .flat_map(|step| step.split('`').skip(1).step_by(2))
-            .filter(|command| command.starts_with("kubectl ") && command.contains(" create "))
-            .collect();
-        assert_eq!(commands.len(), 2, "{steps:?}");
-        for command in commands {
-            let words: Vec<&str> = command.split(' ').skip(1).collect();
-            kubectl.run(&words, "").await;
-        }
-        granted.extend(
-            all.iter()
-                .filter(|(_, _, about)| about == resource)
-                .cloned(),
-        );
+        agent(&world, &["once"]).await;
+        let commands = commands(&world, code).await;
+        let texts: Vec<&str> = commands.iter().map(|(_, text)| text.as_str()).collect();
+        let [rbac, review, apply] = texts[..] else {
+            panic!("{texts:?}");
+        };
+        assert_eq!(rbac, "harvester-node-agent rbac > /root/rbac.yaml");
+        assert_eq!((review, apply), (REVIEW, "kubectl apply -f rbac.yaml"));
+        // The roles allow what the configuration asks for.
+        let config = format!("[topology]\n{sources}\n");
+        world.guest.agent_config("20-sources.toml", &config);
+        let granted = rights(&printed(&world, &[]).await);
+        let yaml = agent(&world, &["rbac"]).await.stdout;
+        kubectl.run(&["apply", "-f", "-"], &yaml).await;
         in_force(&world, &all, &granted).await;
+        world.guest.agent_config("20-sources.toml", "");
     }
     agent(&world, &["once"]).await;
     label_becomes(&world, ZONE, "rack-a").await;
-    let yaml = agent(&world, &["rbac"]).await.stdout;
-    kubectl.run(&["apply", "-f", "-"], &yaml).await;
-    in_force(&world, &all, &all).await;
 }
 
 /// The remedy for a token that Harvester rejects, as `doctor` prints it, up to a kubeconfig that works.
@@ -507,29 +504,14 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let world = without_rights(on).await;
     let kubectl = Kubectl::new(&world);
     edit(&world, &world.token, "rejected");
-    let doctor = agent(&world, &["doctor", "-ojson"]).await.stdout;
-    let document: Value = serde_json::from_str(&doctor).unwrap();
-    let groups = document["groups"].as_array().unwrap().iter();
-    let mut findings = groups.flat_map(|group| group["findings"].as_array().unwrap());
-    let finding = findings.find(|finding| finding["code"] == "harvester-unauthorized");
-    let commands = finding.unwrap()["commands"].as_array().unwrap();
-    let commands: Vec<(&str, &str)> = commands
-        .iter()
-        .map(|command| {
-            (
-                command["runOn"].as_str().unwrap(),
-                command["text"].as_str().unwrap(),
-            )
-        })
-        .collect();
+    let commands = commands(&world, "harvester-unauthorized").await;
     assert_eq!(commands.len(), 4, "{commands:?}");
-    let ((_, rbac), (from, review)) = (commands[0], commands[1]);
-    let ((_, apply), (place, write)) = (commands[2], commands[3]);
+    let ((_, rbac), (from, review)) = (&commands[0], &commands[1]);
+    let ((_, apply), (place, write)) = (&commands[2], &commands[3]);
     // What is copied is what the command before it wrote and the one after it reads.
     assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
-    let copied = "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
-    assert_eq!((place, review), ("harvester", copied));
+    assert_eq!((place.as_str(), review.as_str()), ("harvester", REVIEW));
     assert_eq!(apply, "kubectl apply -f rbac.yaml");
 
     let (rbac, _) = rbac.split_once(" > ").unwrap();
@@ -562,7 +544,7 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     std::fs::write(&file, secret).unwrap();
     let server = world.harvester_api.endpoint().url;
     let login = "ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent";
-    let expected = format!("{login} kubeconfig --server {server} --write {HARVESTER}");
+    let expected = format!("{login} kubeconfig --server {server} --write {HARVESTER} --replace");
     assert_eq!(write, expected);
     let written = Command::new(BINARY)
         .args(write.split(' ').skip(4))
@@ -575,12 +557,7 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let problem = String::from_utf8_lossy(&written.stderr);
     assert!(written.status.success(), "{problem}");
     let says = String::from_utf8_lossy(&written.stdout);
-    let account = "system:serviceaccount:default:harvester-node-agent";
-    let previous = format!("previous file: {HARVESTER}.bak");
-    assert_eq!(
-        says,
-        format!("{HARVESTER} written for {account}; {previous}\n")
-    );
+    assert_eq!(says, format!("{HARVESTER} written\n"));
     eventually(SOON, "a VM and a host that are known", async || {
         agent(&world, &["whoami"]).await.code == Some(0)
     })
@@ -589,13 +566,18 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     label_becomes(&world, ZONE, "rack-a").await;
 }
 
-/// The steps that fix a finding.
-fn fix(status: &Value, code: &str) -> Vec<String> {
-    let mut findings = status["findings"].as_array().unwrap().iter();
+/// The commands that fix a finding, each after its place, as `doctor` prints them.
+async fn commands(world: &World, code: &str) -> Vec<(String, String)> {
+    let doctor = agent(world, &["doctor", "-ojson"]).await.stdout;
+    let document: Value = serde_json::from_str(&doctor).unwrap();
+    let groups = document["groups"].as_array().unwrap().iter();
+    let mut findings = groups.flat_map(|group| group["findings"].as_array().unwrap());
     let finding = findings.find(|finding| finding["code"] == code);
-    let steps = finding.unwrap()["fix"].as_array().unwrap().iter();
-    steps
-        .map(|step| step.as_str().unwrap().to_owned())
+    let commands = finding.unwrap()["commands"].as_array().unwrap();
+    let field = |command: &Value, name: &str| command[name].as_str().unwrap().to_owned();
+    commands
+        .iter()
+        .map(|command| (field(command, "runOn"), field(command, "text")))
         .collect()
 }
 

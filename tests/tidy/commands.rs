@@ -28,7 +28,7 @@ const COMMANDS: &[(&str, &str, i32, &str)] = &[
     ("config show", "", 0, "on_change"),
     ("config check", "", 0, "configuration OK"),
     ("kubeconfig", "--server https://192.0.2.2:6443", 1, "standard input is empty"),
-    ("rbac", "--subject default:agent", 0, "kind: ClusterRoleBinding"),
+    ("rbac", "--subject default:agent", 0, "kind: \"ClusterRoleBinding\""),
     ("rbac --help", "", 0, "--create-account"),
     ("gate", "--timeout 1s", 0, "the kubelet starts without the check"),
     ("bake-check", "", 1, "agent"),

@@ -1,38 +1,201 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Roles and their bindings for `kubectl apply`: YAML with a comment for each rule, or one JSON `List`.
-//!
-//! All input values are Kubernetes names, without characters that have a meaning in double-quoted YAML. The quotes keep a
-//! namespace named `true` or `123` a string.
+//! The objects for `kubectl apply`: roles and their bindings, as YAML with comments or as one JSON `List`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::decide::permissions::{self, HarvesterRole, Rule};
-use crate::facts::names::{Namespace, ServiceAccount};
-use crate::facts::permissions::INSTANCES;
+use crate::config::{ConfigMapName, WatchMode};
+use crate::facts::names::{Namespace, ServiceAccount, VmName};
+use crate::facts::permissions::{
+    INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
+};
+use crate::facts::placement::Source;
 
 /// The label of all objects of the agent.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
 
 const API: &str = "rbac.authorization.k8s.io";
 
-/// The roles that Harvester has for its cloud provider and its CSI driver (`generate_addon_csi.sh`).
-const CLOUD_PROVIDER: &str = "harvesterhci.io:cloudprovider";
-const CSI_DRIVER: &str = "harvesterhci.io:csi-driver";
-
-/// The objects in addition to the roles of the agent.
-#[derive(Debug, Clone, Default)]
-pub struct Extras {
+/// What to grant, and the account that gets it.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The service account.
+    pub account: ServiceAccount,
+    /// The namespace of the VMs.
+    pub namespace: Namespace,
+    /// The VMs that may be read; empty for all VMs in the namespace.
+    pub vms: BTreeSet<VmName>,
+    /// The sources of region and zone that are enabled.
+    pub sources: BTreeSet<Source>,
+    /// The mode, which determines whether watches are used.
+    pub mode: WatchMode,
+    /// The ConfigMap of the source `configmap`.
+    pub configmap: ConfigMapName,
     /// Whether the service account and a Secret with its token are created.
-    pub account: bool,
-    /// The namespace of the VMs, in which the account also gets the roles of the cloud provider and the CSI driver.
-    pub addons: Option<Namespace>,
+    pub create_account: bool,
+    /// Whether the account also gets the roles of the cloud provider and the CSI driver.
+    pub addons: bool,
+}
+
+/// An object, and the comments above it in YAML.
+pub type Document = (Vec<String>, Value);
+
+/// Returns the objects: the account, the roles of other components, one role for each namespace, and the one for the whole cluster.
+/// Each role is followed by its binding.
+pub fn objects(wanted: &Wanted) -> Vec<Document> {
+    let name = wanted.name();
+    let mut objects = wanted.extras();
+    let mut roles: BTreeMap<(bool, Option<&str>), Vec<&PermissionUse>> = BTreeMap::new();
+    for useful in USEFUL.iter().filter(|useful| wanted.needs(useful)) {
+        let namespace = match useful.place {
+            PermissionPlace::Vm => Some(wanted.namespace.as_str()),
+            PermissionPlace::ConfigMap => Some(wanted.configmap.namespace.as_str()),
+            PermissionPlace::Cluster => None,
+        };
+        let role = roles.entry((namespace.is_none(), namespace)).or_default();
+        role.push(useful);
+    }
+    for ((_, namespace), requests) in roles {
+        let (kind, binding, place) = match namespace {
+            Some(name) => ("Role", "RoleBinding", format!("Only in namespace {name}.")),
+            None => (
+                "ClusterRole",
+                "ClusterRoleBinding",
+                "Cluster-wide, because hosts are not in a namespace. Not needed without the source host-node.".to_owned(),
+            ),
+        };
+        let mut comments = vec![place];
+        let rules = requests.chunk_by(|one, next| one.resource == next.resource);
+        let rules = rules.map(|requests| wanted.rule(requests, &mut comments));
+        let rules = json!({"rules": rules.collect::<Vec<_>>()});
+        objects.push((comments, object(API, kind, &name, namespace, rules)));
+        let binding = wanted.binding(binding, &name, namespace, (kind, &name));
+        objects.push((Vec::new(), binding));
+    }
+    objects
+}
+
+impl Wanted {
+    /// Returns the name of the roles and bindings. A namespace contains no colon, so the name is unique per account, and the roles
+    /// for one guest cluster never replace those for another.
+    fn name(&self) -> String {
+        format!("harvester-node-agent:{}", self.account)
+    }
+
+    fn needs(&self, useful: &PermissionUse) -> bool {
+        let is_asked = useful
+            .source
+            .is_none_or(|source| self.sources.contains(&source));
+        is_asked
+            && match (useful.verb, useful.resource) {
+                ("watch", _) => self.mode == WatchMode::Watch,
+                // A list contains all instances. A rule with resource names does not allow it.
+                ("list", INSTANCES) => self.vms.is_empty(),
+                // In Harvester, all users may read that namespace.
+                (_, "configmaps") => self.configmap.namespace != ConfigMapName::TOPOLOGY.namespace,
+                _ => true,
+            }
+    }
+
+    /// Returns the rule for requests that differ only in their verbs, and adds a comment for each.
+    fn rule(&self, requests: &[&PermissionUse], comments: &mut Vec<String>) -> Value {
+        let first = requests.first();
+        let (group, resource) = first.map_or(("", ""), |first| (first.group, first.resource));
+        let verbs: Vec<&str> = requests.iter().map(|useful| useful.verb).collect();
+        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let names: Vec<String> = match resource {
+            INSTANCES | VIRTUAL_MACHINES => self.vms.iter().map(ToString::to_string).collect(),
+            "configmaps" => vec![self.configmap.name.as_str().to_owned()],
+            _ => Vec::new(),
+        };
+        for useful in requests {
+            comments.push(format!("{} {resource}: {}", useful.verb, useful.purpose));
+            comments.push(format!("  without it, {}", useful.without));
+        }
+        if resource == INSTANCES && !names.is_empty() {
+            let text = "Only these VMs. A rule with resourceNames does not allow list, so the agent cannot search for its VM:\n\
+                        # each node must have the name of its VM, or [harvester] vm in its configuration.";
+            comments.push(text.to_owned());
+        }
+        if !names.is_empty() {
+            rule["resourceNames"] = json!(names);
+        }
+        rule
+    }
+
+    /// Binds a role to the account.
+    fn binding(
+        &self,
+        kind: &str,
+        name: &str,
+        namespace: Option<&str>,
+        (role_kind, role): (&str, &str),
+    ) -> Value {
+        let fields = json!({
+            "roleRef": {"apiGroup": API, "kind": role_kind, "name": role},
+            "subjects": [{
+                "kind": "ServiceAccount",
+                "namespace": self.account.namespace.as_str(),
+                "name": self.account.name.as_str(),
+            }],
+        });
+        object(API, kind, name, namespace, fields)
+    }
+
+    fn extras(&self) -> Vec<Document> {
+        let mut objects = Vec::new();
+        let mut add = |comment: &str, object| objects.push((vec![comment.to_owned()], object));
+        if self.create_account {
+            let name = self.account.name.as_str();
+            let own = Some(self.account.namespace.as_str());
+            let account = object("", "ServiceAccount", name, own, json!({}));
+            add("The service account.", account);
+            let fields = json!({"type": "kubernetes.io/service-account-token"});
+            let mut token = object("", "Secret", &format!("{name}-token"), own, fields);
+            token["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": name});
+            let comment = "Its token, which does not expire. Harvester adds the data.";
+            add(comment, token);
+        }
+        if self.addons {
+            // The roles that Harvester has for them (`generate_addon_csi.sh`).
+            let vms = Some(self.namespace.as_str());
+            for (component, kind, role, namespace) in [
+                ("cloud provider", "RoleBinding", "cloudprovider", vms),
+                ("CSI driver", "ClusterRoleBinding", "csi-driver", None),
+            ] {
+                let name = format!("{}:{role}", self.name());
+                let role = format!("harvesterhci.io:{role}");
+                let binding = self.binding(kind, &name, namespace, ("ClusterRole", &role));
+                let comment = format!(
+                    "The role of the Harvester {component}, which uses the same kubeconfig."
+                );
+                add(&comment, binding);
+            }
+        }
+        objects
+    }
+}
+
+/// Returns an object with these fields; `group` is empty for the core group.
+fn object(group: &str, kind: &str, name: &str, namespace: Option<&str>, fields: Value) -> Value {
+    let mut object = fields;
+    object["apiVersion"] = match group {
+        "" => json!("v1"),
+        group => json!(format!("{group}/v1")),
+    };
+    object["kind"] = json!(kind);
+    object["metadata"] = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
+    if let Some(namespace) = namespace {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    object
 }
 
 /// Returns one document for each object, with comments.
-pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) -> String {
-    let revoke = match extras.account || extras.addons.is_some() {
+pub fn yaml(wanted: &Wanted, objects: &[Document]) -> String {
+    let revoke = match wanted.create_account || wanted.addons {
         true => {
             "Do not delete these objects while a node uses them:\n\
              # kubectl delete -f FILE also deletes the token, and the roles of the cloud provider and the CSI driver."
@@ -40,235 +203,90 @@ pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) 
         false => "Revoke: kubectl delete -f FILE.",
     };
     let mut text = format!(
-        "# All permissions that harvester-node-agent needs on Harvester, for service account {account}.\n\
-         # Apply on Harvester as an administrator: kubectl apply -f FILE. {}\n\
+        "# All permissions that harvester-node-agent needs on Harvester, for service account {}.\n\
+         # Apply on Harvester as an administrator: kubectl apply -f FILE. {revoke}\n\
          # List all objects of this kind, including those for other service accounts:\n\
          #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
          # A ConfigMap in harvester-public (source configmap) needs no rule: all users are allowed to read that namespace.\n",
-        revoke, LABEL.0, LABEL.1
+        wanted.account, LABEL.0, LABEL.1
     );
-    if extras.account {
+    if wanted.create_account {
         text.push_str(
             "# Create a kubeconfig with its token: harvester-node-agent kubeconfig --help\n",
         );
     }
-    for (comment, object) in extra_objects(account, extras) {
-        let _ = writeln!(text, "---\n# {comment}\n{object:#}");
-    }
-    for role in roles {
-        let kinds = Kinds::of(role);
-        let _ = match &role.namespace {
-            Some(namespace) => writeln!(text, "---\n# Only in namespace {namespace}."),
-            None => writeln!(
-                text,
-                "---\n# Cluster-wide, because hosts are not in a namespace. Omit it with --no-hosts."
-            ),
-        };
-        head(&mut text, kinds.role, account, role);
-        text.push_str("rules:\n");
-        for rule in &role.rules {
-            write_rule(&mut text, rule);
-        }
+    for (comments, object) in objects {
         text.push_str("---\n");
-        head(&mut text, kinds.binding, account, role);
-        let _ = write!(
-            text,
-            "roleRef:\n  apiGroup: {API}\n  kind: {}\n  name: \"{}\"\n\
-             subjects:\n- kind: ServiceAccount\n  namespace: \"{}\"\n  name: \"{}\"\n",
-            kinds.role,
-            permissions::name(account),
-            account.namespace,
-            account.name
-        );
+        for comment in comments {
+            let _ = writeln!(text, "# {comment}");
+        }
+        write_block(object, 0, &mut text);
     }
     text
 }
 
-/// Returns the additional objects, each with a comment.
-fn extra_objects(account: &ServiceAccount, extras: &Extras) -> Vec<(&'static str, Value)> {
-    let (namespace, name) = (account.namespace.as_str(), account.name.as_str());
-    let labels = json!({LABEL.0: LABEL.1});
-    let mut objects = Vec::new();
-    if extras.account {
-        objects.push((
-            "The service account.",
-            json!({
-                "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": {"name": name, "namespace": namespace, "labels": labels},
-            }),
-        ));
-        objects.push((
-            "Its token, which does not expire. Harvester adds the data.",
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
-                "metadata": {
-                    "name": format!("{name}-token"), "namespace": namespace, "labels": labels,
-                    "annotations": {"kubernetes.io/service-account.name": name},
-                },
-            }),
-        ));
-    }
-    let Some(vms) = &extras.addons else {
-        return objects;
-    };
-    let binding = |kind: &str, role: &str, mut metadata: Value| {
-        if let Some(fields) = metadata.as_object_mut() {
-            let short = role.rsplit(':').next().unwrap_or(role);
-            let name = format!("{}:{short}", permissions::name(account));
-            fields.insert("name".to_owned(), json!(name));
+/// Writes a value in the block style of YAML. All strings are in double quotes, as in JSON, so that a namespace named `true` or `123`
+/// stays a string; no collection is empty, and every key is plain text.
+fn write_block(value: &Value, indent: usize, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let _ = write!(text, "{:indent$}{key}:", "");
+                match value {
+                    Value::Object(_) => {
+                        text.push('\n');
+                        write_block(value, indent + 2, text);
+                    }
+                    Value::Array(_) => {
+                        text.push('\n');
+                        write_block(value, indent, text);
+                    }
+                    scalar => {
+                        let _ = writeln!(text, " {scalar}");
+                    }
+                }
+            }
         }
-        json!({
-            "apiVersion": format!("{API}/v1"), "kind": kind, "metadata": metadata,
-            "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
-        })
-    };
-    let within = json!({"namespace": vms.as_str(), "labels": labels});
-    objects.push((
-        "The role of the Harvester cloud provider, which uses the same kubeconfig.",
-        binding("RoleBinding", CLOUD_PROVIDER, within),
-    ));
-    objects.push((
-        "The role of the Harvester CSI driver, which uses the same kubeconfig.",
-        binding("ClusterRoleBinding", CSI_DRIVER, json!({"labels": labels})),
-    ));
-    objects
+        Value::Array(items) => {
+            for item in items {
+                let mut block = String::new();
+                write_block(item, indent + 2, &mut block);
+                let _ = write!(text, "{:indent$}- {}", "", block.trim_start());
+            }
+        }
+        scalar => {
+            let _ = writeln!(text, "{:indent$}{scalar}", "");
+        }
+    }
 }
 
 /// Returns the same objects as one `List`.
-pub fn json(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) -> Value {
-    let extra = extra_objects(account, extras).into_iter();
-    let extra = extra.map(|(_, object)| object);
-    let items: Vec<Value> = roles
-        .iter()
-        .flat_map(|role| {
-            let kinds = Kinds::of(role);
-            let rules: Vec<Value> = role.rules.iter().map(rule_value).collect();
-            [
-                json!({
-                    "apiVersion": format!("{API}/v1"), "kind": kinds.role, "metadata": metadata(account, role),
-                    "rules": rules,
-                }),
-                json!({
-                    "apiVersion": format!("{API}/v1"), "kind": kinds.binding, "metadata": metadata(account, role),
-                    "roleRef": {"apiGroup": API, "kind": kinds.role, "name": permissions::name(account)},
-                    "subjects": [{
-                        "kind": "ServiceAccount",
-                        "namespace": account.namespace.as_str(),
-                        "name": account.name.as_str(),
-                    }],
-                }),
-            ]
-        })
-        .collect();
-    let items: Vec<Value> = extra.chain(items).collect();
+pub fn list(objects: Vec<Document>) -> Value {
+    let items: Vec<Value> = objects.into_iter().map(|(_, object)| object).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": items})
-}
-
-struct Kinds {
-    role: &'static str,
-    binding: &'static str,
-}
-
-impl Kinds {
-    fn of(role: &HarvesterRole) -> Self {
-        let (role, binding) = match role.namespace {
-            Some(_) => ("Role", "RoleBinding"),
-            None => ("ClusterRole", "ClusterRoleBinding"),
-        };
-        Self { role, binding }
-    }
-}
-
-fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &HarvesterRole) {
-    let name = permissions::name(account);
-    let _ = write!(
-        text,
-        "apiVersion: {API}/v1\nkind: {kind}\nmetadata:\n  name: \"{name}\"\n"
-    );
-    if let Some(namespace) = &role.namespace {
-        let _ = writeln!(text, "  namespace: \"{namespace}\"");
-    }
-    let _ = writeln!(text, "  labels:\n    {}: {}", LABEL.0, LABEL.1);
-}
-
-fn write_rule(text: &mut String, rule: &Rule) {
-    if rule.resource == INSTANCES && !rule.names.is_empty() {
-        text.push_str(
-            "# Only these VMs. A rule with resourceNames does not allow list, so the agent cannot search for its VM: each node must\n\
-             # have the name of its VM, or [harvester] vm in its configuration.\n",
-        );
-    }
-    for useful in &rule.requests {
-        let _ = write!(
-            text,
-            "# {}: {}\n#   without it, {}\n",
-            useful.verb, useful.purpose, useful.without
-        );
-    }
-    let _ = write!(
-        text,
-        "- apiGroups: [\"{}\"]\n  resources: [\"{}\"]\n  verbs: [{}]\n",
-        rule.group,
-        rule.resource,
-        verbs(rule)
-            .map(|verb| format!("\"{verb}\""))
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
-    if !rule.names.is_empty() {
-        text.push_str("  resourceNames:\n");
-        for name in &rule.names {
-            let _ = writeln!(text, "  - \"{name}\"");
-        }
-    }
-}
-
-fn rule_value(rule: &Rule) -> Value {
-    let mut value = json!({
-        "apiGroups": [rule.group],
-        "resources": [rule.resource],
-        "verbs": verbs(rule).collect::<Vec<_>>(),
-    });
-    if let (Some(fields), false) = (value.as_object_mut(), rule.names.is_empty()) {
-        fields.insert("resourceNames".to_owned(), json!(rule.names));
-    }
-    value
-}
-
-fn verbs(rule: &Rule) -> impl Iterator<Item = &'static str> {
-    rule.requests.iter().map(|useful| useful.verb)
-}
-
-fn metadata(account: &ServiceAccount, role: &HarvesterRole) -> Value {
-    let mut metadata = json!({"name": permissions::name(account), "labels": {LABEL.0: LABEL.1}});
-    if let (Some(fields), Some(namespace)) = (metadata.as_object_mut(), &role.namespace) {
-        fields.insert("namespace".to_owned(), json!(namespace));
-    }
-    metadata
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use serde::Deserialize;
 
     use super::*;
-    use crate::config::{ConfigMapName, WatchMode};
-    use crate::decide::permissions::{WantedRule, roles};
-    use crate::facts::names::VmName;
-    use crate::facts::placement::Source;
 
-    fn wanted(account: &str, namespace: &str) -> WantedRule {
-        WantedRule {
+    fn wanted(account: &str, namespace: &str) -> Wanted {
+        Wanted {
             account: ServiceAccount::parse(account).unwrap(),
             namespace: Namespace::parse(namespace).unwrap(),
             vms: BTreeSet::new(),
             sources: BTreeSet::from(Source::ALL),
             mode: WatchMode::Watch,
             configmap: ConfigMapName::TOPOLOGY,
+            create_account: false,
+            addons: false,
         }
+    }
+
+    fn vms<const N: usize>(names: [&str; N]) -> BTreeSet<VmName> {
+        BTreeSet::from(names.map(|name| VmName::parse(name).unwrap()))
     }
 
     fn documents(text: &str) -> Vec<Value> {
@@ -277,23 +295,40 @@ mod tests {
             .collect()
     }
 
+    /// Formats each rule as `NAMESPACE: VERB,VERB RESOURCE NAME,NAME`.
+    fn lines(wanted: &Wanted) -> Vec<String> {
+        let join = |value: &Value| {
+            let items = value.as_array().into_iter().flatten();
+            let items: Vec<&str> = items.filter_map(Value::as_str).collect();
+            items.join(",")
+        };
+        let mut lines = Vec::new();
+        for (_, object) in objects(wanted) {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or("*");
+            for rule in object["rules"].as_array().into_iter().flatten() {
+                let [verbs, resources, names] =
+                    ["verbs", "resources", "resourceNames"].map(|key| join(&rule[key]));
+                let line = format!("{namespace}: {verbs} {resources} {names}");
+                lines.push(line.trim_end().to_owned());
+            }
+        }
+        lines
+    }
+
     #[test]
-    fn yaml_and_json_are_the_same_objects_also_with_names_that_yaml_takes_for_numbers() {
+    fn yaml_has_the_same_objects_also_with_names_that_yaml_takes_for_numbers() {
         let mut odd = wanted("123:1e3", "true");
-        odd.vms = BTreeSet::from(["null", "0x1", "1.5"].map(|name| VmName::parse(name).unwrap()));
+        odd.vms = vms(["null", "0x1", "1.5"]);
         odd.configmap = ConfigMapName::parse("no/off").unwrap();
-        for wanted in [wanted("default:gc8", "default"), odd] {
-            let roles = roles(&wanted);
-            let all = Extras {
-                account: true,
-                addons: Some(wanted.namespace.clone()),
-            };
-            for (extras, more) in [(Extras::default(), 0), (all, 4)] {
-                let list = json(&wanted.account, &roles, &extras);
-                let text = yaml(&wanted.account, &roles, &extras);
-                assert_eq!(json!(documents(&text)), list["items"], "{text}");
-                let count = list["items"].as_array().unwrap().len();
-                assert_eq!(count, 2 * roles.len() + more);
+        for mut wanted in [wanted("default:gc8", "default"), odd] {
+            for count in [0, 4] {
+                let objects = objects(&wanted);
+                let text = yaml(&wanted, &objects);
+                let roles = documents(&text);
+                let roles = roles.iter().filter(|object| object["rules"].is_array());
+                assert_eq!(objects.len(), 2 * roles.count() + count);
+                assert_eq!(json!(documents(&text)), list(objects)["items"], "{text}");
+                (wanted.create_account, wanted.addons) = (true, true);
             }
         }
     }
@@ -301,31 +336,83 @@ mod tests {
     #[test]
     fn objects_of_two_accounts_never_have_one_name() {
         // If joined by dashes, both would be `a-b-c`.
-        let names = ["a-b:c", "a:b-c"]
-            .map(|account| permissions::name(&ServiceAccount::parse(account).unwrap()));
+        let names = ["a-b:c", "a:b-c"].map(|account| wanted(account, "x").name());
         assert_ne!(names[0], names[1]);
     }
 
     #[test]
     fn every_object_has_the_label_and_every_rule_says_why() {
         let wanted = wanted("default:gc8", "default");
-        let roles = roles(&wanted);
-        let text = yaml(&wanted.account, &roles, &Extras::default());
+        let text = yaml(&wanted, &objects(&wanted));
         let objects = documents(&text);
         assert_eq!(objects.len(), 4);
         for object in &objects {
             assert_eq!(object["metadata"]["labels"][LABEL.0], LABEL.1);
         }
-        for useful in roles
-            .iter()
-            .flat_map(|role| &role.rules)
-            .flat_map(|rule| &rule.requests)
-        {
+        for useful in USEFUL.iter().filter(|useful| wanted.needs(useful)) {
             assert!(
                 text.contains(useful.purpose) && text.contains(useful.without),
                 "{text}"
             );
         }
         assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn by_default_the_vms_and_pods_of_the_namespace_and_the_hosts_of_the_cluster_may_be_read() {
+        assert_eq!(
+            lines(&wanted("default:gc8", "default")),
+            [
+                "default: get,list,watch virtualmachineinstances",
+                "default: get virtualmachines",
+                "default: list pods",
+                "*: get nodes"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_source_that_is_not_asked_needs_no_rule() {
+        let mut wanted = wanted("default:gc8", "default");
+        wanted.sources = BTreeSet::from([Source::VmiAnnotations, Source::HostsTable]);
+        assert_eq!(
+            lines(&wanted),
+            [
+                "default: get,list,watch virtualmachineinstances",
+                "default: get virtualmachines"
+            ]
+        );
+    }
+
+    #[test]
+    fn without_watches_no_watch_is_allowed() {
+        let mut wanted = wanted("default:gc8", "default");
+        wanted.mode = WatchMode::Signals;
+        assert_eq!(
+            lines(&wanted)[0],
+            "default: get,list virtualmachineinstances"
+        );
+    }
+
+    #[test]
+    fn a_rule_about_single_vms_has_no_list_which_could_not_be_used() {
+        let mut wanted = wanted("default:gc8", "default");
+        wanted.vms = vms(["b", "a"]);
+        assert_eq!(
+            lines(&wanted)[0],
+            "default: get,watch virtualmachineinstances a,b"
+        );
+    }
+
+    #[test]
+    fn a_configmap_elsewhere_needs_a_rule_of_its_own() {
+        let mut wanted = wanted("default:gc8", "default");
+        wanted.configmap = ConfigMapName::parse("ops/hosts").unwrap();
+        assert_eq!(
+            lines(&wanted)[3..],
+            ["ops: get configmaps hosts", "*: get nodes"]
+        );
+        wanted.configmap = ConfigMapName::parse("default/hosts").unwrap();
+        assert_eq!(objects(&wanted).len(), 4, "one role for each namespace");
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for an unknown region or zone of the host.
 
-use super::rbac::host_rbac;
 use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
 use crate::decide::label_state::LabelState;
@@ -47,8 +46,7 @@ pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<F
             tried(PlacementOutcome::Stale).unwrap_or_default(),
         )),
         LabelState::NoSource => {
-            let finding = Finding::new(Code::NoTopologySource, sources(placement));
-            findings.push(finding.with_steps(host_rbac(seen.observation)));
+            findings.push(Finding::new(Code::NoTopologySource, sources(placement)));
         }
         LabelState::HostWithoutTopology => {
             findings.push(Finding::new(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
-use super::rbac::vmi_rbac;
 use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
 use crate::facts::names::NodeName;
@@ -68,7 +67,6 @@ pub(super) fn answers(
         let read = Prerequisite::Request(Api::Harvester);
         let finding = code.map(|code| Finding::new(code, why.text.clone()).of_failed(read));
         findings.extend(finding.map(|finding| match finding.code {
-            Code::HarvesterForbidden => finding.with_steps(vmi_rbac(observation)),
             Code::HarvesterUnauthorized => unauthorized(finding, observation),
             _ => finding,
         }));

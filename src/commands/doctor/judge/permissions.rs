@@ -5,8 +5,8 @@ use super::Case;
 use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::doctor::facts::pods::PodOrigin;
 use crate::config::WatchMode;
-use crate::decide::findings::{service_account, vmi_rbac};
 use crate::facts::Fact;
+use crate::facts::names::ServiceAccount;
 use crate::facts::permissions::{INSTANCES, Permission};
 
 /// Returns the missing permissions that nothing replaces. A request that was forbidden in the round has its own finding.
@@ -33,7 +33,9 @@ fn csi_driver(case: &Case<'_>) -> Option<Finding> {
         "pod {pod} runs here, but the credential cannot get storageclasses.storage.k8s.io on Harvester"
     );
     let finding = Finding::new(Code::CsiDriverForbidden, text);
-    let Some(account) = service_account(case.observation) else {
+    let harvester = case.observation.harvester.known();
+    let user = harvester.and_then(|harvester| harvester.account.as_deref());
+    let Some(account) = user.and_then(ServiceAccount::of_user) else {
         return Some(finding);
     };
     let command = format!(
@@ -57,7 +59,7 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
         "the credential cannot {} {}.{}: {}",
         useful.verb, useful.resource, useful.group, useful.without
     );
-    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.observation)))
+    Some(Finding::new(code, seen))
 }
 
 #[cfg(test)]
