@@ -1,42 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gate`: delays the first start of the kubelet while its node name would be wrong, and writes the labels for the registration.
+//! `gate`: delays the start of the kubelet while its node name would be wrong or its credential is that of another machine, and
+//! writes the labels for the registration.
 //!
-//! It always exits with status 0: a wrong name can be corrected, but a node that does not boot is worse.
+//! A Node keeps the name under which it registers. The daemon reconciles; the gate only evaluates its status. It always exits with
+//! status 0: a wrong name can be corrected, but a node that does not boot is worse.
 
-pub mod judge;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::run::{Process, foreign};
 use super::status::{is_of, presence};
-use super::{Answer, Exit, Output};
+use super::{Answer, Exit};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
 use crate::access::search::{self, FoundCredential};
 use crate::agent::state::{self, MachineId};
 use crate::apply::registration;
-use crate::commands::gate::judge::{
-    Daemon, Decision, GateReason, GateStatement, Opening, Present, WantedName, decide,
-    decide_registered,
-};
 use crate::config::{self, LabelKey, Settings};
-use crate::decide::identity::NameKind;
+use crate::decide::identity::{JudgedName, NameKind};
+use crate::decide::name_match::Verdict;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::facts::names::is_hostname_template;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::observe;
-use crate::report::status::{IdentityStatus, Status};
+use crate::report::status::Status;
 use crate::report::status_file;
-use crate::sys::escape::json_text;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 use crate::triggers::files;
@@ -45,48 +43,96 @@ use crate::wire::dbus::Bus;
 /// The poll interval, in addition to inotify: the release of the daemon's lock causes no event.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The time without a daemon after which the gate opens. systemd restarts the daemon 5 s after a crash, and a start takes at most
+/// 1 s: after a longer time, the daemon will not restart on its own.
+const DAEMON_GRACE: Duration = Duration::from_secs(15);
+
 /// The text after the options in the help. The unit relies on it: no other exit status means success.
 pub const EXIT_STATUS: &str = "\
 Exit status: 0 in any case, also after a timeout, with an invalid configuration, or outside of KubeVirt, so that it never \
 blocks a boot; 2 usage error.";
 
+const EXPLAIN: &str = "harvester-node-agent explain";
+const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
+const SILENT: &str = "harvester-node-agent.service has no result yet";
+const START_DAEMON: &str = "systemctl status harvester-node-agent";
+const UNCHECKED: &str = "the kubelet starts without the check";
+const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent doctor";
+
+/// The decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Decision {
+    /// Wait; with the reason.
+    Wait(String),
+    /// Let the kubelet start.
+    Open(Opening),
+}
+
+/// A start of the kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Opening {
+    /// The reason, in one line; empty if there is nothing to say.
+    text: String,
+    /// Whether a user should check the node.
+    is_worrying: bool,
+    /// The labels for the registration.
+    labels: Option<Labels>,
+}
+
+/// A kubelet credential that is present before the kubelet starts.
+#[derive(Debug, Clone)]
+struct Present {
+    /// The path of the kubeconfig.
+    path: String,
+    /// The name of the Node that it is for, if it can be read.
+    node: Option<String>,
+    /// The reason to believe that it was copied from another machine.
+    copied: Option<String>,
+}
+
+/// What the gate decides by, besides the time.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// The status of the daemon that runs, once it has published one.
+    status: Option<Status>,
+    /// The time for which no daemon has run.
+    alone: Option<Duration>,
+    /// Whether `/etc/hostname` is a template, which a fix must not replace.
+    has_template: bool,
+    /// Whether there is a Harvester credential, so that an unknown VM may still become known.
+    may_learn: bool,
+}
+
 /// Waits until the kubelet can start, for at most `bound`.
 pub fn run(process: &Process, bound: Duration) -> Answer {
-    let loaded = config::load(&process.root, process.config.as_deref());
-    let faulty = loaded.is_err();
+    let root = &process.root;
+    let loaded = config::load(root, process.config.as_deref());
+    let is_faulty = loaded.is_err();
     let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
-    let present = present(&process.root, &settings);
-    if let Some(present) = &present {
-        let daemon = read_daemon(&process.root, &settings, &mut None);
-        let decision = decide_registered(present, &daemon, Duration::ZERO, bound);
-        if let Decision::Open(opening) = decision {
-            return answer(process, &opening, Duration::ZERO, &Written::default());
-        }
-    } else if let Some(opening) = needless(&process.root, &settings, faulty) {
-        return answer(process, &opening, Duration::ZERO, &Written::default());
+    let present = present(root, &settings);
+    if present.is_none()
+        && let Some(opening) = needless(root, &settings, is_faulty)
+    {
+        return answer(opening);
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return Answer::stderr(
-                format!(
-                    "failed to create event loop, the kubelet starts without the check: {error}\n"
-                ),
-                Exit::Ok,
-            );
+            let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
+            return Answer::stderr(text, Exit::Ok);
         }
     };
-    let started = Instant::now();
-    let (opening, written) = runtime.block_on(async {
-        let opening = wait(&process.root, &settings, present.as_ref(), started, bound).await;
-        let written = match &opening.labels {
-            Some(labels) => write(process, &settings, labels).await,
-            None => Written::default(),
-        };
-        (opening, written)
+    let answer = runtime.block_on(async {
+        let mut opening = wait(root, &settings, present.as_ref(), bound).await;
+        let labels = opening.labels.take();
+        let mut answer = answer(opening);
+        if let Some(labels) = labels {
+            write(process, &settings, &labels, &mut answer).await;
+        }
+        answer
     });
     runtime.shutdown_background();
-    answer(process, &opening, started.elapsed(), &written)
+    answer
 }
 
 /// Creates the directories of the label files of the kubelet: the sandbox of the gate's unit allows writes only to directories
@@ -97,20 +143,16 @@ pub fn make_directories(process: &Process) -> Answer {
     let settings = settings.unwrap_or_default();
     let is_registered = present(root, &settings).is_some();
     let is_wanted = registration_is_wanted(&settings) && !is_registered;
+    let mut answer = Answer::new("", Exit::Ok);
     if !is_wanted || needless(root, &settings, false).is_some() {
-        return Answer::new("", Exit::Ok);
+        return answer;
     }
-    let mut stderr = String::new();
     for kind in observe::registration::installed(root) {
         if let Err(refusal) = registration::make_directory(root, kind) {
-            stderr.push_str(&format!("{}\n", refusal.text));
+            answer.stderr.push_str(&format!("{}\n", refusal.text));
         }
     }
-    Answer {
-        text: String::new(),
-        stderr,
-        exit: Exit::Ok,
-    }
+    answer
 }
 
 /// Returns the credential of a kubelet that has already registered, if there is one.
@@ -151,35 +193,35 @@ fn copied(root: &Root) -> Option<String> {
 }
 
 /// Returns the reason why there is nothing to wait for.
-fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
-    let opening = |reason, text| {
-        Some(Opening {
-            reason,
-            text,
-            labels: None,
-        })
-    };
+fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Opening> {
     let machine = observe::machine::read_machine(root);
-    if let Some(vendor) = foreign(&machine, settings) {
+    let (text, is_worrying) = if let Some(vendor) = foreign(&machine, settings) {
         let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
-        return opening(GateReason::NotKubevirt, text);
-    }
-    if !faulty {
+        (text, false)
+    } else if is_faulty {
+        // The daemon waits for a valid configuration, which must not delay the boot.
+        let text = format!(
+            "invalid configuration, so the VM name is unknown; {UNCHECKED}; run: harvester-node-agent config check"
+        );
+        (text, true)
+    } else {
         return None;
-    }
-    // The daemon waits for a valid configuration, which must not delay the boot.
-    let text = "invalid configuration, so the VM name is unknown; the kubelet starts without the check; run: harvester-node-agent config check";
-    opening(GateReason::ConfigurationFaults, text.to_owned())
+    };
+    Some(Opening {
+        text,
+        is_worrying,
+        labels: None,
+    })
 }
 
-/// Waits for the status of the daemon.
+/// Waits until the kubelet can start.
 async fn wait(
     root: &Root,
     settings: &Settings,
     present: Option<&Present>,
-    started: Instant,
     bound: Duration,
 ) -> Opening {
+    let started = Instant::now();
     let changed = Notify::new();
     let watched = PathBuf::from(status_file::STATUS_FILE);
     let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
@@ -188,26 +230,19 @@ async fn wait(
     let mut alone = None;
     let mut reported = String::new();
     loop {
-        let daemon = read_daemon(root, settings, &mut alone);
+        let seen = see(root, settings, &mut alone);
         let waited = started.elapsed();
-        let decision = match present {
-            Some(present) => decide_registered(present, &daemon, waited, bound),
-            None => decide(&daemon, waited, bound),
-        };
-        match decision {
+        let why = match decide(present, &seen, waited, bound) {
             Decision::Open(opening) => return opening,
-            Decision::Wait(why) if why != reported => {
-                let limit = match daemon {
-                    Daemon::Missing(_) => bound.min(judge::DAEMON_GRACE),
-                    _ => bound,
-                };
-                let left = limit.saturating_sub(waited).as_millis().div_ceil(1000);
-                let line = format!("delaying the kubelet for up to {left} s: {why}\n");
-                // If the boot is delayed, the user must see why.
-                let _ = std::io::stderr().write_all(line.as_bytes());
-                reported = why;
-            }
-            Decision::Wait(_) => {}
+            Decision::Wait(why) => why,
+        };
+        if why != reported {
+            let limit = seen.alone.map_or(bound, |_| bound.min(DAEMON_GRACE));
+            let left = limit.saturating_sub(waited).as_millis().div_ceil(1000);
+            let line = format!("delaying the kubelet for up to {left} s: {why}\n");
+            // If the boot is delayed, the user must see why.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            reported = why;
         }
         let pause = POLL.min(bound.saturating_sub(waited));
         tokio::select! {
@@ -219,26 +254,32 @@ async fn wait(
 }
 
 /// Reads the status of the daemon. `alone` is the time since when no daemon runs.
-fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
+fn see(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Seen {
     let status = status_file::read(root).ok();
     let status = status.and_then(|value| Status::from_json(&value).ok());
     let Presence::Running(holder) = presence(root, status.as_ref().map(|status| &status.agent))
     else {
         let since = alone.get_or_insert_with(Instant::now);
-        return Daemon::Missing(since.elapsed());
+        return Seen {
+            alone: Some(since.elapsed()),
+            ..Seen::default()
+        };
     };
     *alone = None;
     // A status of an earlier process is obsolete.
-    match status.filter(|status| is_of(&status.agent, holder)) {
-        Some(status) => match said(root, &status) {
-            Some(mut said) => {
-                // A credential that was just created, and that the daemon has not read yet, counts as well.
-                said.may_learn = said.may_learn || has_harvester_credential(root, settings);
-                Daemon::Says(said)
-            }
-            None => Daemon::Silent,
-        },
-        None => Daemon::Silent,
+    let Some(status) = status.filter(|status| is_of(&status.agent, holder)) else {
+        return Seen::default();
+    };
+    let hostname = observe::machine::read_machine(root).static_hostname;
+    Seen {
+        alone: None,
+        has_template: hostname
+            .known()
+            .is_some_and(|name| is_hostname_template(name)),
+        // A credential that was just created, and that the daemon has not read yet, counts as well.
+        may_learn: status.credentials.harvester.kubeconfig.is_some()
+            || has_harvester_credential(root, settings),
+        status: Some(status),
     }
 }
 
@@ -249,36 +290,139 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     matches!(search::find(root, candidates), FoundCredential::At(_))
 }
 
-/// Extracts the name that would register, and its labels, from a status.
-fn said(root: &Root, status: &Status) -> Option<GateStatement> {
-    let IdentityStatus { names, vm, .. } = &status.identity;
-    let named = |kind| names.iter().find(|name| name.kind == kind);
-    let name = named(NameKind::NodeName).or_else(|| named(NameKind::KernelHostname))?;
-    let labels = match &status.registration {
-        None => WantedName::None,
-        Some(registration) => match &registration.labels {
-            None => WantedName::Unknown,
-            Some(labels) => parse(labels).map_or(WantedName::Unknown, WantedName::Known),
-        },
+/// Decides, `waited` after the start of the gate, with a wait of at most `bound`.
+fn decide(present: Option<&Present>, seen: &Seen, waited: Duration, bound: Duration) -> Decision {
+    let is_over = waited >= bound;
+    let is_alone = seen.alone.is_some_and(|since| since >= DAEMON_GRACE);
+    match present {
+        Some(present) => decide_registered(present, seen, is_over || is_alone),
+        None => decide_first(seen, is_over, is_alone),
+    }
+}
+
+/// Decides where a kubelet credential is present. It opens at once, unless the credential is that of another machine: two kubelets
+/// would then report one Node.
+fn decide_registered(present: &Present, seen: &Seen, is_over: bool) -> Decision {
+    let status = seen.status.as_ref();
+    let name = status.and_then(|status| name_of(status, NameKind::NodeName));
+    let verdict = name.map_or(Verdict::Unknown, |name| name.verdict);
+    let is_of_another = match present.copied {
+        Some(_) => !verdict.may_register(),
+        None => verdict == Verdict::AnotherVm,
     };
-    Some(GateStatement {
-        kind: name.kind,
-        name: name.name.clone(),
-        verdict: name.verdict,
-        vm: vm.as_ref().map(|vm| vm.name.clone()),
-        given: status
-            .identity
-            .expected_name
-            .clone()
-            .filter(|_| vm.is_none()),
-        has_template: observe::machine::read_machine(root)
-            .static_hostname
-            .known()
-            .is_some_and(|name| is_hostname_template(name)),
-        reason: status.identity.message.clone(),
-        may_learn: status.credentials.harvester.kubeconfig.is_some(),
+    if !is_of_another {
+        return Decision::Open(Opening::default());
+    }
+    let node = name.map(|name| &name.name).or(present.node.as_ref());
+    let node = node.map(|node| format!(" of Node `{}`", node.escape_debug()));
+    let vm = status.and_then(|status| status.identity.vm.as_ref());
+    let vm = vm.map(|vm| format!(", and this is VM `{}`", vm.name));
+    let (path, node, vm) = (
+        &present.path,
+        node.unwrap_or_default(),
+        vm.unwrap_or_default(),
+    );
+    let problem = match &present.copied {
+        Some(why) => format!(
+            "{path} is the kubelet credential{node}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: \
+             {EXPLAIN} node-of-another-vm"
+        ),
+        None => format!(
+            "{path} is the kubelet credential{node}, which is the name of another VM{vm}: {}; fix: {EXPLAIN} name-of-another-vm",
+            verdict.consequence()
+        ),
+    };
+    match is_over {
+        true => worrying(format!("the kubelet starts, although {problem}"), None),
+        false => Decision::Wait(problem),
+    }
+}
+
+/// Decides where no kubelet has registered yet.
+fn decide_first(seen: &Seen, is_over: bool, is_alone: bool) -> Decision {
+    if seen.alone.is_some() {
+        return match is_over || is_alone {
+            true => worrying(
+                format!("{NO_DAEMON}; {UNCHECKED}; run: {START_DAEMON}"),
+                None,
+            ),
+            false => Decision::Wait(format!("{NO_DAEMON}; run: {START_DAEMON}")),
+        };
+    }
+    let named = |status| {
+        let name = name_of(status, NameKind::NodeName)
+            .or_else(|| name_of(status, NameKind::KernelHostname))?;
+        Some((status, name))
+    };
+    let Some((status, name)) = seen.status.as_ref().and_then(named) else {
+        return match is_over {
+            true => worrying(format!("{SILENT}; {UNCHECKED}; run: {START_DAEMON}"), None),
+            false => Decision::Wait(SILENT.to_owned()),
+        };
+    };
+    let verdict = name.verdict;
+    let wanted = status.registration.as_ref();
+    let labels = wanted.and_then(|wanted| parse(wanted.labels.as_ref()?));
+    let missing = match wanted.is_some() && labels.is_none() {
+        true => "; the labels of its host are still unknown; run: harvester-node-agent whoami",
+        false => "",
+    };
+    // The Node may be that of the other VM.
+    let labels = labels.filter(|_| verdict != Verdict::AnotherVm);
+    let shown = format!("{} `{}`", name.kind.as_str(), name.name.escape_debug());
+    if verdict.may_register() {
+        let vm = status.identity.vm.as_ref().map(|vm| vm.name.as_str());
+        let how = match verdict {
+            verdict if verdict.is_match() => "matches",
+            Verdict::ConfiguredOverride => "is configured for",
+            _ => "is derived from the name of",
+        };
+        let vm = vm.unwrap_or_default();
+        let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.name());
+        return match (missing.is_empty(), is_over) {
+            (true, _) => open(text, labels),
+            (false, true) => worrying(text, labels),
+            (false, false) => Decision::Wait(text),
+        };
+    }
+    if verdict == Verdict::Unknown && !seen.may_learn {
+        let why = status.identity.message.as_deref();
+        let why = why.unwrap_or("no source provides it");
+        let text = format!("{shown} cannot be checked, the VM name is unknown: {why}");
+        return open(text, labels);
+    }
+    let (problem, fix) = problem(status, name, seen.has_template);
+    let problem = format!("{shown} {problem}");
+    match is_over {
+        // A host that is renamed now registers a second Node.
+        true => worrying(
+            format!("the kubelet starts, although {problem}{missing}{TOO_LATE}"),
+            labels,
+        ),
+        false => Decision::Wait(format!("{problem}; {fix}")),
+    }
+}
+
+fn open(text: String, labels: Option<Labels>) -> Decision {
+    Decision::Open(Opening {
+        text,
+        is_worrying: false,
         labels,
     })
+}
+
+fn worrying(text: String, labels: Option<Labels>) -> Decision {
+    Decision::Open(Opening {
+        text,
+        is_worrying: true,
+        labels,
+    })
+}
+
+/// Returns the name that would register if it is of this kind, and how it compares with that of the VM.
+fn name_of(status: &Status, kind: NameKind) -> Option<&JudgedName> {
+    let mut names = status.identity.names.iter();
+    names.find(|name| name.kind == kind)
 }
 
 /// Parses the labels by the rules of Kubernetes: an invalid label would prevent the start of the kubelet.
@@ -287,168 +431,87 @@ fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
         let key = LabelKey::parse(key).ok()?;
         Some((key.as_str().to_owned(), LabelValue::parse(value).ok()?))
     };
-    let mut read = Labels::new();
-    for label in labels {
-        let (key, value) = parsed(label)?;
-        read.insert(key, value);
-    }
-    Some(read)
+    labels.iter().map(parsed).collect()
 }
 
-/// The result of the writes to the label files.
-#[derive(Debug, Default)]
-struct Written {
-    files: Vec<String>,
-    problems: Vec<String>,
+/// Describes the problem of the name with its consequence, and the fix while the kubelet has not started.
+fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, String) {
+    let identity = &status.identity;
+    let vm = identity.vm.as_ref().map(|vm| &vm.name);
+    let (expected, found) = match (vm, &identity.expected_name) {
+        (Some(vm), _) if name.verdict != Verdict::Unknown => {
+            (vm, format!("does not match VM `{vm}`"))
+        }
+        (None, Some(given)) if name.verdict != Verdict::Unknown => {
+            let text = "which cloud-init received; the VM is not identified";
+            (given, format!("is not `{given}`, {text}"))
+        }
+        _ => {
+            let why = identity.message.as_deref().unwrap_or("no VM matches");
+            let text =
+                format!("is not checked yet, because the VM of this node is not identified: {why}");
+            return (text, "run: harvester-node-agent whoami".to_owned());
+        }
+    };
+    let remedy = match name.kind {
+        NameKind::NodeName => {
+            format!("set it to {expected} in the RKE2/K3s configuration, or remove it there")
+        }
+        _ if has_template => format!(
+            "set node-name to {expected} in the RKE2/K3s configuration; /etc/hostname is a template"
+        ),
+        _ => format!("hostnamectl set-hostname {expected}"),
+    };
+    let more = match name.verdict {
+        Verdict::Fqdn => ", and `prefer_fqdn_over_hostname: false` in the cloud-init user data",
+        _ => "",
+    };
+    let text = format!(
+        "{found} ({}), and the name of a registered Node cannot change: {}",
+        name.verdict.name(),
+        name.verdict.consequence(),
+    );
+    (text, format!("fix: {remedy}{more}"))
 }
 
-/// Writes the labels for every installed distribution.
-async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Written {
+/// Writes the labels for every installed distribution, and adds the result to the answer.
+async fn write(process: &Process, settings: &Settings, labels: &Labels, answer: &mut Answer) {
     let root = &process.root;
     let bus = Bus::new(root, process.system_bus_address.as_deref());
     let present = observe::registration::read(root);
     let kinds = observe::registration::installed(root);
-    let mut written = Written::default();
+    let mut problems = Vec::new();
     if kinds.is_empty() {
         let text = "none of RKE2, K3s and kubelet is installed: the labels were not written";
-        written.problems.push(text.to_owned());
+        problems.push(text.to_owned());
     }
     let hidden = observe::registration::hidden_by(root).is_some();
     for change in first_files(&kinds, &present, labels, hidden) {
         match registration::begin(root, &bus, &change).await {
             Ok(()) if hidden && change.kind == LabelFileKind::Kubelet => {}
-            Ok(()) => written.files.push(change.kind.path().display().to_string()),
-            Err(refusal) => written.problems.push(refusal.text),
+            Ok(()) => {
+                let path = change.kind.path().display();
+                answer.text.push_str(&format!("labels written to {path}\n"));
+            }
+            Err(refusal) => problems.push(refusal.text),
         }
     }
     for finding in findings(settings, &observe::registration::read(root), None) {
         let title = finding.code.entry().title;
         let line = format!("{title}: {}; {}", finding.seen, finding.remedy());
-        written.problems.push(line);
+        problems.push(line);
     }
-    written
+    let lines = problems.iter().map(|problem| format!("{problem}\n"));
+    answer.stderr.extend(lines);
 }
 
-fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Written) -> Answer {
-    if process.output == Output::Json {
-        let value = json!({
-            "reason": opening.reason.as_str(),
-            "message": opening.text,
-            "durationSeconds": waited.as_millis() as f64 / 1000.0,
-            "labels": opening.labels,
-            "writtenFiles": written.files,
-            "errors": written.problems,
-        });
-        return Answer::new(json_text(&value), Exit::Ok);
-    }
-    if opening.reason == GateReason::NotFirstStart {
-        return Answer::new("", Exit::Ok);
-    }
-    let mut text = format!("{}\n", opening.text);
-    for file in &written.files {
-        text.push_str(&format!("labels written to {file}\n"));
-    }
-    let mut stderr = String::new();
-    if opening.reason.is_worrying() {
-        std::mem::swap(&mut text, &mut stderr);
-    }
-    for problem in &written.problems {
-        stderr.push_str(&format!("{problem}\n"));
-    }
-    Answer {
-        text,
-        stderr,
-        exit: Exit::Ok,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::lock::{self, Instance, LOCK_FILE};
-
-    fn publish(root: &Root, process: &Instance) {
-        let status = json!({
-            "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
-            "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
-            "agent": {
-                "version": "1", "pid": process.pid, "startTime": "2026-11-21T10:00:00Z",
-                "startTicks": process.start_ticks, "bootID": process.boot_id,
-            },
-            "identity": {
-                "state": "names-match", "impact": "", "evidence": [],
-                "names": [{"type": "hostname", "name": "vm-1", "state": "names-match"}],
-            },
-            "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
-            "credentials": {"harvester": {}, "kubelet": {}},
-            "eventSources": [], "findings": [],
-        });
-        let content = status_file::content(&status);
-        let path = root.join(&content.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content.text.unwrap()).unwrap();
-    }
-
-    #[test]
-    fn a_copied_disk_is_known_at_every_boot_until_the_node_is_that_of_this_vm() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let save = |state: &state::State| {
-            let content = state.content();
-            write(content.path.to_str().unwrap(), &content.text.unwrap());
-        };
-        let uuid = |last| format!("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4{last}");
-        let boot = |last| {
-            write("/sys/class/dmi/id/product_uuid", &uuid(last));
-            let ours = MachineId::of(&observe::machine::read_machine(&root));
-            state::load(&root, &ours).0
-        };
-        save(&boot("a"));
-        assert_eq!(copied(&root), None);
-        let mut state = boot("b");
-        assert!(copied(&root).unwrap().contains(&uuid("a")));
-        // The daemon replaces the state of the other VM.
-        save(&state);
-        assert_eq!(boot("b").copied_from, state.copied_from);
-        assert!(copied(&root).unwrap().contains(&uuid("a")));
-        state.copied_from = None;
-        save(&state);
-        assert_eq!(copied(&root), None);
-        let own = Instance::own().unwrap();
-        publish(&root, &own);
-        assert_eq!(copied(&root), None);
-        let mut status = status_file::read(&root).unwrap();
-        status["identity"]["copiedFrom"] = json!(uuid("a"));
-        write(status_file::STATUS_FILE, &status.to_string());
-        assert!(copied(&root).unwrap().contains(&uuid("a")));
-    }
-
-    #[test]
-    fn a_status_counts_if_the_lock_has_no_process_id() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let own = Instance::own().unwrap();
-        publish(&root, &own);
-        let says = || {
-            let daemon = read_daemon(&root, &Settings::default(), &mut None);
-            matches!(daemon, Daemon::Says(_))
-        };
-        assert!(says(), "the process in the status runs");
-        let _lock = lock::acquire(&root).unwrap();
-        assert!(says());
-        // As on a full disk.
-        std::fs::write(root.join(LOCK_FILE), "").unwrap();
-        assert!(says());
-        let ended = Instance {
-            start_ticks: own.start_ticks + 1,
-            ..own
-        };
-        publish(&root, &ended);
-        assert!(!says(), "a status of an earlier process");
+fn answer(opening: Opening) -> Answer {
+    let line = match opening.text.as_str() {
+        "" => String::new(),
+        text => format!("{text}\n"),
+    };
+    match opening.is_worrying {
+        true => Answer::stderr(line, Exit::Ok),
+        false => Answer::new(line, Exit::Ok),
     }
 }

@@ -187,7 +187,9 @@ impl Command {
     pub fn has_format(&self, format: Output) -> bool {
         match self {
             Self::Status(_) | Self::Whoami(_) | Self::Doctor(_) => true,
-            Self::Run | Self::Kubeconfig(_) | Self::Completions { .. } => format == Output::Text,
+            Self::Run | Self::Gate { .. } | Self::Kubeconfig(_) | Self::Completions { .. } => {
+                format == Output::Text
+            }
             _ => format != Output::Short,
         }
     }
