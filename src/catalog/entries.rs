@@ -68,6 +68,11 @@ const fn command(place: CommandPlace, text: &'static str) -> FixCommand {
     }
 }
 
+/// The fixes of findings of `bake-check`.
+const CLEAN: &str = "Remove or empty the files in the image build, never on a node in use; `harvester-node-agent bake-check` prints the command.";
+const UNSET: &str =
+    "Remove the setting from its file in the image build, and provide it with user data instead.";
+
 catalog! {
     NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
         see: [NODE_DRIVER, issue!("harvester/harvester", 6305)],
@@ -874,4 +879,108 @@ catalog! {
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"];
+
+    // Programs that each machine needs.
+    ImageAgentMissing, "image-agent-missing", Image, Error, "harvester-node-agent is not installed",
+        impact: "VMs created from this image have no agent.",
+        fix: ["Install the package of harvester-node-agent in the image build."];
+    ImageAgentMasked, "image-agent-masked", Image, Error, "unit of harvester-node-agent is masked",
+        impact: "systemd does not start it, even if it is enabled later.",
+        fix: ["Unmask the unit in the image build."];
+    ImageAgentNotEnabled, "image-agent-not-enabled", Image, Error, "harvester-node-agent does not start at boot",
+        impact: "The agent is installed, but does not run.",
+        fix: ["Enable the unit in the image build."];
+    ImageConfigInvalid, "image-config-invalid", Image, Error, "agent configuration is invalid",
+        impact: "On every VM created from this image the service is idle until the configuration is fixed.",
+        fix: ["Correct the file: `harvester-node-agent config check` shows each error with its line."];
+    ImageGuestAgentMissing, "image-guest-agent-missing", Image, Error, "qemu-guest-agent is not installed",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
+        fix: ["Install the package qemu-guest-agent in the image build."];
+    ImageGuestAgentMasked, "image-guest-agent-masked", Image, Error, "unit of qemu-guest-agent is masked",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
+        fix: ["Unmask the unit in the image build."];
+    ImageGuestAgentNotEnabled, "image-guest-agent-not-enabled", Image, Error, "qemu-guest-agent does not start at boot",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
+        fix: ["Enable the unit in the image build."];
+
+    // The identity of a machine.
+    ImageMachineId, "image-machine-id", Image, Error, "image contains a machine-id",
+        impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.",
+        fix: [CLEAN];
+    ImageHostname, "image-hostname", Image, Error, "image contains a hostname",
+        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.",
+        fix: [CLEAN];
+    ImageSshHostKey, "image-ssh-host-key", Image, Error, "image contains SSH host keys",
+        impact: "Anyone with the image can impersonate every VM created from it.",
+        fix: [CLEAN];
+    ImageRandomSeed, "image-random-seed", Image, Error, "image contains a random seed",
+        impact: "All VMs created from it start with the same seed, which anyone with the image knows.",
+        fix: [CLEAN];
+    ImageCredentialSecret, "image-credential-secret", Image, Error, "image contains systemd's key for encrypted credentials",
+        impact: "Anyone with the image can decrypt the credentials of every VM created from it.",
+        fix: [CLEAN];
+    ImageNetworkIdentity, "image-network-identity", Image, Error, "image contains the network identity of the build VM",
+        impact: "A DHCP lease or DUID makes VMs request the same address; configuration for one MAC address matches no other VM.",
+        fix: [CLEAN];
+    ImageCloudInitInstance, "image-cloud-init-instance", Image, Error, "image contains cloud-init state of the build VM",
+        impact: "Its user data may contain credentials, and per-instance steps may be skipped on the next VM.",
+        fix: [CLEAN];
+    ImageCloudInitSeed, "image-cloud-init-seed", Image, Error, "image contains a cloud-init seed",
+        impact: "Every VM created from it uses instance-id, hostname and user data from there instead of Harvester.",
+        fix: [CLEAN];
+    ImageCloudInitDisabled, "image-cloud-init-disabled", Image, Error, "cloud-init is disabled",
+        impact: "A VM created from it gets neither hostname nor user data from Harvester, and never joins a cluster.",
+        fix: [CLEAN];
+    ImageAgentState, "image-agent-state", Image, Error, "image contains agent state of the build VM",
+        impact: "It belongs to another VM and is discarded at the first start.",
+        fix: [CLEAN];
+    ImageConfigurationOfOneVm, "image-configuration-of-one-vm", Image, Error, "agent configuration is for one VM or one Node",
+        impact: "Every VM created from this image identifies as that one.",
+        fix: [UNSET];
+    ImageRegistrationDropIn, "image-registration-drop-in", Image, Error, "image contains registration labels of the build VM",
+        impact: "Every VM created from this image registers with zone and host of the build VM.",
+        fix: [CLEAN];
+    ImageNodeName, "image-node-name", Image, Error, "configuration of RKE2, K3s or the kubelet sets a node name",
+        impact: "Every VM created from this image registers under this name, and takes over the Node of the previous one.",
+        fix: [UNSET];
+    ImageTopologyLabel, "image-topology-label", Image, Error, "configuration of RKE2, K3s or the kubelet sets topology labels",
+        impact: "Every VM created from this image registers with these labels, wherever it runs.",
+        fix: [UNSET];
+    ImageLogs, "image-logs", Image, Error, "image contains logs of the build VM",
+        impact: "They belong to another VM, and cloud-init logs may contain its user data.",
+        fix: [CLEAN];
+
+    // Credentials and keys.
+    ImageHarvesterCredential, "image-harvester-credential", Image, Error, "image contains a Harvester credential",
+        impact: "Anyone with the image can act on the VMs of its namespace, until the token expires or is revoked.",
+        fix: [CLEAN];
+    ImageKubeletCredential, "image-kubelet-credential", Image, Error, "image contains a kubelet credential or certificates",
+        impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.",
+        fix: [CLEAN];
+    ImageClusterKeys, "image-cluster-keys", Image, Error, "image contains keys, tokens, data or static pods of a cluster server",
+        impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.",
+        fix: [CLEAN];
+    ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a controller",
+        impact: "Anyone with the image controls that cluster.",
+        fix: [CLEAN];
+    ImageClusterToken, "image-cluster-token", Image, Error, "configuration of RKE2 or K3s contains a secret",
+        impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
+        fix: [UNSET];
+    ImageSshPrivateKey, "image-ssh-private-key", Image, Error, "image contains a private SSH key",
+        impact: "Anyone with the image can log in wherever that key is authorized.",
+        fix: [CLEAN];
+    ImageSshAuthorizedKeys, "image-ssh-authorized-keys", Image, Error, "image contains authorized SSH keys",
+        impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.",
+        fix: [CLEAN];
+    ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",
+        impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.",
+        fix: [CLEAN];
+    ImageSystemAgentConnection, "image-system-agent-connection", Image, Error, "image contains the connection of rancher-system-agent",
+        impact: "A VM created from it receives the plans of another one from Rancher, with its credential.",
+        fix: [CLEAN];
+
+    // Incomplete checks.
+    ImageUnreadable, "image-unreadable", Image, Error, "path could not be checked",
+        impact: "The image is not known to be clean.",
+        fix: ["Run the check as root. Correct or remove what root cannot read either."];
 }

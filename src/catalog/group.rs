@@ -47,7 +47,7 @@ groups! {
     /// Versions that are not compatible.
     Versions, "versions", "versions", None, CSI_DRIVER;
     /// Machine-specific files that came with the image.
-    Image, "image", "image", None, NODE_DRIVER;
+    Image, "image", "image", None, IMAGES;
 }
 
 impl Group {

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bake-check`: checks whether an image is ready for release.
+//! `bake-check`: checks whether an image is ready for release. It changes nothing.
+//!
+//! One image becomes many machines. It must not contain what is unique to one machine or gives access to one, and must contain
+//! what each machine needs. The list follows <https://systemd.io/BUILDING_IMAGES/>, with additions for Harvester, Rancher and
+//! Kubernetes.
+//!
+//! To add a fault: an entry with [`Group::Image`](crate::catalog::Group::Image) in the catalog. For one that is only a file or
+//! directory in the tree, a row in `places.rs` is sufficient; any other is detected in `check.rs`.
 
-pub mod facts;
-pub mod judge;
-pub mod read;
-pub mod rules;
+pub mod check;
+pub mod places;
+mod settings;
+pub(crate) mod unit;
 
 use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
@@ -13,37 +20,34 @@ use std::path::{self, Path, PathBuf};
 use serde_json::json;
 
 use super::{Answer, Exit, Output};
-use crate::catalog::CommandPlace;
-use crate::commands::bake_check::judge::{ImageTree, judge};
-use crate::commands::bake_check::rules::Fault;
-use crate::report::layout::{TermStyle, paragraph};
-use crate::sys::escape::json_text;
-use crate::sys::escape::one_line;
+use crate::catalog::Finding;
+use crate::report::layout::{TermStyle, paragraph, steps};
+use crate::sys::escape::{json_text, one_line};
 use crate::sys::root::Root;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "Exit status: 0 the image is clean; 1 it is not; 2 usage error.";
 
-/// The maximum length of a displayed fault, in characters.
+/// The maximum length of a displayed observation, in characters.
 const SEEN_MAX: usize = 1000;
 
-/// The warning above the faults of a running system, which may be a node in use.
+/// The warning above the findings of a running system, which may be a node in use.
 const LIVE: &str = "/ was checked: the running system, not an image. Run the commands below only in the image build, such as in a \
 packer provisioner; on a node in use, they delete its identity, keys and data. For a mounted image, use --root DIR.";
 
-/// The indentation of the texts of a fault, in columns.
+/// The indentation of the texts of a finding, in columns.
 const INDENT: usize = 12;
 
-/// Prints every fault with the command that fixes it; changes nothing.
+/// Prints every finding with its fix.
 pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -> Answer {
     let (dir, target) = checked(root);
     let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
-    let faults = judge(&read::read(root, only), &ImageTree::new(&dir));
+    let findings = check::check(root, only, &dir);
     let text = match output {
-        Output::Json => json_text(&document(&name, &faults, target)),
-        Output::Text | Output::Short => text(&name, &faults, target, style),
+        Output::Json => json_text(&document(&name, &findings, target)),
+        Output::Text | Output::Short => text(&name, &findings, target, style),
     };
-    let exit = if faults.is_empty() {
+    let exit = if findings.is_empty() {
         Exit::Ok
     } else {
         Exit::Failed
@@ -78,33 +82,43 @@ fn checked(root: &Root) -> (PathBuf, CheckedSystem) {
     (dir, CheckedSystem::Tree)
 }
 
-fn document(image: &str, faults: &[Fault], target: CheckedSystem) -> serde_json::Value {
-    let faults: Vec<serde_json::Value> = faults
+/// Returns the steps of the fix. They contain names from the tree, and are never cut: another name would be another file.
+fn fix(finding: &Finding) -> Vec<String> {
+    let steps = finding.fix().into_iter();
+    steps
+        .map(|step| one_line(step, usize::MAX).into_owned())
+        .collect()
+}
+
+fn document(image: &str, findings: &[Finding], target: CheckedSystem) -> serde_json::Value {
+    let findings: Vec<serde_json::Value> = findings
         .iter()
-        .map(|fault| {
-            let entry = fault.code.entry();
+        .map(|finding| {
+            let entry = finding.code.entry();
+            let commands = finding.commands().iter();
             json!({
                 "code": entry.name,
                 "title": entry.title,
-                "observed": one_line(&fault.seen, SEEN_MAX),
+                "observed": one_line(&finding.seen, SEEN_MAX),
                 "impact": entry.impact,
-                "commands": [{
-                    "runOn": CommandPlace::Image.as_str(),
-                    "text": one_line(&fault.remedy, usize::MAX),
-                }],
+                "fix": fix(finding),
+                "commands": commands.map(|command| json!({
+                    "runOn": command.place.as_str(),
+                    "text": one_line(&command.text, usize::MAX),
+                })).collect::<Vec<_>>(),
             })
         })
         .collect();
     json!({
         "image": image,
         "runningSystem": target == CheckedSystem::Live,
-        "clean": faults.is_empty(),
-        "findings": faults,
+        "clean": findings.is_empty(),
+        "findings": findings,
     })
 }
 
-fn text(image: &str, faults: &[Fault], target: CheckedSystem, style: TermStyle) -> String {
-    if faults.is_empty() {
+fn text(image: &str, findings: &[Finding], target: CheckedSystem, style: TermStyle) -> String {
+    if findings.is_empty() {
         return format!("{image}: clean\n");
     }
     let width = style.width;
@@ -113,25 +127,24 @@ fn text(image: &str, faults: &[Fault], target: CheckedSystem, style: TermStyle) 
         paragraph(&mut text, "", 0, LIVE, width);
         text.push('\n');
     }
-    for fault in faults {
-        let entry = fault.code.entry();
-        let seen = one_line(&fault.seen, SEEN_MAX);
+    for finding in findings {
+        let entry = finding.code.entry();
+        let seen = one_line(&finding.seen, SEEN_MAX);
         let title = format!("{} [{}]", entry.title, entry.name);
         paragraph(&mut text, "", 0, &title, width);
         paragraph(&mut text, "  Observed  ", INDENT, &seen, width);
         paragraph(&mut text, "  Impact    ", INDENT, entry.impact, width);
-        // A command is never wrapped, and never cut: it would be another command.
-        let command = one_line(&fault.remedy, usize::MAX);
-        let _ = match target {
-            CheckedSystem::Tree => writeln!(text, "  Fix       {command}\n"),
-            CheckedSystem::Live => writeln!(
-                text,
-                "  Fix       in the image build, not on a node in use:\n{:INDENT$}{command}\n",
-                ""
-            ),
-        };
+        let fix = fix(finding);
+        let fix: Vec<&str> = fix.iter().map(String::as_str).collect();
+        steps(&mut text, "  Fix       ", INDENT, &fix, width);
+        for command in finding.commands() {
+            // A command is never wrapped, and never cut: it would be another command.
+            let command = one_line(&command.text, usize::MAX);
+            let _ = writeln!(text, "{:INDENT$}{command}", "");
+        }
+        text.push('\n');
     }
-    let count = match faults.len() {
+    let count = match findings.len() {
         1 => "1 problem".to_owned(),
         count => format!("{count} problems"),
     };
@@ -142,42 +155,47 @@ fn text(image: &str, faults: &[Fault], target: CheckedSystem, style: TermStyle) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::bake_check::rules::FaultCode;
+    use crate::catalog::{Code, CommandPlace};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
     fn shown(target: CheckedSystem) -> String {
-        let faults = [Fault {
-            code: FaultCode::MachineId,
-            seen: "/etc/machine-id contains an ID".to_owned(),
-            remedy: "truncate -s 0 /etc/machine-id".to_owned(),
-        }];
-        text("/", &faults, target, TermStyle::PLAIN)
+        let finding = Finding::new(Code::ImageMachineId, "/etc/machine-id contains an ID")
+            .and_command(
+                CommandPlace::Image,
+                "truncate -s 0 /etc/machine-id".to_owned(),
+            );
+        text("/", &[finding], target, TermStyle::PLAIN)
     }
 
     #[test]
-    fn a_running_system_has_a_warning_in_front_of_each_command() {
+    fn a_running_system_has_a_warning_and_a_command_a_line_of_its_own() {
         let text = shown(CheckedSystem::Live);
         assert!(
             text.starts_with("/ was checked: the running system"),
             "{text}"
         );
-        let command = "  Fix       in the image build, not on a node in use:\n            truncate -s 0 /etc/machine-id\n";
-        assert!(text.contains(command), "{text}");
         let tree = shown(CheckedSystem::Tree);
         assert!(
             tree.starts_with("image contains a machine-id [image-machine-id]\n"),
             "{tree}"
         );
-        assert!(
-            tree.contains("\n  Fix       truncate -s 0 /etc/machine-id\n"),
-            "{tree}"
-        );
+        for text in [text, tree] {
+            assert!(
+                text.contains("\n            truncate -s 0 /etc/machine-id\n"),
+                "{text}"
+            );
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let words = words.join(" ");
+            assert!(words.contains("never on a node in use"), "{text}");
+        }
     }
 
     #[test]
     fn a_command_removes_all_files_that_it_names_and_no_other() {
         let dir = tempfile::tempdir().unwrap();
+        let journal = dir.path().join("var/log/journal");
+        std::fs::create_dir_all(&journal).unwrap();
         let mut names: Vec<Vec<u8>> = [
             b"a\x1b[2J".as_slice(),
             b"b\n'c\\",
@@ -187,25 +205,16 @@ mod tests {
         .map(<[u8]>::to_vec)
         .to_vec();
         names.extend((0..3000).map(|number| format!("{number:040}").into_bytes()));
-        let paths = names
-            .iter()
-            .map(|name| Path::new("/").join(OsStr::from_bytes(name)));
-        let paths: Vec<PathBuf> = paths.collect();
         for name in &names {
-            std::fs::write(dir.path().join(OsStr::from_bytes(name)), "").unwrap();
+            std::fs::write(journal.join(OsStr::from_bytes(name)), "x").unwrap();
         }
-        let other = dir.path().join("a\\x1b[2J");
+        // Of an empty file nothing is to be removed, even if its name looks like that of another one.
+        let other = journal.join("a\\x1b[2J");
         std::fs::write(&other, "").unwrap();
-        let faults = [Fault {
-            code: FaultCode::MachineId,
-            seen: String::new(),
-            remedy: ImageTree::new(dir.path())
-                .remove(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>()),
-        }];
-        let text = text("/", &faults, CheckedSystem::Tree, TermStyle::PLAIN);
-        let command = text
-            .lines()
-            .find_map(|line| line.strip_prefix("  Fix       "));
+        let root = Root::new(dir.path());
+        let text = run(&root, None, Output::Text, TermStyle::PLAIN).text;
+        let mut lines = text.lines().map(str::trim_start);
+        let command = lines.find(|line| line.starts_with("rm -rf ") && line.contains("journal"));
         // The kernel limits one argument of a program, but not a script.
         let elsewhere = tempfile::tempdir().unwrap();
         let script = elsewhere.path().join("script");
@@ -213,7 +222,7 @@ mod tests {
         let mut shell = std::process::Command::new("bash");
         let status = shell.arg(script).status().unwrap();
         assert!(status.success());
-        let left = std::fs::read_dir(dir.path()).unwrap();
+        let left = std::fs::read_dir(&journal).unwrap();
         let left: Vec<PathBuf> = left.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(left, [other]);
     }

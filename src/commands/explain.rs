@@ -5,8 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Answer, Exit, Output};
-use crate::catalog::{Code, Entry, Group, Severity};
-use crate::commands::bake_check::rules::{BakeRule, FaultCode};
+use crate::catalog::{Code, Entry, Group};
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text};
 use crate::sys::escape::json_text;
@@ -16,9 +15,6 @@ const ALIKE: f64 = 0.75;
 
 /// The maximum number of suggestions.
 const SUGGESTIONS: usize = 3;
-
-/// The fix of a finding of `bake-check`: the command depends on the files in the image.
-const IMAGE_FIX: &str = "Run the command that `harvester-node-agent bake-check` prints, in the image build, never on a node in use.";
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 unknown code, or usage error.";
@@ -42,12 +38,12 @@ pub fn run(options: &Options, output: Output, show: Show) -> Answer {
     }
     let (mut explained, mut stderr) = (Vec::new(), String::new());
     if options.all {
-        explained.extend(Explained::all());
+        explained.extend(all());
     }
     for name in names {
         let plain = plain(name);
-        match Explained::all().find(|one| one.name() == plain) {
-            Some(one) => explained.push(one),
+        match Code::parse(&plain) {
+            Some(code) => explained.push(code.entry()),
             None => stderr.push_str(&unknown(name)),
         }
     }
@@ -60,11 +56,11 @@ pub fn run(options: &Options, output: Output, show: Show) -> Answer {
                 verbose: true,
                 ..show
             });
-            for (index, one) in explained.into_iter().enumerate() {
+            for (index, entry) in explained.into_iter().enumerate() {
                 if index > 0 {
                     out.blank();
                 }
-                one.write(&mut out);
+                write(entry, &mut out);
             }
             out.finish()
         }
@@ -88,7 +84,7 @@ fn unknown(name: &str) -> String {
         true => 1.0,
         false => strsim::jaro_winkler(&plain, code),
     };
-    let mut near: Vec<&str> = Explained::all().map(Explained::name).collect();
+    let mut near: Vec<&str> = all().map(|entry| entry.name).collect();
     near.retain(|code| alike(code) > ALIKE);
     near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
     near.dedup();
@@ -101,105 +97,43 @@ fn unknown(name: &str) -> String {
     format!("no finding has the code `{}`{hint}\n", name.escape_debug())
 }
 
-/// The catalog entry of a code.
-#[derive(Clone, Copy)]
-enum Explained {
-    /// A finding of the agent or of `doctor`.
-    Finding(&'static Entry),
-    /// A finding of `bake-check`.
-    Image(&'static BakeRule),
+fn all() -> impl Iterator<Item = &'static Entry> {
+    Code::ALL.iter().map(|code| code.entry())
 }
 
-impl Explained {
-    fn all() -> impl Iterator<Item = Self> {
-        let findings = Code::ALL.iter().map(|code| Self::Finding(code.entry()));
-        let rules = FaultCode::ALL.iter().map(|code| code.entry());
-        findings.chain(rules.map(Self::Image))
+fn write(entry: &'static Entry, out: &mut Text) {
+    let problem = Problem::of(entry);
+    Problem::write(&[&problem], out);
+    if !entry.suppresses.is_empty() {
+        let codes = entry.suppresses.iter().map(|code| code.as_str());
+        out.item("Hides", &codes.collect::<Vec<_>>().join(", "));
     }
+    for (index, link) in problem.links.iter().enumerate() {
+        out.item(if index == 0 { "See" } else { "" }, link);
+    }
+    out.item("Group", entry.group.title());
+}
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Finding(entry) => entry.name,
-            Self::Image(rule) => rule.name,
-        }
+fn value(entry: &'static Entry) -> Value {
+    let mut value = json!(Problem::of(entry));
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("group".to_owned(), json!(entry.group.as_str()));
+        fields.insert("suppresses".to_owned(), json!(entry.suppresses));
     }
-
-    fn group(self) -> &'static str {
-        match self {
-            Self::Finding(entry) => entry.group.title(),
-            Self::Image(_) => "bake-check",
-        }
-    }
-
-    fn write(self, out: &mut Text) {
-        match self {
-            Self::Finding(entry) => {
-                let problem = Problem::of(entry);
-                Problem::write(&[&problem], out);
-                if !entry.suppresses.is_empty() {
-                    let codes = entry.suppresses.iter().map(|code| code.as_str());
-                    out.item("Hides", &codes.collect::<Vec<_>>().join(", "));
-                }
-                for (index, link) in problem.links.iter().enumerate() {
-                    out.item(if index == 0 { "See" } else { "" }, link);
-                }
-            }
-            Self::Image(rule) => {
-                out.title(Severity::Error, rule.title, rule.name);
-                out.item("Impact", rule.impact);
-                out.item("Fix", IMAGE_FIX);
-                out.item("See", "man 7 harvester-node-agent-images");
-            }
-        }
-        out.item("Group", self.group());
-    }
-
-    /// Writes one line of the list.
-    fn write_row(self, out: &mut Text) {
-        let (severity, title) = match self {
-            Self::Finding(entry) => (entry.severity, entry.title),
-            Self::Image(rule) => (Severity::Error, rule.title),
-        };
-        let (name, severity) = (self.name(), severity.as_str());
-        out.put(&format!("  {name:<30} {severity:<8} "), title);
-    }
-
-    fn value(self) -> Value {
-        match self {
-            Self::Finding(entry) => {
-                let mut value = json!(Problem::of(entry));
-                if let Some(fields) = value.as_object_mut() {
-                    fields.insert("group".to_owned(), json!(entry.group.as_str()));
-                    fields.insert("suppresses".to_owned(), json!(entry.suppresses));
-                }
-                value
-            }
-            Self::Image(rule) => json!({
-                "code": rule.name,
-                "group": "bake-check",
-                "severity": Severity::Error.as_str(),
-                "title": rule.title,
-                "impact": rule.impact,
-                "fix": [IMAGE_FIX],
-                "commands": [],
-                "suppresses": [],
-                "links": [],
-            }),
-        }
-    }
+    value
 }
 
 /// Lists all codes with their titles, by group.
 fn list(output: Output, show: Show) -> String {
     if output == Output::Json {
-        return values(Explained::all());
+        return values(all());
     }
     let mut out = Text::new(show);
-    let groups = Group::ALL.iter().map(|group| group.title());
-    for group in groups.chain(["bake-check"]) {
-        out.put("", &format!("{group}:"));
-        for one in Explained::all().filter(|one| one.group() == group) {
-            one.write_row(&mut out);
+    for group in Group::ALL {
+        out.put("", &format!("{}:", group.title()));
+        for entry in all().filter(|entry| entry.group == *group) {
+            let (name, severity) = (entry.name, entry.severity.as_str());
+            out.put(&format!("  {name:<30} {severity:<8} "), entry.title);
         }
         out.blank();
     }
@@ -207,8 +141,8 @@ fn list(output: Output, show: Show) -> String {
     out.finish()
 }
 
-fn values(explained: impl Iterator<Item = Explained>) -> String {
-    let values: Vec<Value> = explained.map(Explained::value).collect();
+fn values(explained: impl Iterator<Item = &'static Entry>) -> String {
+    let values: Vec<Value> = explained.map(value).collect();
     json_text(&json!(values))
 }
 
@@ -265,18 +199,6 @@ mod tests {
             for link in code.links() {
                 assert!(answer.text.contains(link), "{}", answer.text);
             }
-        }
-    }
-
-    #[test]
-    fn every_code_of_bake_check_is_explained() {
-        for code in FaultCode::ALL {
-            let rule = code.entry();
-            let shown = words(&explain(&[rule.name], Output::Text).text);
-            assert!(shown.contains(rule.impact), "{shown}");
-            assert_eq!(Code::parse(rule.name), None, "a code has one meaning");
-            assert!(shown.contains(&format!("[{}]", rule.name)), "{shown}");
-            assert!(explain(&[], Output::Text).text.contains(rule.name));
         }
     }
 

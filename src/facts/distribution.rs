@@ -23,8 +23,6 @@ pub struct Distribution {
     pub cloud_provider_name: Option<String>,
     /// The configuration file of the cloud provider. For `harvester` it is the kubeconfig of Harvester's API.
     pub cloud_provider_config: Option<Configured<PathBuf>>,
-    /// The settings that several machines must not share.
-    pub unshareable: Vec<Unshareable>,
 }
 
 impl Distribution {
@@ -38,7 +36,6 @@ impl Distribution {
             node_labels: Vec::new(),
             cloud_provider_name: None,
             cloud_provider_config: None,
-            unshareable: Vec::new(),
         }
     }
 
@@ -122,57 +119,6 @@ pub struct Configured<T> {
     pub value: T,
     /// The file.
     pub origin: PathBuf,
-}
-
-/// A setting that several machines must not share. The value of a secret is not kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unshareable {
-    /// The subject of the setting.
-    pub matter: Matter,
-    /// The key, variable or flag.
-    pub key: String,
-    /// The file that contains the setting.
-    pub origin: PathBuf,
-    /// The syntax in that file.
-    pub form: Form,
-}
-
-/// The subject of a setting that several machines must not share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Matter {
-    /// A secret.
-    Secret,
-    /// The path of another file that contains a secret.
-    SecretFile(PathBuf),
-    /// The node name.
-    NodeName,
-    /// Topology labels.
-    Topology,
-}
-
-/// The syntax of a setting in a file. It determines whether a `sed` command can remove the setting completely.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Form {
-    /// A single YAML line `key: value` that begins with the key.
-    YamlLine,
-    /// YAML lines `- label=value`, one for each label.
-    YamlItems {
-        /// The labels.
-        labels: Vec<String>,
-        /// Whether these are all items, so that the line `key:` is removed with them.
-        is_all: bool,
-    },
-    /// A single line `KEY=value`.
-    VariableLine,
-    /// A flag on a command line.
-    Flag {
-        /// The flag with its value.
-        old: String,
-        /// The part of the flag that is kept.
-        new: String,
-    },
-    /// Any other syntax, such as JSON or several lines: the setting is only removed completely with the file.
-    Other,
 }
 
 /// A label that the kubelet sets when it registers.

@@ -5,13 +5,15 @@
 //! are still used; its text is never quoted, because the same files contain cluster tokens.
 
 mod settings;
-mod unshareable;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::slice;
+
+use zeroize::Zeroizing;
 
 use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
-use crate::facts::distribution::{Distribution, DistributionKind, Unshareable};
+use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 
@@ -118,12 +120,41 @@ pub fn watched() -> impl Iterator<Item = PathBuf> {
     .map(PathBuf::from)
 }
 
+/// A setting as a file contains it, also one that the agent does not use. It may be a secret.
+pub(crate) struct Setting<'a> {
+    /// The distribution.
+    pub(crate) kind: DistributionKind,
+    /// The file.
+    pub(crate) path: &'a Path,
+    /// The key, variable or flag in the file.
+    pub(crate) key: &'a str,
+    /// The name of the key or flag, without `+` or dashes. For a variable, it is that of the key that it replaces.
+    pub(crate) name: &'a str,
+    /// The values.
+    pub(crate) values: &'a [String],
+}
+
 /// Reads the files of all distributions.
 pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionProblem>) {
+    read(root, None)
+}
+
+/// Reads the files of all distributions, and passes each setting to `each`.
+pub(crate) fn read_with<'a>(
+    root: &'a Root,
+    each: &'a mut dyn FnMut(&Setting<'_>),
+) -> (Vec<Distribution>, Vec<DistributionProblem>) {
+    read(root, Some(each))
+}
+
+fn read<'a>(
+    root: &'a Root,
+    each: Option<&'a mut dyn FnMut(&Setting<'_>)>,
+) -> (Vec<Distribution>, Vec<DistributionProblem>) {
     let mut reader = DistributionReader {
         root,
         kind: DistributionKind::Unknown,
-        unshareable: Vec::new(),
+        each,
         problems: Vec::new(),
     };
     let distributions = [
@@ -152,11 +183,24 @@ pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionPro
 struct DistributionReader<'a> {
     root: &'a Root,
     kind: DistributionKind,
-    unshareable: Vec<Unshareable>,
+    each: Option<&'a mut dyn FnMut(&Setting<'_>)>,
     problems: Vec<DistributionProblem>,
 }
 
 impl DistributionReader<'_> {
+    /// Passes a setting on, if anyone wants it.
+    fn tell(&mut self, path: &Path, key: &str, name: &str, values: &[String]) {
+        if let Some(each) = &mut self.each {
+            each(&Setting {
+                kind: self.kind,
+                path,
+                key,
+                name,
+                values,
+            });
+        }
+    }
+
     /// Reads the files of RKE2 or K3s, which share a format. Their configuration files take precedence over their environment.
     fn rancher(
         &mut self,
@@ -177,10 +221,11 @@ impl DistributionReader<'_> {
             let text = String::from_utf8_lossy(&text);
             for (name, value) in variables(&text) {
                 let suffix = name.strip_prefix(prefix);
-                let found = suffix.and_then(|suffix| {
-                    unshareable::of_variable(suffix, &name, &value, &text, Path::new(path))
-                });
-                self.unshareable.extend(found);
+                if let Some(suffix) = suffix {
+                    let plain = suffix.trim_start_matches('_').replace('_', "-");
+                    let plain = plain.to_ascii_lowercase();
+                    self.tell(Path::new(path), &name, &plain, slice::from_ref(&value));
+                }
                 let key = match suffix {
                     Some("_DATA_DIR") => "data-dir",
                     Some("_NODE_NAME") => "node-name",
@@ -202,11 +247,7 @@ impl DistributionReader<'_> {
                 self.merge(&path, &text, &mut settings);
             }
         }
-        let unshareable = std::mem::take(&mut self.unshareable);
-        is_here.then(|| Distribution {
-            unshareable,
-            ..distribution(kind, &settings)
-        })
+        is_here.then(|| distribution(kind, &settings))
     }
 
     /// Reads the files of kubeadm, or of a kubelet that was set up manually.
@@ -228,8 +269,8 @@ impl DistributionReader<'_> {
             let values = variables(&text).into_iter();
             for (_, value) in values.filter(|(name, _)| name == variable) {
                 for (flag, value) in flags(&value) {
-                    let found = unshareable::of_flag(&flag, &value, &text, path);
-                    distribution.unshareable.extend(found);
+                    let key = format!("--{flag}");
+                    self.tell(path, &key, &flag, slice::from_ref(&value));
                     match flag.as_str() {
                         HOSTNAME_OVERRIDE => {
                             distribution.node_name = Some(configured(value, path));
@@ -297,8 +338,11 @@ impl DistributionReader<'_> {
                 Some(name) => (name, true),
                 None => (key.as_str(), false),
             };
-            self.unshareable
-                .extend(unshareable::of_entry(name, &key, &value, text, path));
+            if self.each.is_some()
+                && let Ok(values) = scalars(&value).map(Zeroizing::new)
+            {
+                self.tell(path, &key, name, &values);
+            }
             if !USED.contains(&name) {
                 continue;
             }
@@ -316,9 +360,9 @@ impl DistributionReader<'_> {
     }
 
     /// Returns the content, or `None` for a missing file. Records a problem if the file cannot be read.
-    fn read(&mut self, path: &Path) -> Option<zeroize::Zeroizing<Vec<u8>>> {
+    fn read(&mut self, path: &Path) -> Option<Zeroizing<Vec<u8>>> {
         match self.root.read(path, FILE_MAX) {
-            Ok(text) => Some(zeroize::Zeroizing::new(text)),
+            Ok(text) => Some(Zeroizing::new(text)),
             Err(error) => {
                 self.unreadable(error);
                 None

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 
 use harvester_node_agent::catalog::{Code, Group};
-use harvester_node_agent::commands::bake_check::rules::FaultCode;
 
 /// The file below `packaging/docs/pages`.
 #[cfg(test)]
@@ -42,13 +41,6 @@ pub(crate) fn page() -> String {
                 entry.title
             );
         }
-    }
-    text.push_str(
-        "\n## bake-check\n\nFindings of `harvester-node-agent bake-check`, all of them errors.\n\n| finding | problem |\n|---|---|\n",
-    );
-    for code in FaultCode::ALL {
-        let rule = code.entry();
-        let _ = writeln!(text, "| `{}` | {} |", rule.name, rule.title);
     }
     text.push_str(
         "\n## See also\n\n`harvester-node-agent-explain`(1), `harvester-node-agent-doctor`(1)\n",

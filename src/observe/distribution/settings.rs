@@ -11,7 +11,7 @@ use crate::sys::document::yaml::YamlValue;
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
 
 /// The key for flags that RKE2 and K3s pass to the kubelet unchanged.
-pub(super) const KUBELET_ARGUMENT: &str = "kubelet-arg";
+const KUBELET_ARGUMENT: &str = "kubelet-arg";
 
 /// The kubelet flag for the labels that it sets at registration.
 pub(super) const NODE_LABELS: &str = "node-labels";
@@ -76,7 +76,7 @@ fn is_true(text: &str) -> bool {
 }
 
 /// Parses a kubelet flag and its value from `kubelet-arg`: `node-labels=a=b`, with or without leading dashes.
-pub(super) fn kubelet_argument(text: &str) -> Option<(&str, &str)> {
+fn kubelet_argument(text: &str) -> Option<(&str, &str)> {
     let (flag, value) = text.split_once('=')?;
     Some((flag.trim_start_matches('-'), value))
 }

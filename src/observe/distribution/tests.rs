@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::facts::distribution::{Form, Matter};
 
 const RKE2: &str = "/etc/rancher/rke2/config.yaml";
 
@@ -118,20 +117,6 @@ fn what_is_handed_to_the_kubelet_counts_more_than_the_distributions_own_settings
             ("c", "d", "50-rancher.yaml"),
             (zone, "y", "50-rancher.yaml"),
         ]
-    );
-    // Settings that must not be in an image.
-    let matters: Vec<&Matter> = found.unshareable.iter().map(|one| &one.matter).collect();
-    assert!(
-        matches!(
-            matters.as_slice(),
-            [
-                Matter::NodeName,
-                Matter::Topology,
-                Matter::Topology,
-                Matter::NodeName
-            ]
-        ),
-        "{matters:?}"
     );
 }
 
@@ -269,37 +254,49 @@ fn a_broken_file_is_named_and_the_others_still_count() {
 }
 
 #[test]
-fn secrets_are_known_by_key_and_file_and_never_by_value() {
+fn each_setting_of_each_file_is_passed_on_and_no_secret_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
     let environment = "/etc/default/rke2-server";
-    let found = one(&[
+    let kubelet = "/etc/default/kubelet";
+    for (path, text) in [
         (
             environment,
-            "RKE2_TOKEN=CANARY\nRKE2_TOKEN_FILE=/run/token\nRKE2_URL=x\n",
+            "RKE2_TOKEN=CANARY\nRKE2_NODE_NAME=a\nOTHER=x\n",
         ),
         (
             RKE2,
-            "token: 1234\nagent-token+: CANARY\nvpn-auth: ''\ncni: cilium\n",
+            "token: 1234\nagent-token+: CANARY\nnode-label: [a=b, c=d]\nx: {y: z}\n",
         ),
         (RANCHER, r#"{"token":"CANARY"}"#),
-    ]);
-    let secret = |key: &str, origin: &str, form| Unshareable {
-        matter: Matter::Secret,
-        key: key.to_owned(),
-        origin: origin.into(),
-        form,
-    };
+        (
+            kubelet,
+            "KUBELET_EXTRA_ARGS='--hostname-override=b --v 2'\n",
+        ),
+    ] {
+        let real = root.join(path);
+        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
+        std::fs::write(real, text).unwrap();
+    }
+    let mut seen = Vec::new();
+    let (found, _) = read_with(&root, &mut |one| {
+        let values = one.values.join(" ");
+        let path = one.path.display().to_string();
+        seen.push([path, one.key.to_owned(), one.name.to_owned(), values]);
+    });
     assert_eq!(
-        found.unshareable,
+        seen,
         [
-            secret("RKE2_TOKEN", environment, Form::VariableLine),
-            Unshareable {
-                matter: Matter::SecretFile("/run/token".into()),
-                ..secret("RKE2_TOKEN_FILE", environment, Form::VariableLine)
-            },
-            secret("token", RKE2, Form::YamlLine),
-            secret("agent-token+", RKE2, Form::YamlLine),
-            secret("token", RANCHER, Form::Other),
+            [environment, "RKE2_TOKEN", "token", "CANARY"],
+            [environment, "RKE2_NODE_NAME", "node-name", "a"],
+            [RKE2, "token", "token", "1234"],
+            [RKE2, "agent-token+", "agent-token", "CANARY"],
+            [RKE2, "node-label", "node-label", "a=b c=d"],
+            [RANCHER, "token", "token", "CANARY"],
+            [kubelet, "--hostname-override", "hostname-override", "b"],
+            [kubelet, "--v", "v", "2"],
         ]
     );
+    assert_eq!(found, read_distribution(&root).0);
     assert!(!format!("{found:?}").contains("CANARY"));
 }

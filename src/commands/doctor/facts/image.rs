@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::commands::bake_check::facts::UnitFile;
+use crate::commands::bake_check::unit::UnitFile;
 use crate::facts::guest_agent::Enablement;
 
 facts! {

@@ -171,7 +171,9 @@ fn block(text: &str) -> (String, Vec<&str>) {
 
 #[test]
 fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
-    for code in Code::ALL {
+    // Those of `bake-check` have commands for what it found.
+    let is_of_node = |code: &&Code| !code.as_str().starts_with("image-");
+    for code in Code::ALL.iter().filter(is_of_node) {
         let mut service = service();
         let since = "2026-11-21T08:00:00Z".to_owned();
         service.since = BTreeMap::from([(*code, since)]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Given;
-use crate::commands::bake_check::read::own_unit;
+use crate::commands::bake_check::unit;
 use crate::commands::doctor::facts::image::{Belonging, Image};
 use crate::facts::Fact;
 use crate::sys::root::{ReadError, Root};
@@ -24,7 +24,7 @@ pub(super) async fn read(given: &Given<'_>) -> Image {
     Image {
         began: began(given.root),
         belongings: belongings(given.root),
-        unit: own_unit(given.root).map_or(Fact::Absent, Fact::Known),
+        unit: unit::find(given.root, &[unit::OURS]).map_or(Fact::Absent, Fact::Known),
     }
 }
 

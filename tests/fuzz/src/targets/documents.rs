@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documents: YAML and JSON, the entry of a ConfigMap, our configuration, that of a distribution.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use harvester_node_agent::config::{self, show};
-use harvester_node_agent::facts::distribution::{Distribution, Form, Unshareable};
 use harvester_node_agent::fuzz;
 use harvester_node_agent::observe::distribution::read_distribution;
 use harvester_node_agent::sys::document::DocumentError;
@@ -310,7 +308,7 @@ fn one_line(text: &str) {
 
 const RKE2: &str = "/etc/rancher/rke2/config.yaml";
 
-/// The commands that take what is not to be shared out of a file leave the rest as it was.
+/// The files of a distribution.
 pub(super) const DISTRIBUTION: Target = Target {
     name: "distribution",
     run: |bytes| {
@@ -334,55 +332,9 @@ pub(super) const DISTRIBUTION: Target = Target {
             assert_eq!(flags, [("name".to_owned(), line.to_owned())]);
         }
         let read = |text: &[u8]| with_tree(&[(RKE2, text)], read_distribution);
-        let (distributions, problems) = read(bytes);
+        let (_, problems) = read(bytes);
         for problem in &problems {
             one_line(&problem.to_string());
-        }
-        let Ok(Value::Object(entries)) = fuzz::yaml(bytes) else {
-            return;
-        };
-        for found in distributions
-            .iter()
-            .flat_map(|found: &Distribution| &found.unshareable)
-        {
-            let Some(left) = without(&text, found) else {
-                continue;
-            };
-            let Ok(left) = fuzz::yaml(left.as_bytes()) else {
-                // A file without any entry is empty.
-                assert_eq!(
-                    entries.len(),
-                    1,
-                    "{:?} breaks the file: {left:?}",
-                    found.form
-                );
-                continue;
-            };
-            let mut expected = entries.clone();
-            match &found.form {
-                Form::YamlItems {
-                    labels,
-                    is_all: false,
-                } => {
-                    let list = expected
-                        .get_mut(&found.key)
-                        .and_then(Value::as_array_mut)
-                        .unwrap();
-                    let labels: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
-                    list.retain(|item| {
-                        let item = item.as_str().unwrap_or_default();
-                        item.split_once('=')
-                            .is_none_or(|(key, _)| !labels.contains(key))
-                    });
-                }
-                _ => drop(expected.remove(&found.key)),
-            }
-            let is_empty = expected.is_empty() && left.is_null();
-            assert!(
-                is_empty || left == Value::Object(expected.clone()),
-                "{:?}: {left} and not {expected:?}",
-                found.form
-            );
         }
     },
     words: &[
@@ -426,45 +378,3 @@ pub(super) const DISTRIBUTION: Target = Target {
         "---\n",
     ],
 };
-
-/// The text after the command that `bake-check` tells, where it tells one for this form.
-fn without(text: &str, found: &Unshareable) -> Option<String> {
-    let is_key = |line: &str| {
-        let is_quote = ['"', '\''];
-        let line = line.strip_prefix(is_quote).unwrap_or(line);
-        let rest = line.strip_prefix(found.key.as_str());
-        let rest = rest.map(|rest| rest.strip_prefix(is_quote).unwrap_or(rest));
-        rest.is_some_and(|rest| rest.trim_start_matches(is_space).starts_with(':'))
-    };
-    let is_item = |line: &str, labels: &[String]| {
-        let rest = line.trim_start_matches(is_space).strip_prefix('-');
-        let item = rest.map(|rest| (rest, rest.trim_start_matches(is_space)));
-        item.is_some_and(|(rest, item)| {
-            let item_only = item.strip_prefix(['"', '\'']).unwrap_or(item);
-            let is_label = |label: &String| {
-                item_only
-                    .strip_prefix(label.as_str())
-                    .is_some_and(|rest| rest.starts_with('='))
-            };
-            rest.len() > item.len() && labels.iter().any(is_label)
-        })
-    };
-    let is_gone: Box<dyn Fn(&str) -> bool> = match &found.form {
-        Form::YamlLine => Box::new(is_key),
-        Form::YamlItems { labels, is_all } => {
-            Box::new(move |line| is_item(line, labels) || *is_all && is_key(line))
-        }
-        Form::VariableLine | Form::Flag { .. } | Form::Other => return None,
-    };
-    let lines = text.split_inclusive('\n');
-    Some(
-        lines
-            .filter(|line| !is_gone(line.trim_end_matches('\n')))
-            .collect(),
-    )
-}
-
-/// `[[:space:]]` of the command.
-fn is_space(character: char) -> bool {
-    [' ', '\t', '\r', '\u{b}', '\u{c}'].contains(&character)
-}

@@ -2,7 +2,7 @@
 
 use super::super::testing::{DAY, NOW, Room};
 use super::*;
-use crate::commands::bake_check::facts::UnitFile;
+use crate::commands::bake_check::unit::UnitFile;
 use crate::facts::Fact;
 use crate::facts::guest_agent::Enablement;
 

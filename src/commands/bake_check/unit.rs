@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use crate::commands::bake_check::facts::UnitFile;
 use crate::facts::guest_agent::Enablement;
 use crate::sys::root::Root;
 
@@ -28,8 +27,22 @@ const FILE_MAX: u64 = 64 << 10;
 /// A link to this path masks a unit.
 const NOTHING: &str = "/dev/null";
 
+/// Our unit.
+pub(crate) const OURS: &str = "harvester-node-agent.service";
+
+/// A unit as described by its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnitFile {
+    /// Its name.
+    pub name: String,
+    /// Whether the unit is masked: a link to `/dev/null`, or an empty file.
+    pub is_masked: bool,
+    /// How the unit is started at boot. `Static` only if a udev rule or a unit of the distribution starts it.
+    pub enablement: Enablement,
+}
+
 /// Returns the first of the names that has a unit.
-pub(super) fn find(root: &Root, names: &[&str]) -> Option<UnitFile> {
+pub(crate) fn find(root: &Root, names: &[&str]) -> Option<UnitFile> {
     names.iter().find_map(|name| unit(root, name))
 }
 

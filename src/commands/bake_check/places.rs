@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files and directories that an image must not contain.
+
+use crate::catalog::Code;
+
+/// The findings that are only files or directories in the tree, with at most one `*` in each component of a path. Empty files (except
+/// for [`Code::ImageCloudInitDisabled`]) and empty directories are ignored.
+#[rustfmt::skip]
+pub const PLACES: &[(Code, &[&str])] = &[
+    (Code::ImageSshHostKey, &["/etc/ssh/ssh_host_*"]),
+    (Code::ImageRandomSeed, &[
+        "/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed",
+    ]),
+    (Code::ImageCredentialSecret, &["/var/lib/systemd/credential.secret"]),
+    (Code::ImageNetworkIdentity, &[
+        "/var/lib/dhcp/*.leases", "/var/lib/dhcp/*.lease", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/var/lib/wicked/*.xml",
+        "/var/lib/NetworkManager/*.lease", "/var/lib/NetworkManager/secret_key",
+        "/etc/NetworkManager/system-connections/cloud-init-*", "/etc/netplan/50-cloud-init.yaml",
+        "/etc/network/interfaces.d/50-cloud-init*", "/etc/udev/rules.d/70-persistent-net.rules",
+    ]),
+    (Code::ImageCloudInitInstance, &[
+        "/var/lib/cloud/instance", "/var/lib/cloud/instances", "/var/lib/cloud/data", "/var/lib/cloud/sem", "/run/cloud-init",
+    ]),
+    (Code::ImageCloudInitSeed, &["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"]),
+    (Code::ImageCloudInitDisabled, &["/etc/cloud/cloud-init.disabled"]),
+    (Code::ImageAgentState, &[
+        "/var/lib/harvester-node-agent", "/run/harvester-node-agent",
+        "/var/lib/prometheus/node-exporter/harvester_node_agent.prom",
+    ]),
+    (Code::ImageRegistrationDropIn, &[
+        "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
+        "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
+        "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf",
+    ]),
+    (Code::ImageLogs, &[
+        "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/journal/*", "/var/log/pods",
+        "/var/log/containers", "/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure",
+    ]),
+    (Code::ImageKubeletCredential, &["/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"]),
+    (Code::ImageClusterKeys, &[
+        "/etc/kubernetes/pki", "/etc/kubernetes/ssl", "/var/lib/etcd/member", "/etc/kubernetes/manifests/etcd.yaml",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/kubernetes/manifests/kube-controller-manager.yaml",
+        "/etc/kubernetes/manifests/kube-scheduler.yaml",
+    ]),
+    (Code::ImageAdminKubeconfig, &[
+        "/etc/rancher/rke2/rke2.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf",
+        "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/scheduler.conf",
+        "/root/.kube/config", "/home/*/.kube/config",
+    ]),
+    (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
+    (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"]),
+    (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
+    (Code::ImageSystemAgentConnection, &[
+        "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",
+        "/var/lib/rancher/agent/work", "/etc/rancher/agent/rancher2_connection_info.json",
+    ]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = &'static &'static str> {
+        PLACES.iter().flat_map(|(_, places)| *places)
+    }
+
+    #[test]
+    fn every_file_that_the_agent_writes_for_the_kubelet_is_looked_for() {
+        for kind in crate::facts::registration::LabelFileKind::ALL {
+            let path = kind.path().to_str().unwrap();
+            assert!(all().any(|place| *place == path), "{path}");
+        }
+    }
+
+    #[test]
+    fn each_place_is_absolute_and_has_one_star_per_component_at_most() {
+        for place in all() {
+            assert!(place.starts_with('/'), "{place}");
+            assert!(
+                place
+                    .split('/')
+                    .all(|part| part.matches('*').count() < 2 && part != "..")
+            );
+        }
+    }
+}
