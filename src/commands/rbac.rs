@@ -2,6 +2,7 @@
 //! `rbac`: prints the roles on Harvester with only the permissions that the agent needs, for `kubectl apply`.
 
 pub mod manifest;
+pub mod permissions;
 
 use std::path::Path;
 

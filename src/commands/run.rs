@@ -14,6 +14,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::rbac::permissions;
 use super::{Answer, Exit, Output, Strictness, once, whoami};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
@@ -365,12 +366,8 @@ async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Ta
     };
     let mut status = Status::new(&last.report(settings), &context);
     if task == Task::Whoami {
-        status.permissions = observer
-            .permissions(settings)
-            .await
-            .iter()
-            .map(PermissionStatus::new)
-            .collect();
+        let permissions = permissions::read(observer.connections(), settings, last).await;
+        status.permissions = permissions.iter().map(PermissionStatus::from).collect();
     }
     let answer = match task {
         Task::Whoami => whoami::answer(

@@ -16,7 +16,6 @@ pub mod names;
 pub mod nic;
 pub mod node;
 pub mod observation;
-pub mod permissions;
 pub mod placement;
 pub mod pod_info;
 pub mod registration;

@@ -17,7 +17,6 @@ pub mod machine;
 pub mod nics;
 pub mod node;
 pub mod observer;
-pub mod permissions;
 pub mod pod_info;
 pub mod registration;
 mod unavailable;

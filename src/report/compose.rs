@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PermissionStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus,
     PlacementStatus, RegistrationStatus, Status, VmStatus,
 };
 use crate::agent::RoundReport;
@@ -22,7 +22,6 @@ use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::decide::{self, Action};
-use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::registration::Labels;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
@@ -288,34 +287,6 @@ impl MigrationHintStatus {
             time: at,
             duration_seconds: Seconds::of(window_end.took),
             reads: window_end.reads,
-        }
-    }
-}
-
-impl PermissionStatus {
-    /// Converts a permission.
-    pub fn new(permission: &Permission) -> Self {
-        let useful = permission.useful;
-        let group = if useful.group.is_empty() {
-            String::new()
-        } else {
-            format!(".{}", useful.group)
-        };
-        let scope = match useful.place {
-            PermissionPlace::Vm => "in the namespace of the VM",
-            PermissionPlace::ConfigMap => "in the namespace of the ConfigMap",
-            PermissionPlace::Cluster => "in the cluster",
-        };
-        let (allowed, error) = match &permission.allowed {
-            Fact::Known(allowed) => (Some(*allowed), None),
-            Fact::Absent => (Some(false), None),
-            Fact::Failed(why) => (None, Some(why.text.clone())),
-        };
-        Self {
-            request: format!("{} {}{group} {scope}", useful.verb, useful.resource),
-            allowed,
-            error,
-            purpose: useful.purpose.to_owned(),
         }
     }
 }

@@ -49,7 +49,7 @@ pub mod system;
 pub mod versions;
 
 use crate::catalog::Group;
-use crate::facts::permissions::Permission;
+use crate::commands::rbac::permissions::Permission;
 use crate::facts::{Fact, Unavailable};
 
 /// All facts of an examination, in one part for each topic.

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent::Round;
 use crate::commands::doctor::facts::Examination;
+use crate::commands::rbac::permissions;
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::facts::observation::{Api, Observation};
@@ -31,7 +32,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
 use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::observer::Observer;
-use crate::observe::{permissions, why};
+use crate::observe::why;
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::{Class, Client, Error, ResourceAttributes};
@@ -120,7 +121,7 @@ pub(crate) async fn read(
             review.await.map(|review| review.allowed)
         };
         match &given.harvester.link {
-            Ok(_) => observer.permissions_by(settings, ask).await,
+            Ok(_) => permissions::read_by(connections, settings, round, ask).await,
             Err(why) => permissions::unasked(why),
         }
     };

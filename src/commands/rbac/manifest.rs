@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::config::{ConfigMapName, WatchMode};
-use crate::facts::names::{Namespace, ServiceAccount, VmName};
-use crate::facts::permissions::{
+use crate::commands::rbac::permissions::{
     INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
 };
+use crate::config::{ConfigMapName, WatchMode};
+use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
 
 /// The label of all objects of the agent.

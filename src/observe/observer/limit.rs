@@ -9,7 +9,7 @@ use crate::facts::{Fact, UnavailableKind};
 
 /// The time limit of a read. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
 /// slow API must not look like a hanging agent.
-pub(super) const READ_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns the result, or `None` after the time limit.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
@@ -27,7 +27,7 @@ pub(super) fn too_slow_text(whom: &str) -> String {
 }
 
 /// Returns a fact that timed out.
-pub(super) fn too_slow<T>(whom: &str) -> Fact<T> {
+pub(crate) fn too_slow<T>(whom: &str) -> Fact<T> {
     Fact::failed(UnavailableKind::Unreachable, too_slow_text(whom))
 }
 

@@ -3,10 +3,9 @@
 //! between rounds.
 
 mod delivered;
-mod limit;
+pub(crate) mod limit;
 mod local;
 mod own_api;
-mod permissions;
 mod read;
 mod search;
 mod situation;
@@ -133,6 +132,21 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Returns the prefix of all paths.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Returns the system bus.
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Returns the connections to both API servers.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
     /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
         let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");

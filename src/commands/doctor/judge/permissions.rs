@@ -4,10 +4,10 @@
 use super::Case;
 use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::doctor::facts::pods::PodOrigin;
+use crate::commands::rbac::permissions::{INSTANCES, Permission};
 use crate::config::WatchMode;
 use crate::facts::Fact;
 use crate::facts::names::ServiceAccount;
-use crate::facts::permissions::{INSTANCES, Permission};
 
 /// Returns the missing permissions that nothing replaces. A request that was forbidden in the round has its own finding.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
@@ -66,8 +66,8 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::commands::doctor::judge::fixtures::{codes, component, unseen};
+    use crate::commands::rbac::permissions::USEFUL;
     use crate::decide::fixtures::World;
-    use crate::facts::permissions::USEFUL;
     use crate::facts::{Unavailable, UnavailableKind};
 
     /// Returns all permissions except one verb on the VM.

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The permissions of the Harvester credential, their purpose, the effect of a missing one, and whether each is allowed.
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::agent::Round;
+use crate::config::{ConfigMapName, Settings};
+use crate::facts::names::{HostName, Namespace, VmName};
+use crate::facts::placement::Source;
+use crate::facts::{Fact, Unavailable};
+use crate::observe::api_access::Connections;
+use crate::observe::observer::limit::{READ_LIMIT, too_slow};
+use crate::observe::why;
+use crate::report::status::PermissionStatus;
+use crate::wire::kubeapi::{Client, ResourceAttributes};
+
+/// A request that the agent can use.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PermissionUse {
+    /// The verb.
+    pub verb: &'static str,
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The plural name of the resource.
+    pub resource: &'static str,
+    /// The location of its objects.
+    pub place: PermissionPlace,
+    /// The source of region and zone that sends it; `None` for requests that find and watch the VM.
+    pub source: Option<Source>,
+    /// The purpose of the request.
+    pub purpose: &'static str,
+    /// The effect if it is not allowed.
+    pub without: &'static str,
+}
+
+/// The location of the objects of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionPlace {
+    /// The namespace of the VM.
+    Vm,
+    /// The namespace of the ConfigMap with the topology of the hosts.
+    ConfigMap,
+    /// The cluster scope.
+    Cluster,
+}
+
+/// The resource of the VM instance.
+pub const INSTANCES: &str = "virtualmachineinstances";
+
+/// The resource of the VM.
+pub const VIRTUAL_MACHINES: &str = "virtualmachines";
+
+/// All requests that the agent sends to Harvester, except the access review, which all users may send, and two requests that
+/// check, if nothing else can be read, whether the server is the guest cluster.
+pub static USEFUL: &[PermissionUse] = &[
+    PermissionUse {
+        verb: "get",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: PermissionPlace::Vm,
+        source: None,
+        purpose: "required: reads the VM and its host",
+        without: "live migrations are not followed (finding harvester-forbidden)",
+    },
+    PermissionUse {
+        verb: "list",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: PermissionPlace::Vm,
+        source: None,
+        purpose: "finds the VM if no name matches, and its duplicates",
+        without: "the VM is found only by a name of this node, or by [harvester] vm in its configuration",
+    },
+    PermissionUse {
+        verb: "watch",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: PermissionPlace::Vm,
+        source: None,
+        purpose: "detects a migration immediately",
+        without: "a migration without a hint in the guest is detected within ten minutes (finding watch-unavailable)",
+    },
+    PermissionUse {
+        verb: "get",
+        group: "kubevirt.io",
+        resource: VIRTUAL_MACHINES,
+        place: PermissionPlace::Vm,
+        source: None,
+        purpose: "finds why the VM is stopped",
+        without: "the scheduled event of a stop has the reason VMStopped, whatever stops the VM",
+    },
+    PermissionUse {
+        verb: "get",
+        group: "",
+        resource: "nodes",
+        place: PermissionPlace::Cluster,
+        source: Some(Source::HostNode),
+        purpose: "source host-node: all hosts",
+        without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
+    },
+    PermissionUse {
+        verb: "list",
+        group: "",
+        resource: "pods",
+        place: PermissionPlace::Vm,
+        source: Some(Source::LauncherPod),
+        purpose: "source launcher-pod, used if host-node and vmi-annotations provide nothing",
+        without: "region and zone come from the other sources",
+    },
+    PermissionUse {
+        verb: "get",
+        group: "",
+        resource: "configmaps",
+        place: PermissionPlace::ConfigMap,
+        source: Some(Source::ConfigMap),
+        purpose: "source configmap, used if the earlier sources provide nothing",
+        without: "region and zone come from the other sources",
+    },
+];
+
+/// The result of an access review for one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    /// The request.
+    pub useful: &'static PermissionUse,
+    /// Whether the request is allowed.
+    pub allowed: Fact<bool>,
+}
+
+/// The objects of the requests, as far as known. A role may allow single names only, so the review names them.
+struct Objects<'a> {
+    /// The namespace of the VM.
+    namespace: &'a Namespace,
+    /// Our VM.
+    vm: Option<&'a VmName>,
+    /// The host that runs it.
+    host: Option<&'a HostName>,
+    /// The ConfigMap with the topology of the hosts.
+    configmap: &'a ConfigMapName,
+}
+
+impl Objects<'_> {
+    fn attributes(&self, useful: &PermissionUse) -> ResourceAttributes {
+        let (namespace, name) = match useful.place {
+            PermissionPlace::Vm => (
+                Some(self.namespace.to_string()),
+                self.vm
+                    .filter(|_| useful.resource == INSTANCES)
+                    .map(ToString::to_string),
+            ),
+            PermissionPlace::ConfigMap => (
+                Some(self.configmap.namespace.as_str().to_owned()),
+                Some(self.configmap.name.as_str().to_owned()),
+            ),
+            PermissionPlace::Cluster => (None, self.host.map(ToString::to_string)),
+        };
+        ResourceAttributes {
+            namespace,
+            name: name.filter(|_| useful.verb != "list"),
+            verb: useful.verb.to_owned(),
+            group: useful.group.to_owned(),
+            resource: useful.resource.to_owned(),
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+/// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential.
+pub async fn read(
+    connections: &Connections,
+    settings: &Settings,
+    round: &Round,
+) -> Vec<Permission> {
+    let until = Instant::now() + READ_LIMIT;
+    let ask = async |client: &Client, attributes: &ResourceAttributes| {
+        let review = timeout_at(until, client.may(attributes)).await;
+        let allowed = review.map(|review| match review {
+            Ok(review) => Fact::Known(review.allowed),
+            Err(error) => Fact::Failed(why(&error)),
+        });
+        allowed.unwrap_or_else(|_| too_slow("Harvester"))
+    };
+    read_by(connections, settings, round, ask).await
+}
+
+/// Returns whether each of [`USEFUL`] is allowed according to `ask`; empty if there is no credential. A review that is not answered
+/// never takes the answers of others away.
+pub async fn read_by(
+    connections: &Connections,
+    settings: &Settings,
+    round: &Round,
+    ask: impl AsyncFn(&Client, &ResourceAttributes) -> Fact<bool>,
+) -> Vec<Permission> {
+    let (Ok(link), Some(harvester)) = (
+        connections.harvester.link(),
+        round.observation.harvester.known(),
+    ) else {
+        return Vec::new();
+    };
+    let objects = Objects {
+        namespace: &harvester.namespace,
+        vm: round.identity.vmi().map(|vmi| &vmi.name),
+        host: round.placement.as_ref().map(|placement| &placement.host),
+        configmap: &settings.topology.configmap,
+    };
+    let mut permissions = Vec::new();
+    for useful in USEFUL {
+        let allowed = ask(&link.client, &objects.attributes(useful)).await;
+        permissions.push(Permission { useful, allowed });
+    }
+    permissions
+}
+
+/// Returns the permissions that no review was sent for.
+pub fn unasked(why: &Unavailable) -> Vec<Permission> {
+    let unknown = |useful| Permission {
+        useful,
+        allowed: Fact::Failed(why.clone()),
+    };
+    USEFUL.iter().map(unknown).collect()
+}
+
+impl From<&Permission> for PermissionStatus {
+    fn from(permission: &Permission) -> Self {
+        let useful = permission.useful;
+        let group = if useful.group.is_empty() {
+            String::new()
+        } else {
+            format!(".{}", useful.group)
+        };
+        let scope = match useful.place {
+            PermissionPlace::Vm => "in the namespace of the VM",
+            PermissionPlace::ConfigMap => "in the namespace of the ConfigMap",
+            PermissionPlace::Cluster => "in the cluster",
+        };
+        let (allowed, error) = match &permission.allowed {
+            Fact::Known(allowed) => (Some(*allowed), None),
+            Fact::Absent => (Some(false), None),
+            Fact::Failed(why) => (None, Some(why.text.clone())),
+        };
+        Self {
+            request: format!("{} {}{group} {scope}", useful.verb, useful.resource),
+            allowed,
+            error,
+            purpose: useful.purpose.to_owned(),
+        }
+    }
+}
