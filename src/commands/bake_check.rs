@@ -45,7 +45,7 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -
     let findings = check::check(root, only, &dir);
     let text = match output {
         Output::Json => json_text(&document(&name, &findings, target)),
-        Output::Text | Output::Short => text(&name, &findings, target, style),
+        Output::Text => text(&name, &findings, target, style),
     };
     let exit = if findings.is_empty() {
         Exit::Ok

@@ -26,9 +26,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
     };
     let shown = |changed| show::selected(&loaded.values, changed);
     let text = match (action, output) {
-        (ConfigAction::Show { changed }, Output::Text | Output::Short) => {
-            show::text(&shown(changed))
-        }
+        (ConfigAction::Show { changed }, Output::Text) => show::text(&shown(changed)),
         (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),
         (ConfigAction::Check, Output::Json) => {
             let files: Vec<String> = loaded

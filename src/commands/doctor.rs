@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use super::run::Process;
-use super::{Answer, Exit, Output, Strict, Strictness};
+use super::{Answer, Exit, Output};
 use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::print::View;
 use crate::report::layout::TermStyle;
@@ -33,8 +33,6 @@ pub const EXAMPLES: &str = "\
 Examples:
   Diagnose problems and print fixes:
     sudo harvester-node-agent doctor
-  Print a few lines for a ticket, without secrets:
-    sudo harvester-node-agent doctor -o short
   Wait up to 5 minutes until there is no problem:
     sudo harvester-node-agent doctor --wait 5m
   Use the exit status only:
@@ -56,7 +54,7 @@ const PAUSES: [Duration; 3] = [
 /// What `doctor` takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// Print nothing; with -o short, print only if there is a problem
+    /// Print nothing
     #[arg(long)]
     pub quiet: bool,
     /// Repeat until there is no problem, for at most this time, such as 90s or 5m
@@ -70,8 +68,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
     /// `--strict`.
-    #[command(flatten)]
-    pub strict: Strict,
+    #[arg(long, help = super::STRICT)]
+    pub strict: bool,
 }
 
 /// Diagnoses the node, and prints the result.
@@ -83,33 +81,36 @@ pub fn run(process: &Process, options: &Options) -> Answer {
             return Answer::stderr(text, Exit::TryAgain);
         }
     };
-    let round = runtime.block_on(check_until(process, options.wait));
+    let round = runtime.block_on(check_until(process, options));
     // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
     answer(process, options, &round)
 }
 
 /// Repeats the diagnosis until there is no problem or the time is over; without a limit, runs it once.
-async fn check_until(process: &Process, limit: Option<Duration>) -> DoctorRound {
+async fn check_until(process: &Process, options: &Options) -> DoctorRound {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
     let mut pause = Duration::ZERO;
     loop {
         let round = round::run(process).await;
         pause = pauses.next().unwrap_or(pause);
-        let left = limit.unwrap_or_default().saturating_sub(began.elapsed());
+        let left = options
+            .wait
+            .unwrap_or_default()
+            .saturating_sub(began.elapsed());
         // A final result is reported immediately.
         let is_final = round.outcome == DoctorOutcome::NotKubevirt;
-        if is_final || exit(round.outcome, process.strictness) == Exit::Ok || left.is_zero() {
+        if is_final || exit(round.outcome, options.strict) == Exit::Ok || left.is_zero() {
             return round;
         }
         sleep(pause.min(left)).await;
     }
 }
 
-fn exit(outcome: DoctorOutcome, strictness: Strictness) -> Exit {
+fn exit(outcome: DoctorOutcome, is_strict: bool) -> Exit {
     match outcome {
-        DoctorOutcome::Warnings if strictness == Strictness::Strict => Exit::Warnings,
+        DoctorOutcome::Warnings if is_strict => Exit::Warnings,
         DoctorOutcome::Ok | DoctorOutcome::Warnings => Exit::Ok,
         DoctorOutcome::Unreachable => Exit::TryAgain,
         DoctorOutcome::Errors => Exit::Failed,
@@ -128,7 +129,7 @@ fn answer(process: &Process, options: &Options, round: &DoctorRound) -> Answer {
         status: round.status.as_ref(),
         examination: round.examination.as_ref(),
     };
-    let mut exit = exit(round.outcome, process.strictness);
+    let mut exit = exit(round.outcome, options.strict);
     let mut stderr = String::new();
     let mut archive = None;
     if let Some(file) = &options.bundle {
@@ -147,12 +148,9 @@ fn answer(process: &Process, options: &Options, round: &DoctorRound) -> Answer {
             }
         }
     }
-    let is_short = process.output == Output::Short;
-    let is_silent = options.quiet && (exit == Exit::Ok || !is_short);
     let mut text = match process.output {
-        _ if is_silent => String::new(),
+        _ if options.quiet => String::new(),
         Output::Json => json_text(&print::document(&view, exit as u8)),
-        Output::Short => print::short(&view),
         Output::Text => print::text(&view, process.term, process.is_verbose, round::privileges()),
     };
     if let Some(archive) = archive {

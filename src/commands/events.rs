@@ -63,7 +63,7 @@ fn print(events: &[ScheduledEvent], output: Output) -> String {
         .iter()
         .map(|event| match output {
             Output::Json => event_log::line(event),
-            Output::Text | Output::Short => {
+            Output::Text => {
                 let line = format!("{}  {}  {}", event.time, event.id, event.text());
                 format!("{}\n", one_line(&line, LINE_MAX))
             }

@@ -50,7 +50,7 @@ pub fn run(options: &Options, output: Output, show: Show) -> Answer {
     let text = match output {
         _ if explained.is_empty() => String::new(),
         Output::Json => values(explained.into_iter()),
-        Output::Text | Output::Short => {
+        Output::Text => {
             // The catalog has no other details.
             let mut out = Text::new(Show {
                 verbose: true,

@@ -38,7 +38,6 @@ use crate::report::status_file;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 use crate::triggers::files;
-use crate::wire::dbus::Bus;
 
 /// The poll interval, in addition to inotify: the release of the daemon's lock causes no event.
 const POLL: Duration = Duration::from_secs(1);
@@ -477,7 +476,7 @@ fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, S
 /// Writes the labels for every installed distribution, and adds the result to the answer.
 async fn write(process: &Process, settings: &Settings, labels: &Labels, answer: &mut Answer) {
     let root = &process.root;
-    let bus = Bus::new(root, process.system_bus_address.as_deref());
+    let bus = process.bus();
     let present = observe::registration::read(root);
     let kinds = observe::registration::installed(root);
     let mut problems = Vec::new();

@@ -43,7 +43,7 @@ pub struct Options {
     #[arg(long, value_name = "URL", value_parser = server)]
     pub server: Url,
     /// File to write with mode 0600 instead of standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = super::outer_path())]
     pub write: Option<PathBuf>,
     /// Replace FILE if it has other content
     #[arg(long, requires = "write")]

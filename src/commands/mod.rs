@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: its definition, and one file for each command.
 //!
-//! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
+//! To add a command: a variant of [`Command`], a file with its `run`, and an arm in [`run()`].
 
 pub mod bake_check;
 pub mod completions;
@@ -20,11 +20,16 @@ pub mod whoami;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
+use time::UtcDateTime;
 
 use crate::catalog::Severity;
 use crate::report::status::Status;
 use crate::report::text::Charset;
+use crate::sys::escape::one_line;
+
+use run::Process;
 
 /// The exit codes of the process. They never change: units and scripts depend on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +55,7 @@ pub enum Exit {
 #[command(name = "harvester-node-agent", version, about, long_about = LONG_ABOUT, propagate_version = true)]
 pub struct Arguments {
     /// Configuration file to use instead of the default files
-    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    #[arg(long, global = true, value_name = "FILE", value_parser = outer_path(), help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Output format
     #[arg(
@@ -91,27 +96,10 @@ pub enum Output {
     Text,
     /// Machine-readable
     Json,
-    /// A few lines, such as for a ticket
-    Short,
 }
 
-/// Whether warnings change the exit status.
-#[derive(Debug, Clone, Copy, Default, Args)]
-pub struct Strict {
-    /// Exit with status 3 if there are only warnings
-    #[arg(long)]
-    pub strict: bool,
-}
-
-impl From<Strict> for Strictness {
-    fn from(option: Strict) -> Self {
-        if option.strict {
-            Self::Strict
-        } else {
-            Self::Lenient
-        }
-    }
-}
+/// The help of `--strict`.
+const STRICT: &str = "Exit with status 3 if there are only warnings";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -126,8 +114,8 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
         /// `--strict`.
-        #[command(flatten)]
-        strict: Strict,
+        #[arg(long, help = STRICT)]
+        strict: bool,
     },
     /// Show the runtime status of the agent
     #[command(after_help = status::EXAMPLES)]
@@ -149,7 +137,11 @@ pub enum Command {
     },
     /// Show which VM and host this node is
     #[command(after_help = whoami::EXIT_STATUS)]
-    Whoami(Strict),
+    Whoami {
+        /// `--strict`.
+        #[arg(long, help = STRICT)]
+        strict: bool,
+    },
     /// Diagnose problems and print fixes
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::Options),
@@ -182,19 +174,6 @@ pub enum Command {
     },
 }
 
-impl Command {
-    /// Reports whether the command has this output format.
-    pub fn has_format(&self, format: Output) -> bool {
-        match self {
-            Self::Status(_) | Self::Whoami(_) | Self::Doctor(_) => true,
-            Self::Run | Self::Gate { .. } | Self::Kubeconfig(_) | Self::Completions { .. } => {
-                format == Output::Text
-            }
-            _ => format != Output::Short,
-        }
-    }
-}
-
 /// What to do with the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigAction {
@@ -207,6 +186,9 @@ pub enum ConfigAction {
     /// Validate the configuration
     Check,
 }
+
+/// What is shown of a path, in characters.
+const PATH_MAX: usize = 500;
 
 /// The width if none is known.
 const WIDTH: usize = 80;
@@ -228,27 +210,52 @@ pub struct Answer {
     pub exit: Exit,
 }
 
-/// The effect of warnings on the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strictness {
-    /// No effect.
-    Lenient,
-    /// Exit code 3 (`--strict`).
-    Strict,
+/// Runs a command.
+pub fn run(process: &Process, command: Command) -> Answer {
+    let directory = process.root.join("/");
+    if !directory.is_dir() {
+        let name = one_line(&directory.to_string_lossy(), PATH_MAX).into_owned();
+        let text = format!("error: --root {name}: not a directory\n");
+        return Answer::stderr(text, Exit::Usage);
+    }
+    let is_text_only = matches!(
+        command,
+        Command::Run | Command::Kubeconfig(_) | Command::Completions { .. }
+    );
+    if is_text_only && process.output != Output::Text {
+        let text = "error: this command does not support this output format (-o)\n";
+        return Answer::stderr(text, Exit::Usage);
+    }
+    let Process {
+        root, output, term, ..
+    } = process;
+    let (config, output) = (process.config.as_deref(), *output);
+    match command {
+        Command::Run => run::run(process),
+        Command::Once { dry_run, strict } => once::run(process, dry_run, strict),
+        Command::Gate {
+            make_directories: true,
+            ..
+        } => gate::make_directories(process),
+        Command::Gate { timeout, .. } => gate::run(process, timeout),
+        Command::Doctor(options) => doctor::run(process, &options),
+        Command::Whoami { strict } => whoami::run(process, strict),
+        Command::Status(options) => status::run(process, &options),
+        Command::Events(options) => events::run(root, options, output, &mut io::stdout()),
+        Command::Explain(options) => {
+            explain::run(&options, output, process.show(UtcDateTime::now()))
+        }
+        Command::Config { action } => config::run(root, config, action, output),
+        Command::Rbac(options) => rbac::run(root, config, options, output),
+        Command::Kubeconfig(options) => kubeconfig::run(root, &options, io::stdin()),
+        Command::BakeCheck => bake_check::run(root, config, output, *term),
+        Command::Completions { shell } => completions::run(shell),
+    }
 }
 
-impl Strictness {
-    /// Sets the exit code for a status with warnings only.
-    pub fn apply(self, mut answer: Answer, status: &Status) -> Answer {
-        let warned = status
-            .findings
-            .iter()
-            .any(|finding| finding.severity == Severity::Warning);
-        if self == Self::Strict && answer.exit == Exit::Ok && warned {
-            answer.exit = Exit::Warnings;
-        }
-        answer
-    }
+/// Parses a path that is relative to the caller's working directory, which does not exist inside the root.
+fn outer_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(std::path::absolute)
 }
 
 impl Answer {
@@ -259,6 +266,16 @@ impl Answer {
             stderr: String::new(),
             exit,
         }
+    }
+
+    /// Makes a success one with warnings if the status has any, with `--strict`.
+    fn with_warnings(mut self, is_strict: bool, status: &Status) -> Self {
+        let mut findings = status.findings.iter();
+        let has_warning = findings.any(|finding| finding.severity == Severity::Warning);
+        if is_strict && self.exit == Exit::Ok && has_warning {
+            self.exit = Exit::Warnings;
+        }
+        self
     }
 
     /// Writes the text, and reports a failure. A closed pipe (`| head`) is not a failure.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `once`: reconciles the Node once and prints what changed.
 
-use std::fmt::Write;
-
 use serde_json::json;
 
+use super::run::{self, Process};
 use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
 use crate::catalog::{Finding, Severity};
@@ -19,8 +18,16 @@ pub const EXIT_STATUS: &str = "\
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable, \
 or the service is running; 78 invalid configuration.";
 
+/// Reconciles the Node, or with `is_dry` only prints what would change.
+pub fn run(process: &Process, is_dry: bool, is_strict: bool) -> Answer {
+    let mode = if is_dry { Mode::DryRun } else { Mode::Write };
+    run::rounds(process, mode, false, |rounds, last, status| {
+        answer(rounds, last, status, mode, process.output).with_warnings(is_strict, status)
+    })
+}
+
 /// Returns the changes of `rounds` in the style of kubectl; problems go to standard error.
-pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> Answer {
+fn answer(rounds: &[Round], last: &Round, status: &Status, mode: Mode, output: Output) -> Answer {
     let node = match &status.labels.node {
         Some(node) => format!("node/{node}"),
         None => "node".to_owned(),
@@ -29,55 +36,41 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
     let mut stderr = String::new();
     for round in rounds {
         for (index, action) in round.plan.actions.iter().enumerate() {
-            match (mode, round.results.get(index)) {
-                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
-                    lines.extend(changes(&node, action));
-                }
-                (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(stderr, "error: {}", refusal.text);
-                }
-                (Mode::Write, None) => {}
+            match round.results.get(index) {
+                Some(Err(refusal)) => stderr.push_str(&format!("error: {}\n", refusal.text)),
+                None if mode == Mode::Write => {}
+                _ => lines.extend(changes(&node, action)),
             }
         }
     }
-    let text = match output {
-        Output::Json => {
-            let mut value = status.to_json();
-            if let Some(fields) = value.as_object_mut() {
-                fields.insert("changes".to_owned(), json!(lines));
-                fields.insert("dryRun".to_owned(), json!(mode == Mode::DryRun));
-            }
-            json_text(&value)
+    let text = if output == Output::Json {
+        let mut value = status.to_json();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("changes".to_owned(), json!(lines));
+            fields.insert("dryRun".to_owned(), json!(mode == Mode::DryRun));
         }
-        Output::Text | Output::Short => {
-            let note = if mode == Mode::DryRun {
-                " (dry run)"
-            } else {
-                ""
-            };
-            if lines.is_empty() {
-                let is_read = rounds
-                    .last()
-                    .is_some_and(|round| round.observation.node.known().is_some());
-                let what = if is_read { "unchanged" } else { "not checked" };
-                lines.push(format!("{node} {what}"));
-            }
-            lines.iter().fold(String::new(), |mut text, line| {
-                let _ = writeln!(text, "{line}{note}");
-                text
-            })
-        }
-    };
-    if output != Output::Json {
+        json_text(&value)
+    } else {
         let findings = status.findings.iter();
         for problem in findings.filter(|problem| problem.severity >= Severity::Warning) {
-            let _ = writeln!(stderr, "{}", problem.line());
+            stderr.push_str(&format!("{}\n", problem.line()));
         }
-    }
+        if lines.is_empty() {
+            let is_read = last.observation.node.known().is_some();
+            let what = if is_read { "unchanged" } else { "not checked" };
+            lines.push(format!("{node} {what}"));
+        }
+        let note = if mode == Mode::DryRun {
+            " (dry run)"
+        } else {
+            ""
+        };
+        lines.iter().map(|line| format!("{line}{note}\n")).collect()
+    };
     Answer {
         text,
         stderr,
-        exit: exit(rounds),
+        exit: exit(rounds, last),
     }
 }
 
@@ -122,10 +115,7 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
 
 /// Returns 75 if an API was unreachable or temporarily rejected a request, 1 if there is an error or a write or start failed, 0
 /// otherwise.
-fn exit(rounds: &[Round]) -> Exit {
-    let Some(round) = rounds.last() else {
-        return Exit::TryAgain;
-    };
+fn exit(rounds: &[Round], last: &Round) -> Exit {
     let failed = |round: &Round, is_concerned: fn(&Action) -> bool| {
         let tried = round.plan.tried(&round.results);
         let concerned = tried.filter(|(action, _)| is_concerned(action));
@@ -133,24 +123,23 @@ fn exit(rounds: &[Round]) -> Exit {
             .filter_map(|(_, result)| result.clone().err())
             .collect::<Vec<_>>()
     };
-    let refusals = failed(round, Action::is_sent);
-    if round.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
+    let refusals = failed(last, Action::is_sent);
+    if last.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
         return Exit::TryAgain;
     }
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
-    let errors = round.plan.findings.iter().any(is_error);
-    let settled = !matches!(
-        round.plan.sync,
+    let is_settled = !matches!(
+        last.plan.sync,
         LabelState::NoVm { .. } | LabelState::WriteFailed(_)
     );
     // A file is written again in each round, but a unit is started in only one of them.
     let is_unit = |action: &Action| action.write() == decide::Write::Unit;
     let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
-    let is_written = failed(round, |_| true).is_empty() && is_started;
-    if !is_written || errors || !settled {
-        Exit::Failed
-    } else {
+    let is_written = failed(last, |_| true).is_empty() && is_started;
+    if is_written && is_settled && !last.plan.findings.iter().any(is_error) {
         Exit::Ok
+    } else {
+        Exit::Failed
     }
 }
 
@@ -230,6 +219,10 @@ mod tests {
         rounds
     }
 
+    fn code(rounds: &[Round]) -> Exit {
+        exit(rounds, rounds.last().unwrap())
+    }
+
     #[tokio::test]
     async fn what_could_not_be_written_or_started_is_a_failure() {
         let refused = || {
@@ -239,7 +232,7 @@ mod tests {
                 retry_after: None,
             })
         };
-        assert_eq!(exit(&rounds().await), Exit::Ok);
+        assert_eq!(code(&rounds().await), Exit::Ok);
         let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
         let edit = || {
             Action::EditLabelFile(FileChange {
@@ -253,18 +246,18 @@ mod tests {
         };
         let mut unstarted = rounds().await;
         tried(&mut unstarted[0], vec![start()], vec![refused()]);
-        assert_eq!(exit(&unstarted), Exit::Failed);
+        assert_eq!(code(&unstarted), Exit::Failed);
         let mut unwritten = rounds().await;
         tried(
             &mut unwritten[1],
             vec![edit(), edit()],
             vec![Ok(()), refused()],
         );
-        assert_eq!(exit(&unwritten), Exit::Failed);
+        assert_eq!(code(&unwritten), Exit::Failed);
         // The second round writes the file.
         let mut written = rounds().await;
         tried(&mut written[0], vec![edit()], vec![refused()]);
         tried(&mut written[1], vec![edit()], vec![Ok(())]);
-        assert_eq!(exit(&written), Exit::Ok);
+        assert_eq!(code(&written), Exit::Ok);
     }
 }

@@ -95,7 +95,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     };
     let objects = manifest::objects(&wanted);
     let text = match output {
-        Output::Text | Output::Short => manifest::yaml(&wanted, &objects),
+        Output::Text => manifest::yaml(&wanted, &objects),
         Output::Json => json_text(&manifest::list(objects)),
     };
     Answer::new(text, Exit::Ok)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that run rounds: `run`, `once`, `whoami`. Assembles the parts of the agent.
+//! `run`: the service. Assembles the parts of the agent, also for the commands that run a few rounds.
 
 mod invalid_config;
 mod write_access;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::rbac::permissions;
-use super::{Answer, Exit, Output, Strictness, once, whoami};
+use super::{Answer, Exit, Output};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
-use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, RoundReport};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
 use crate::catalog::Code;
-use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
+use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::facts::machine::Machine;
@@ -63,8 +64,6 @@ pub struct Process {
     pub term: TermStyle,
     /// `--verbose`.
     pub is_verbose: bool,
-    /// `--strict`.
-    pub strictness: Strictness,
     /// `JOURNAL_STREAM`.
     pub journal_stream: Option<String>,
     /// `NO_COLOR`.
@@ -80,6 +79,24 @@ pub struct Process {
 }
 
 impl Process {
+    /// Returns a process without options and environment.
+    #[cfg(test)]
+    pub(super) fn plain(root: Root) -> Self {
+        Self {
+            root,
+            config: None,
+            output: Output::Text,
+            term: TermStyle::PLAIN,
+            is_verbose: false,
+            journal_stream: None,
+            no_color: None,
+            notify_socket: None,
+            watchdog_usec: None,
+            watchdog_pid: None,
+            system_bus_address: None,
+        }
+    }
+
     /// Returns the display settings for a status at `now`.
     pub fn show(&self, now: UtcDateTime) -> Show {
         Show {
@@ -87,6 +104,17 @@ impl Process {
             verbose: self.is_verbose,
             now,
         }
+    }
+
+    /// Returns the journal, or standard error if that is not the journal.
+    pub(super) fn journal(&self, level: LogLevel) -> Journal {
+        let stream = self.journal_stream.clone();
+        let facts = SinkFacts::observe(&self.root, stream, self.no_color.as_deref());
+        Journal::new(choose_sink(&facts), level)
+    }
+
+    pub(super) fn bus(&self) -> Bus {
+        Bus::new(&self.root, self.system_bus_address.as_deref())
     }
 
     pub(super) fn notifier(&self) -> Notifier {
@@ -99,92 +127,123 @@ impl Process {
     }
 }
 
-/// The command to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
-    /// The service.
-    Serve,
-    /// One round that writes.
-    Once(Mode),
-    /// One round that writes nothing.
-    Whoami,
-}
-
-/// Runs a command to completion.
-pub fn run(process: &Process, task: Task) -> Answer {
+/// Runs the service until it is stopped.
+pub fn run(process: &Process) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
-        Err(errors) => match held(process, task, &errors) {
-            None => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
-            Some(None) => return Answer::new("", Exit::Ok),
-            Some(Some(loaded)) => loaded,
+        Err(errors) if process.notify_socket.is_none() => return invalid(&errors),
+        // If the service exited, systemd would only restart it.
+        Err(errors) => match in_loop(invalid_config::until_valid(process, &errors)) {
+            Ok(Some(loaded)) => loaded,
+            Ok(None) => return Answer::new("", Exit::Ok),
+            Err(error) => return failed(&error),
         },
     };
-    let settings = loaded.settings;
-    if task != Task::Serve {
-        logging::debug_to_stderr(settings.log.level);
-    }
     let machine = read_machine(&process.root);
-    if let Some(vendor) = foreign(&machine, &settings) {
-        let entry = Code::NotKubevirt.entry();
-        let text = format!(
-            "{}: SMBIOS vendor is {vendor}. {}\n",
-            entry.title,
-            entry.fix.join(" ")
-        );
-        if task == Task::Serve {
-            stand_aside(process);
-        }
-        return Answer::stderr(text, Exit::NotKubevirt);
+    if let Some(answer) = refused(&machine, &loaded.settings) {
+        // Without the notification, systemd treats the service as failed, regardless of the exit code (`service_sigchld_event` in
+        // `src/core/service.c`).
+        process.notifier().ready("not a KubeVirt virtual machine");
+        return answer;
     }
+    in_loop(serve(process, loaded, &machine)).unwrap_or_else(|error| failed(&error))
+}
+
+/// Runs rounds until nothing changes, and returns what `answer` makes of them. `is_examined` adds event sources and permissions to
+/// the status.
+pub(super) fn rounds(
+    process: &Process,
+    mode: Mode,
+    is_examined: bool,
+    answer: impl FnOnce(&[Round], &Round, &Status) -> Answer,
+) -> Answer {
+    let settings = match config::load(&process.root, process.config.as_deref()) {
+        Ok(loaded) => loaded.settings,
+        Err(errors) => return invalid(&errors),
+    };
+    logging::debug_to_stderr(settings.log.level);
+    let machine = read_machine(&process.root);
+    if let Some(answer) = refused(&machine, &settings) {
+        return answer;
+    }
+    // A dry run must not create anything, and the lock is a file.
+    let lock = (mode == Mode::Write).then(|| lock::acquire(&process.root));
+    if let Some(Err(error)) = &lock {
+        return locked(error);
+    }
+    let work = async {
+        let clock = SystemClock::new();
+        let health = SignalBoard::default();
+        let state = state::recall(&process.root, &MachineId::of(&machine));
+        let mut observer = Observer::new(
+            process.root.clone(),
+            process.bus(),
+            health.clone(),
+            earlier(&state),
+        );
+        let rounds = Box::pin(agent::once(
+            &settings,
+            &mut observer,
+            &mut Silent,
+            &clock,
+            Memory::default(),
+            mode,
+        ))
+        .await;
+        let Some(last) = rounds.last() else {
+            return Ok(Answer::new("", Exit::TryAgain));
+        };
+        if is_examined {
+            triggers::probe(
+                &process.root,
+                process.system_bus_address.as_deref(),
+                &health,
+            )
+            .await;
+        }
+        let sources = health.signals().into_iter();
+        let sources = sources.map(EventSourceStatus::from).collect();
+        let context = Context {
+            copied_from: state.copied_from,
+            ..context(&clock, sources)
+        };
+        let mut status = Status::new(&last.report(&settings), &context);
+        if is_examined {
+            let permissions = permissions::read(observer.connections(), &settings, last).await;
+            status.permissions = permissions.iter().map(PermissionStatus::from).collect();
+        }
+        Ok(answer(&rounds, last, &status))
+    };
+    in_loop(work).unwrap_or_else(|error| failed(&error))
+}
+
+/// Runs a future to completion in an event loop.
+fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(Duration::MAX)
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Answer::stderr(
-                format!("failed to create event loop: {error}\n"),
-                Exit::TryAgain,
-            );
-        }
-    };
-    let answer = match task {
-        Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
-        Task::Once(mode) => {
-            // Acquiring the lock creates its file, and a dry run must not create anything.
-            let _lock = match mode {
-                Mode::DryRun => None,
-                Mode::Write => match lock::acquire(&process.root) {
-                    Ok(lock) => Some(lock),
-                    Err(error) => return locked(&error),
-                },
-            };
-            runtime.block_on(run_rounds(process, &settings, mode, task))
-        }
-        Task::Whoami => runtime.block_on(run_rounds(process, &settings, Mode::DryRun, task)),
-    };
+        .build()?;
+    let result = runtime.block_on(future);
     // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
-    answer
+    result
 }
 
-/// If systemd would only restart the service: waits for a valid configuration and returns it, or `Some(None)` if it is stopped.
-fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<LoadedConfig>> {
-    let is_service = task == Task::Serve && process.notify_socket.is_some();
-    let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
-    Some(
-        runtime?
-            .ok()?
-            .block_on(invalid_config::until_usable(process, errors)),
-    )
+fn failed(error: &io::Error) -> Answer {
+    Answer::stderr(format!("failed to start: {error}\n"), Exit::TryAgain)
 }
 
-/// Notifies systemd that the service is ready, before it exits because it is not needed. Without the notification, systemd treats
-/// the service as failed, regardless of the exit code (`service_sigchld_event` in `src/core/service.c`).
-fn stand_aside(process: &Process) {
-    process.notifier().ready("not a KubeVirt virtual machine");
+fn invalid(errors: &ConfigErrors) -> Answer {
+    Answer::stderr(format!("{errors}\n"), Exit::Configuration)
+}
+
+/// Returns the answer for a machine that is not KubeVirt's.
+fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
+    let vendor = foreign(machine, settings)?;
+    let entry = Code::NotKubevirt.entry();
+    let fix = entry.fix.join(" ");
+    let text = format!("{}: SMBIOS vendor is {vendor}. {fix}\n", entry.title);
+    Some(Answer::stderr(text, Exit::NotKubevirt))
 }
 
 /// Returns the VM of an earlier run, if its state is that of this machine.
@@ -216,12 +275,8 @@ pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> 
     Some(format!("`{}`", vendor.sys_vendor.escape_debug()))
 }
 
-async fn serve(
-    process: &Process,
-    settings: Settings,
-    machine: &Machine,
-    warnings: &[String],
-) -> Answer {
+async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io::Result<Answer> {
+    let settings = loaded.settings;
     // Before the first thread: only this thread and those that it starts are restricted.
     let write_access = write_access::restrict(&process.root, &settings);
     if thread::Builder::new().spawn(|| ()).is_ok() {
@@ -230,20 +285,14 @@ async fn serve(
     }
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
-        Err(error @ lock::LockError::Held { .. }) => return locked(&error),
+        Err(error @ lock::LockError::Held { .. }) => return Ok(locked(&error)),
         // A read-only or full /var must not prevent the agent from running.
         Err(_) => None,
     };
     let clock = SystemClock::new();
     let health = SignalBoard::default();
-    let notifier = process.notifier();
-    let facts = SinkFacts::observe(
-        &process.root,
-        process.journal_stream.clone(),
-        process.no_color.as_deref(),
-    );
     let level = settings.log.level;
-    let journal = Journal::new(choose_sink(&facts), level);
+    let journal = process.journal(level);
     logging::debug_to_journal(&journal, level);
     tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
@@ -260,7 +309,7 @@ async fn serve(
     let mut reporter = Reporter::new(
         process.root.clone(),
         journal.clone(),
-        notifier,
+        process.notifier(),
         health.clone(),
         state,
         process_status(&clock),
@@ -272,7 +321,7 @@ async fn serve(
         Some(message_id::STARTED),
         format!("harvester-node-agent {version} started"),
     );
-    for warning in warnings {
+    for warning in loaded.warnings {
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
     }
     if let Some(why) = discarded {
@@ -281,8 +330,8 @@ async fn serve(
             Some(ObservationIssue::StateDiscarded { why }),
         );
     }
-    let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
-    let listener = Listener::new(
+    let bus = process.bus();
+    let wait = Listener::new(
         process.root.clone(),
         &bus,
         clock.start,
@@ -293,21 +342,9 @@ async fn serve(
             machine: machine.phase(),
         },
         reporter.hint_sink(),
-    );
-    let signals = (
-        listener,
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    );
-    let (wait, mut terminate, mut interrupt) = match signals {
-        (Ok(wait), Ok(terminate), Ok(interrupt)) => (wait, terminate, interrupt),
-        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
-            return Answer::stderr(
-                format!("failed to register a signal handler: {error}\n"),
-                Exit::TryAgain,
-            );
-        }
-    };
+    )?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let endpoint = Box::pin(endpoint::serve(board, health.clone()));
     let mut agent = Agent {
         io: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
@@ -333,52 +370,7 @@ async fn serve(
     agent.publish.stopping();
     agent.publish.close();
     drop(lock);
-    Answer::new("", Exit::Ok)
-}
-
-async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
-    let clock = SystemClock::new();
-    let state = state::recall(&process.root, &MachineId::of(&read_machine(&process.root)));
-    let address = process.system_bus_address.as_deref();
-    let bus = Bus::new(&process.root, address);
-    let health = SignalBoard::default();
-    let mut observer = Observer::new(process.root.clone(), bus, health.clone(), earlier(&state));
-    let rounds = Box::pin(agent::once(
-        settings,
-        &mut observer,
-        &mut Silent,
-        &clock,
-        Memory::default(),
-        mode,
-    ))
-    .await;
-    let Some(last) = rounds.last() else {
-        return Answer::new("", Exit::TryAgain);
-    };
-    if task == Task::Whoami {
-        triggers::probe(&process.root, address, &health).await;
-    }
-    let sources = health.signals().into_iter();
-    let sources = sources.map(EventSourceStatus::from).collect();
-    let context = Context {
-        copied_from: state.copied_from,
-        ..context(&clock, sources)
-    };
-    let mut status = Status::new(&last.report(settings), &context);
-    if task == Task::Whoami {
-        let permissions = permissions::read(observer.connections(), settings, last).await;
-        status.permissions = permissions.iter().map(PermissionStatus::from).collect();
-    }
-    let answer = match task {
-        Task::Whoami => whoami::answer(
-            last,
-            &status,
-            process.output,
-            process.show(clock.now().wall),
-        ),
-        Task::Once(_) | Task::Serve => once::answer(&rounds, &status, mode, process.output),
-    };
-    process.strictness.apply(answer, &status)
+    Ok(Answer::new("", Exit::Ok))
 }
 
 /// Returns the part of the status that is not from the round.

@@ -2,14 +2,14 @@
 //! `status`: the status that the running agent published last, read from its status file.
 
 use std::error::Error;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use time::UtcDateTime;
 
-use super::run::foreign;
-use super::{Answer, Exit, Output, Strict, Strictness};
+use super::run::{Process, foreign};
+use super::{Answer, Exit, Output};
 use crate::catalog::Severity;
 use crate::config;
 use crate::decide::label_state;
@@ -19,7 +19,6 @@ use crate::report::relative::relative;
 use crate::report::show;
 use crate::report::status::{AgentStatus, Status, UnusableStatus};
 use crate::report::status_file::{self, StatusError};
-use crate::report::text::Show;
 use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
@@ -31,8 +30,8 @@ Examples:
     harvester-node-agent status
   Wait up to 5 minutes until the labels are in sync:
     harvester-node-agent status --wait
-  Wait at most 90 seconds and print one line:
-    harvester-node-agent status --wait 90s -o short
+  Wait at most 90 seconds:
+    harvester-node-agent status --wait 90s
 
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
 running, its status is damaged, or --wait timed out and there is no error.";
@@ -59,24 +58,8 @@ pub struct Options {
     )]
     pub wait: Option<Duration>,
     /// `--strict`.
-    #[command(flatten)]
-    pub strict: Strict,
-}
-
-/// The result of a wait for a final state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waited {
-    /// The state is final, or there was no wait.
-    Final,
-    /// The wait timed out.
-    TimedOut {
-        /// The maximum wait.
-        limit: Duration,
-        /// The last state of the agent.
-        state: String,
-        /// The next step for the user.
-        hint: &'static str,
-    },
+    #[arg(long, help = super::STRICT)]
+    pub strict: bool,
 }
 
 /// The next step if no status has the state of the labels.
@@ -85,78 +68,17 @@ const NO_STATUS: &str = "check the service: systemctl status harvester-node-agen
 /// The next step if the labels are not in sync.
 const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 
-/// Waits until the running agent reports a final state, for at most `limit`. Reads the status file once a second.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command has no event loop that this could block"
-)]
-pub fn wait(root: &Root, limit: Duration) -> Waited {
-    let began = Instant::now();
-    loop {
-        let published = status_file::read(root).ok();
-        let status = published.and_then(|value| Status::from_json(&value).ok());
-        let state = match &status {
-            Some(status) => progress(status, presence(root, Some(&status.agent))),
-            None => Progress::Waiting("agent has not published a status".to_owned(), NO_STATUS),
-        };
-        let Progress::Waiting(state, hint) = state else {
-            return Waited::Final;
-        };
-        let left = limit.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            return Waited::TimedOut { limit, state, hint };
+/// Returns the status, and whether an agent updates it. With `--wait`, once it is final.
+pub fn run(process: &Process, options: &Options) -> Answer {
+    let timed_out = options.wait.and_then(|limit| wait(&process.root, limit));
+    let mut answer = match published(process) {
+        Ok((value, status)) => {
+            let answer = shown(process, value, &status);
+            answer.with_warnings(options.strict, &status)
         }
-        std::thread::sleep(POLL.min(left));
-    }
-}
-
-/// The progress of `--wait`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Progress {
-    /// The state is final.
-    Done,
-    /// The state is not final; with the state, and the next step if it does not change.
-    Waiting(String, &'static str),
-}
-
-/// Reports whether a published status is final: it is from the running process, and its labels do not change with time alone.
-fn progress(status: &Status, presence: Presence) -> Progress {
-    match presence {
-        Presence::Running(holder) if !is_of(&status.agent, holder) => {
-            let text = "agent has not published a status since its start";
-            Progress::Waiting(text.to_owned(), NO_STATUS)
-        }
-        Presence::Absent => Progress::Waiting("agent is not running".to_owned(), NO_STATUS),
-        // A user without access to the process has only the published status.
-        Presence::Running(_) | Presence::Unknown => {
-            let state = &status.labels.state;
-            // The VM name may be verified without Harvester; then the code of the error finding is the reason.
-            let is_error = |problem: &Problem| problem.severity == Severity::Error;
-            let mut errors = status.findings.iter().filter(|problem| is_error(problem));
-            let mut is_explained =
-                || errors.any(|problem| label_state::is_final_state(problem.code.as_str()));
-            if label_state::is_final_state(state) || state == NOT_READ && is_explained() {
-                Progress::Done
-            } else {
-                Progress::Waiting(format!("labels are {state}"), NOT_SYNCED)
-            }
-        }
-    }
-}
-
-/// Returns the status, and whether an agent updates it. `waited` is the result of [`wait`], if it was called.
-pub fn run(
-    root: &Root,
-    config: Option<&Path>,
-    output: Output,
-    show: Show,
-    strictness: Strictness,
-    waited: &Waited,
-) -> Answer {
-    let mut answer = published(root, config, output, show, strictness);
-    if let Waited::TimedOut { limit, state, hint } = waited {
-        let limit = limit.as_secs();
-        let text = format!("error: timed out after {limit}s: {state}; {hint}\n");
+        Err(answer) => answer,
+    };
+    if let Some(text) = timed_out {
         answer.stderr.push_str(&text);
         if matches!(answer.exit, Exit::Ok | Exit::Warnings) {
             answer.exit = Exit::TryAgain;
@@ -165,83 +87,133 @@ pub fn run(
     answer
 }
 
-fn published(
-    root: &Root,
-    config: Option<&Path>,
-    output: Output,
-    show: Show,
-    strictness: Strictness,
-) -> Answer {
-    let value = match status_file::read(root) {
-        Ok(value) => value,
-        Err(error @ StatusError::Malformed(_)) => return damaged(&error),
-        Err(error) => {
-            let error = chain(&error);
-            let presence = presence(root, None);
-            let settings = config::load(root, config).map(|loaded| loaded.settings);
-            if let Presence::Absent = presence
-                && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
-            {
-                let text = format!(
-                    "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
-                );
-                return Answer::stderr(text, Exit::NotKubevirt);
-            }
-            let text = match presence {
-                Presence::Running(holder) => {
-                    format!("error: no status yet: the agent ({holder}) is starting\n{error}\n")
-                }
-                Presence::Absent => format!(
-                    "error: the agent is not running. Start it:\n  systemctl enable --now harvester-node-agent\n{error}\n"
-                ),
-                Presence::Unknown => format!(
-                    "error: no status file, and only root can see whether the agent is running:\n  \
-                     systemctl status harvester-node-agent\n{error}\n"
-                ),
-            };
-            return Answer::stderr(text, Exit::TryAgain);
+/// Waits until the running agent reports a final state. Reads the status file once a second. Returns the error if `limit` elapses
+/// first, with the last state and the next step.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command has no event loop that this could block"
+)]
+fn wait(root: &Root, limit: Duration) -> Option<String> {
+    let began = Instant::now();
+    loop {
+        let status = status_file::read(root).ok();
+        let status = status.and_then(|value| Status::from_json(&value).ok());
+        let (state, hint) = match status {
+            Some(status) => unfinished(&status, presence(root, Some(&status.agent)))?,
+            None => ("agent has not published a status".to_owned(), NO_STATUS),
+        };
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            let limit = limit.as_secs();
+            return Some(format!(
+                "error: timed out after {limit}s: {state}; {hint}\n"
+            ));
         }
+        std::thread::sleep(POLL.min(left));
+    }
+}
+
+/// Returns the state and the next step, unless the status is final: from the running process, and with labels that do not change
+/// with time alone.
+fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static str)> {
+    match presence {
+        Presence::Running(holder) if !is_of(&status.agent, holder) => {
+            let text = "agent has not published a status since its start";
+            return Some((text.to_owned(), NO_STATUS));
+        }
+        Presence::Absent => return Some(("agent is not running".to_owned(), NO_STATUS)),
+        // A user without access to the process has only the published status.
+        Presence::Running(_) | Presence::Unknown => {}
+    }
+    let state = &status.labels.state;
+    // The VM name may be verified without Harvester; then the code of the error finding is the reason.
+    let is_reason = |problem: &Problem| {
+        problem.severity == Severity::Error && label_state::is_final_state(problem.code.as_str())
     };
-    let status = match Status::from_json(&value) {
-        Ok(status) => status,
+    let is_final = label_state::is_final_state(state)
+        || state == NOT_READ && status.findings.iter().any(is_reason);
+    (!is_final).then(|| (format!("labels are {state}"), NOT_SYNCED))
+}
+
+/// Returns the published status as it is in the file and as it was understood.
+fn published(process: &Process) -> Result<(Value, Status), Answer> {
+    let value = status_file::read(&process.root).map_err(|error| match error {
+        StatusError::Malformed(_) => damaged(&error),
+        _ => missing(process, &chain(&error)),
+    })?;
+    match Status::from_json(&value) {
+        Ok(status) => Ok((value, status)),
         Err(error @ UnusableStatus::Version(_)) => {
             let text = format!(
                 "error: the status file is of another version of the agent: {error}. After an upgrade, restart it:\n  \
                  systemctl restart harvester-node-agent\n"
             );
-            return Answer::stderr(text, Exit::Failed);
+            Err(Answer::stderr(text, Exit::Failed))
         }
-        Err(UnusableStatus::Malformed(error)) => return damaged(&error),
+        Err(UnusableStatus::Malformed(error)) => Err(damaged(&error)),
+    }
+}
+
+fn missing(process: &Process, error: &str) -> Answer {
+    let root = &process.root;
+    let presence = presence(root, None);
+    let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
+    if let Presence::Absent = presence
+        && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
+    {
+        let text = format!(
+            "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
+        );
+        return Answer::stderr(text, Exit::NotKubevirt);
+    }
+    let text = match presence {
+        Presence::Running(holder) => {
+            format!("error: no status yet: the agent ({holder}) is starting\n{error}\n")
+        }
+        Presence::Absent => format!(
+            "error: the agent is not running. Start it:\n  systemctl enable --now harvester-node-agent\n{error}\n"
+        ),
+        Presence::Unknown => format!(
+            "error: no status file, and only root can see whether the agent is running:\n  \
+             systemctl status harvester-node-agent\n{error}\n"
+        ),
     };
-    let (is_running, doubt) = match presence(root, Some(&status.agent)) {
+    Answer::stderr(text, Exit::TryAgain)
+}
+
+fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
+    let (is_running, doubt) = match presence(&process.root, Some(&status.agent)) {
         Presence::Running(_) => (Some(true), None),
         Presence::Absent => (Some(false), Some("agent is not running")),
         Presence::Unknown => (None, Some("only root can see whether the agent is running")),
     };
-    let shown = match output {
+    let show = process.show(UtcDateTime::now());
+    let text = match process.output {
         Output::Json => {
-            let mut value = value;
             if let Some(Value::Object(agent)) = value.get_mut("agent") {
                 agent.insert("running".to_owned(), json!(is_running));
             }
             json_text(&value)
         }
-        Output::Short => format!("{}\n", show::line(&status)),
-        Output::Text => show::status(&status, show, doubt),
+        Output::Text => show::status(status, show, doubt),
     };
-    let mut answer = Answer::new(shown, exit(&status));
-    if let Some(doubt) = doubt {
-        answer.exit = Exit::TryAgain;
-        answer.stderr = match output {
-            // The headline has it.
-            Output::Text => "see: systemctl status harvester-node-agent\n".to_owned(),
-            Output::Json | Output::Short => format!(
-                "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
-                relative(show.now, &status.last_update_time)
-            ),
-        };
+    let Some(doubt) = doubt else {
+        return Answer::new(text, exit(status));
+    };
+    let see = "see: systemctl status harvester-node-agent";
+    let stderr = match process.output {
+        Output::Json => {
+            let updated = relative(show.now, &status.last_update_time);
+            format!("warning: {doubt}; showing last status from {updated} ({see})\n")
+        }
+        // The headline has the doubt.
+        Output::Text => format!("{see}\n"),
+    };
+    Answer {
+        text,
+        stderr,
+        exit: Exit::TryAgain,
     }
-    strictness.apply(answer, &status)
 }
 
 fn damaged(error: &(dyn Error + 'static)) -> Answer {
@@ -303,20 +275,15 @@ mod tests {
         Status::from_json(&document).unwrap()
     }
 
-    fn shown(root: &Root, config: Option<&Path>, waited: &Waited) -> Answer {
-        let show = Show {
-            style: crate::report::text::TermStyle::PLAIN,
-            verbose: false,
-            now: time::UtcDateTime::UNIX_EPOCH,
-        };
-        run(
-            root,
-            config,
-            Output::Text,
-            show,
-            Strictness::Lenient,
-            waited,
-        )
+    fn process(root: &Root, config: Option<&str>) -> Process {
+        Process {
+            config: config.map(Into::into),
+            ..Process::plain(root.clone())
+        }
+    }
+
+    fn answer(root: &Root) -> Answer {
+        run(&process(root, None), &Options::default())
     }
 
     fn write(root: &Root, path: &str, text: &str) {
@@ -331,9 +298,9 @@ mod tests {
         let root = Root::new(dir.path());
         write(&root, "/sys/class/dmi/id/sys_vendor", "QEMU\n");
         write(&root, "/given.toml", "[machine]\nassume_kubevirt = true\n");
-        let exit = |config| shown(&root, config, &Waited::Final).exit;
+        let exit = |config| run(&process(&root, config), &Options::default()).exit;
         assert_eq!(exit(None), Exit::NotKubevirt);
-        assert_eq!(exit(Some(Path::new("/given.toml"))), Exit::TryAgain);
+        assert_eq!(exit(Some("/given.toml")), Exit::TryAgain);
     }
 
     #[test]
@@ -342,7 +309,7 @@ mod tests {
         let root = Root::new(dir.path());
         let said = |document: &str| {
             write(&root, status_file::STATUS_FILE, document);
-            let answer = shown(&root, None, &Waited::Final);
+            let answer = answer(&root);
             assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
             assert!(
                 answer.stderr.contains("systemctl restart"),
@@ -362,7 +329,7 @@ mod tests {
     #[test]
     fn only_the_status_of_the_running_process_is_final() {
         let process = |pid| Presence::Running(Holder { pid });
-        let is_done = |state: &str, presence| progress(&status(state), presence) == Progress::Done;
+        let is_done = |state: &str, presence| unfinished(&status(state), presence).is_none();
         assert!(is_done("synced", process(Some(7))));
         assert!(is_done("synced", process(None)));
         assert!(is_done("synced", Presence::Unknown));
@@ -376,17 +343,11 @@ mod tests {
     fn waiting_without_an_agent_ends_with_the_time_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        let limit = Duration::from_millis(20);
-        let waited = wait(&root, limit);
-        assert_eq!(
-            waited,
-            Waited::TimedOut {
-                limit,
-                state: "agent has not published a status".to_owned(),
-                hint: NO_STATUS,
-            }
-        );
-        let answer = shown(&root, None, &waited);
+        let options = Options {
+            wait: Some(Duration::from_millis(20)),
+            ..Options::default()
+        };
+        let answer = run(&process(&root, None), &options);
         assert_eq!(answer.exit, Exit::TryAgain);
         assert!(
             answer

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `whoami`: prints which VM this machine is and which host runs it, with the evidence.
 
+use time::UtcDateTime;
+
+use super::run::{self, Process};
 use super::{Answer, Exit, Output};
-use crate::agent::Round;
+use crate::agent::Mode;
 use crate::catalog::{Finding, Group, Severity};
 use crate::report::show;
-use crate::report::status::Status;
-use crate::report::text::Show;
 use crate::sys::escape::json_text;
 
 /// The text after the options in the help.
@@ -14,22 +15,25 @@ pub const EXIT_STATUS: &str = "\
 Exit status: 0 VM and host are known; 1 they are not, or the identity has an error; 3 warnings with --strict; 4 not a KubeVirt \
 virtual machine; 75 an API is unreachable; 78 invalid configuration.";
 
-/// Returns the result of one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an
-/// error, 75 if an API was unreachable, 1 otherwise.
-pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
-    let text = match output {
-        Output::Json => json_text(&status.to_json()),
-        Output::Short => format!("{}\n", show::line(status)),
-        Output::Text => show::whoami(status, show),
-    };
-    let known = status.identity.vm.is_some() && status.placement.is_some();
-    let is_error = |finding: &Finding| {
-        finding.group() == Group::Identity && finding.code.entry().severity == Severity::Error
-    };
-    let exit = match () {
-        () if round.is_unanswered() => Exit::TryAgain,
-        () if known && !round.plan.findings.iter().any(is_error) => Exit::Ok,
-        () => Exit::Failed,
-    };
-    Answer::new(text, exit)
+/// Runs one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an error, 75 if an API
+/// was unreachable, 1 otherwise.
+pub fn run(process: &Process, is_strict: bool) -> Answer {
+    run::rounds(process, Mode::DryRun, true, |_, round, status| {
+        let text = match process.output {
+            Output::Json => json_text(&status.to_json()),
+            Output::Text => show::whoami(status, process.show(UtcDateTime::now())),
+        };
+        let is_known = status.identity.vm.is_some() && status.placement.is_some();
+        let is_error = |finding: &Finding| {
+            finding.group() == Group::Identity && finding.code.entry().severity == Severity::Error
+        };
+        let exit = if round.is_unanswered() {
+            Exit::TryAgain
+        } else if is_known && !round.plan.findings.iter().any(is_error) {
+            Exit::Ok
+        } else {
+            Exit::Failed
+        };
+        Answer::new(text, exit).with_warnings(is_strict, status)
+    })
 }

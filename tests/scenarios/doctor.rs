@@ -429,26 +429,14 @@ async fn commands_hold_the_names_of_this_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_is_short_and_holds_no_secret() {
+async fn the_output_has_no_secret_and_quiet_prints_nothing() {
     let world = World::lab(WorldOptions {
         access: HostAccess::Nothing,
         ..WorldOptions::default()
     })
     .await;
-    for args in [
-        &["doctor", "-o", "short"][..],
-        &["doctor", "-o", "short", "--quiet"],
-    ] {
-        let output = agent(&world, args).await;
-        assert_eq!(output.code, Some(1));
-        assert!(
-            output.stdout.contains("error harvester-forbidden: "),
-            "{}",
-            output.stdout
-        );
-        assert!(output.stdout.lines().count() <= 15, "{}", output.stdout);
-        assert!(!output.stdout.contains(&world.token));
-    }
+    let quiet = agent(&world, &["doctor", "--quiet"]).await;
+    assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(1), ""));
     let table = agent(&world, &["doctor"]).await;
     assert!(
         table

@@ -46,16 +46,18 @@ async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
     agent
         .wait_notify(|notification| notification.has("STOPPING"), SOON)
         .await;
-    let short = crate::agent(&world, &["status", "-o", "short"]).await;
     let shown = crate::agent(&world, &["status"]).await;
     assert!(
         words(&shown.stdout).contains("agent is not running; showing last status from "),
         "{}",
         shown.stdout
     );
-    let json = crate::agent(&world, &["status", "-o", "json"]).await.stdout;
-    assert!(json.contains("\"running\": false"), "{json}");
-    let shown = short;
+    let shown = crate::agent(&world, &["status", "-o", "json"]).await;
+    assert!(
+        shown.stdout.contains("\"running\": false"),
+        "{}",
+        shown.stdout
+    );
     assert_eq!(shown.code, Some(75));
     assert!(
         shown

@@ -17,16 +17,13 @@ use crate::{
 async fn status_wait_returns_when_the_labels_of_an_agent_that_starts_later_are_in_sync() {
     let world = World::lab(WorldOptions::default()).await;
     let root = world.guest.root().to_owned();
-    let args = ["status", "--wait", "60s", "-o", "short"];
+    let args = ["status", "--wait", "60s", "-o", "json"];
     let waiting = tokio::spawn(async move { run_once(BINARY, &root, &args, SOON).await });
     let _agent = serve(&world).await;
     let output = waiting.await.unwrap();
     assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
-    assert!(
-        output.stdout.contains(" labels=synced"),
-        "{}",
-        output.stdout
-    );
+    let status: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(status["labels"]["state"], "synced", "{status:#}");
     // What it says is so.
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let again = agent(&world, &["status", "--wait"]).await;

@@ -18,7 +18,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("decide", 5690, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
     ("facts", 2360, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
-    ("main", 150, ""),
+    ("main", 60, ""),
     ("observe", 3770, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 3180, ""),
     ("sys", 2020, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The output of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
+//! The output of `doctor`: human-readable ([`text()`]) and machine-readable ([`document()`]).
 
 pub mod document;
 mod skipped;
@@ -7,7 +7,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
-pub mod ticket;
 
 use time::UtcDateTime;
 
@@ -24,7 +23,6 @@ use crate::report::status::Status;
 
 pub use document::document;
 pub use text::text;
-pub use ticket::short;
 
 /// The maximum length of one displayed text, in characters.
 const SHOWN_MAX: usize = 1000;

@@ -4,6 +4,7 @@
 //! If it exited instead, systemd would restart it every few seconds indefinitely, each time with the same errors. It must never
 //! continue with defaults, which may differ from the intended configuration.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,9 +12,8 @@ use tokio::sync::Notify;
 
 use super::Process;
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
-use crate::report::journal::{Journal, Priority, Record};
+use crate::report::journal::{Priority, Record};
 use crate::report::message_id;
-use crate::report::sink::{SinkFacts, choose_sink};
 use crate::triggers::files;
 
 /// The interval between two reads if inotify is not available.
@@ -23,18 +23,14 @@ const STATUS: &str =
     "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
 
 /// Waits for a valid configuration. Returns `None` if the service is stopped first.
-pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<LoadedConfig> {
-    let mut signals = (
-        signal(SignalKind::terminate()).ok()?,
-        signal(SignalKind::interrupt()).ok()?,
-        signal(SignalKind::hangup()).ok()?,
-    );
-    let facts = SinkFacts::observe(
-        &process.root,
-        process.journal_stream.clone(),
-        process.no_color.as_deref(),
-    );
-    let journal = Journal::new(choose_sink(&facts), LogLevel::Info);
+pub(super) async fn until_valid(
+    process: &Process,
+    errors: &ConfigErrors,
+) -> io::Result<Option<LoadedConfig>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let journal = process.journal(LogLevel::Info);
     let mut notifier = process.notifier();
     let paths = match &process.config {
         Some(file) => vec![file.clone()],
@@ -62,9 +58,9 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         notifier.ready(STATUS);
         let pause = notifier.watchdog_interval().map_or(POLL, |at| at.min(POLL));
         tokio::select! {
-            _ = signals.0.recv() => break None,
-            _ = signals.1.recv() => break None,
-            _ = signals.2.recv() => {}
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            _ = hangup.recv() => {}
             () = changed.notified() => {}
             () = &mut watch => {}
             () = tokio::time::sleep(pause) => notifier.watchdog(),
@@ -78,5 +74,5 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         notifier.stopping();
     }
     journal.close(Duration::from_secs(1));
-    usable
+    Ok(usable)
 }

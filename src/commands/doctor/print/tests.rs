@@ -355,61 +355,6 @@ fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
 }
 
 #[test]
-fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
-    let findings: Vec<Finding> = Code::ALL
-        .iter()
-        .map(|code| Finding::new(*code, "x".repeat(2000)))
-        .collect();
-    let text = shown(&findings, &[], short);
-    assert!(text.lines().count() <= 15, "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() < 300),
-        "{text}"
-    );
-    assert!(
-        text.contains(" more: harvester-node-agent doctor\n"),
-        "{text}"
-    );
-    let first = text.lines().next().unwrap_or_default();
-    assert!(
-        first.starts_with("this node: ") && first.contains(" errors, "),
-        "{text}"
-    );
-    assert!(
-        text.lines()
-            .nth(1)
-            .is_some_and(|line| line.starts_with("error ")),
-        "{text}"
-    );
-}
-
-#[test]
-fn a_ticket_has_the_skipped_checks_and_the_reason() {
-    let hung = |group| {
-        gap(
-            group,
-            "all checks",
-            UnavailableKind::Unreachable,
-            "timed out",
-        )
-    };
-    let gaps: Vec<Gap> = Group::ALL.iter().copied().map(hung).collect();
-    let text = shown(&[], &gaps, short);
-    assert!(
-        text.ends_with("\nskipped: all checks: timed out\n"),
-        "{text}"
-    );
-    assert_eq!(text.lines().count(), 2);
-    let many: Vec<Finding> = Code::ALL
-        .iter()
-        .map(|code| Finding::new(*code, "seen"))
-        .collect();
-    let text = shown(&many, &gaps, short);
-    assert!(text.contains("\nskipped: all checks: "), "{text}");
-    assert!(text.lines().count() <= 15, "{text}");
-}
-
-#[test]
 fn no_line_but_a_command_is_wider_than_the_terminal() {
     let findings: Vec<Finding> = Code::ALL
         .iter()
@@ -563,15 +508,4 @@ fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
         others.contains("2 checks skipped: no kubeconfig (1); -v lists them."),
         "{others}"
     );
-}
-
-#[test]
-fn a_ticket_has_no_line_that_says_nothing() {
-    let status = status();
-    let text = shown(&[], &[], |view| {
-        let status = Some(&status);
-        short(&View { status, ..*view })
-    });
-    let lines: Vec<&str> = text.lines().skip(1).collect();
-    assert_eq!(lines, ["VM unknown"]);
 }

@@ -14,9 +14,6 @@ use crate::report::relative::{relative, span};
 use crate::report::text::many;
 use crate::sys::escape::one_line;
 
-/// The maximum length of the observation of one finding in a ticket, in characters.
-pub(super) const SHORT_SEEN: usize = 240;
-
 /// The indentation of the texts of a problem, in columns.
 const INDENT: usize = 12;
 
@@ -27,10 +24,10 @@ const TITLES: usize = 20;
 const NOT_ROOT: &str = "Not run as root: files that only root can read were not checked. Run: sudo harvester-node-agent doctor";
 
 /// All findings with one code.
-pub(super) struct ProblemBlock<'a> {
-    pub(super) code: Code,
-    pub(super) severity: Severity,
-    pub(super) findings: Vec<&'a Finding>,
+struct ProblemBlock<'a> {
+    code: Code,
+    severity: Severity,
+    findings: Vec<&'a Finding>,
 }
 
 /// Returns the verdict, the problems, and the checks. With `is_verbose`, also lists all checked and skipped items.
@@ -65,7 +62,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Pri
 }
 
 /// Returns the problems, by severity, then in the order of the groups.
-pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<ProblemBlock<'a>> {
+fn problems<'a>(view: &'a View<'_>) -> Vec<ProblemBlock<'a>> {
     let mut problems: Vec<ProblemBlock<'a>> = Vec::new();
     for finding in view.diagnosis.findings() {
         match problems.iter_mut().find(|one| one.code == finding.code) {
@@ -318,7 +315,7 @@ fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
 }
 
 /// Returns the number of errors, warnings and notices; findings with the same code count as one.
-pub(super) fn counts(view: &View<'_>) -> String {
+fn counts(view: &View<'_>) -> String {
     let counts = [
         (Severity::Error, "error"),
         (Severity::Warning, "warning"),
