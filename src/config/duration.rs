@@ -47,9 +47,27 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         .ok_or(DurationError::TooLarge)
 }
 
+/// Returns the text of a duration, in the largest unit that gives a whole number.
+pub(super) fn text(duration: Duration) -> String {
+    let length = duration.as_millis();
+    let mut units = UNITS.iter().rev();
+    let fits = |(_, unit): &&(&str, u64)| length != 0 && length.is_multiple_of(u128::from(*unit));
+    match units.find(fits) {
+        Some((name, unit)) => format!("{}{name}", length / u128::from(*unit)),
+        None => "0s".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_read_as_it_is_written() {
+        for written in ["0s", "250ms", "90s", "1m", "10m", "1h", "25h"] {
+            assert_eq!(text(parse(written).unwrap()), written);
+        }
+    }
 
     #[test]
     fn one_number_and_one_unit_make_a_duration() {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::errors::{ConfigProblem, printable};
+use super::errors::{ConfigError, printable};
+use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
 /// The drop-ins of the distribution and the image.
@@ -25,7 +26,7 @@ const LIKELY_MISTAKES: [&str; 4] = ["conf", "json", "yaml", "yml"];
 #[derive(Debug, Default)]
 pub(super) struct FoundFiles {
     pub(super) files: Vec<PathBuf>,
-    pub(super) problems: Vec<ConfigProblem>,
+    pub(super) problems: Vec<ConfigError>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -67,10 +68,10 @@ pub(super) fn find(root: &Root) -> FoundFiles {
     found
 }
 
-/// Returns the files and directories to watch for changes, whether or not they exist.
+/// Returns the files and directories to watch for changes if no single file is set, whether or not they exist.
 ///
-/// The agent also writes to the parent of the directory of the runtime drop-ins, so that parent must not be watched.
-pub(super) fn watched() -> Vec<PathBuf> {
+/// If the directory below `/run` does not exist, its parent must not be watched instead: the agent writes there.
+pub fn watched_paths() -> Vec<PathBuf> {
     [VENDOR_DIR, RUNTIME_DIR, ADMIN_FILE, ADMIN_DIR]
         .iter()
         .map(PathBuf::from)
@@ -93,11 +94,11 @@ fn names(root: &Root, dir: &Path, found: &mut FoundFiles) -> Vec<OsString> {
             .collect(),
         Err(error) if error.is_absent() && !root.exists(dir) => Vec::new(),
         Err(error) => {
-            found.problems.push(if error.is_absent() {
-                ConfigProblem::NotADirectory(dir.to_owned())
-            } else {
-                ConfigProblem::Unreadable(error)
-            });
+            let text = match error.is_absent() {
+                true => format!("`{}` is not a directory", dir.display()),
+                false => chain(&error),
+            };
+            found.problems.push(ConfigError::new(None, &text));
             Vec::new()
         }
     }

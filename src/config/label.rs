@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes names and label keys, validated once when the configuration is read.
+//! Label keys and the name of the ConfigMap, validated once when the configuration is read.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The maximum length of a DNS-1123 subdomain: object names and the prefix of a label key.
-const MAX_SUBDOMAIN: usize = 253;
-/// The maximum length of a DNS-1123 label, and of the name part or the value of a label.
-const MAX_LABEL: usize = 63;
+use serde::{Deserialize, Serialize};
 
-/// The topology keys. The agent writes them itself, so they are not allowed as extra labels.
-const TOPOLOGY_KEYS: [&str; 4] = [
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-];
+use crate::facts::names::{is_dns_label, is_dns_name};
+use crate::facts::topology::{LabelValue, TWINS};
+
 /// Label keys that describe the machine; the kubelet sets them.
 const KUBELET_KEYS: [&str; 5] = [
     "kubernetes.io/hostname",
@@ -36,77 +29,30 @@ const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
 /// The domains that Kubernetes reserves.
 const KUBERNETES_DOMAINS: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
+const PREFIX: &str = "has a prefix that is not a DNS subdomain (lower-case letters, digits, `-` and `.`, at most 253)";
+const NAME: &str =
+    "is not 1 to 63 letters, digits, `-`, `_` and `.` that begin and end with a letter or digit";
+
 /// A label key: a Kubernetes qualified name, with or without a prefix.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct LabelKey(Cow<'static, str>);
-
-/// The reason why a text is not a valid name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// The text is empty.
-    #[error("is empty")]
-    Empty,
-    /// The text has more than one `/`.
-    #[error("has more than one `/`")]
-    ManySlashes,
-    /// The part before the `/` is not valid.
-    #[error(
-        "has a prefix that is not a DNS subdomain (lower-case letters, digits, `-` and `.`, at most 253)"
-    )]
-    Prefix,
-    /// The part of a label key after the `/`, or a label value, is not valid.
-    #[error(
-        "is not 1 to 63 letters, digits, `-`, `_` and `.` that begin and end with a letter or digit"
-    )]
-    Qualified,
-    /// The name of an object is not valid.
-    #[error("is not a DNS subdomain (lower-case letters, digits, `-` and `.`, at most 253)")]
-    Subdomain,
-    /// The name of a namespace is not valid.
-    #[error("is not a DNS label (lower-case letters, digits and `-`, at most 63)")]
-    DnsLabel,
-    /// The name of a ConfigMap has no namespace.
-    #[error("is not `namespace/name`")]
-    Unqualified,
-}
-
-/// The reason why the agent cannot write a label key to its Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum GuestKeyError {
-    /// The agent writes the key from the region and zone of the host.
-    #[error("is a topology key, which the agent writes itself")]
-    Topology,
-    /// The kubelet writes the key.
-    #[error("describes the guest OS and is set by its kubelet")]
-    Kubelet,
-    /// NodeRestriction forbids the domain to every kubelet.
-    #[error("is in a domain that NodeRestriction reserves for administrators")]
-    Restricted,
-    /// NodeRestriction allows a kubelet to set only some keys in these domains.
-    #[error(
-        "is in a Kubernetes domain in which NodeRestriction does not let a kubelet set this key"
-    )]
-    KubernetesDomain,
-}
 
 impl LabelKey {
     /// The default key of the label with the Harvester host.
     pub const HOST: Self = Self(Cow::Borrowed("topology.harvesterhci.io/host"));
 
     /// Parses a text by the rules of Kubernetes.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let name = match text.split_once('/') {
-            Some((_, name)) if name.contains('/') => return Err(NameError::ManySlashes),
-            Some((prefix, _)) if !is_subdomain(prefix) => return Err(NameError::Prefix),
+            Some((_, name)) if name.contains('/') => return Err("has more than one `/`"),
+            Some((prefix, _)) if !is_dns_name(prefix) => return Err(PREFIX),
             Some((_, name)) => name,
-            None if text.is_empty() => return Err(NameError::Empty),
             None => text,
         };
-        if is_qualified(name) {
-            Ok(Self(Cow::Owned(text.to_owned())))
-        } else {
-            Err(NameError::Qualified)
-        }
+        // The same rule as that of a value.
+        let checked = LabelValue::parse(name).map_err(|_| NAME);
+        checked.map(|_| Self(Cow::Owned(text.to_owned())))
     }
 
     /// Returns the key.
@@ -120,28 +66,25 @@ impl LabelKey {
     }
 
     /// Checks that the agent can write this key to its Node with the credential of the kubelet.
-    pub fn check_writable(&self) -> Result<(), GuestKeyError> {
+    pub fn check_writable(&self) -> Result<(), &'static str> {
         let key = self.as_str();
         let Some(prefix) = self.prefix() else {
             return Ok(());
         };
-        if TOPOLOGY_KEYS.contains(&key) {
-            Err(GuestKeyError::Topology)
+        let is_in = |domains: &[&str]| domains.iter().any(|domain| is_within(prefix, domain));
+        if TWINS.iter().any(|(new, beta)| [*new, *beta].contains(&key)) {
+            Err("is a topology key, which the agent writes itself")
         } else if KUBELET_KEYS.contains(&key) {
-            Err(GuestKeyError::Kubelet)
+            Err("describes the guest OS and is set by its kubelet")
         } else if is_within(prefix, RESTRICTED_DOMAIN) {
-            Err(GuestKeyError::Restricted)
-        } else if self.is_instance_type()
-            || KUBELET_DOMAINS
-                .iter()
-                .any(|domain| is_within(prefix, domain))
-            || !KUBERNETES_DOMAINS
-                .iter()
-                .any(|domain| is_within(prefix, domain))
+            Err("is in a domain that NodeRestriction reserves for administrators")
+        } else if is_in(&KUBERNETES_DOMAINS) && !is_in(&KUBELET_DOMAINS) && !self.is_instance_type()
         {
-            Ok(())
+            Err(
+                "is in a Kubernetes domain in which NodeRestriction does not let a kubelet set this key",
+            )
         } else {
-            Err(GuestKeyError::KubernetesDomain)
+            Ok(())
         }
     }
 
@@ -151,40 +94,33 @@ impl LabelKey {
     }
 }
 
-/// The name of a Kubernetes object: a DNS subdomain.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectName(Cow<'static, str>);
+impl TryFrom<String> for LabelKey {
+    type Error = &'static str;
 
-impl ObjectName {
-    /// Parses a text by the rules of Kubernetes.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
-        match text {
-            "" => Err(NameError::Empty),
-            _ if is_subdomain(text) => Ok(Self(Cow::Owned(text.to_owned()))),
-            _ => Err(NameError::Subdomain),
-        }
-    }
-
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        Self::parse(&text)
     }
 }
 
-/// The name of a namespace: a DNS label.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NamespaceName(Cow<'static, str>);
+/// A label key that the agent can write to its Node, as a file states it.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct WritableKey(pub(super) LabelKey);
 
-impl NamespaceName {
-    /// Parses a text by the rules of Kubernetes.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
-        match text {
-            "" => Err(NameError::Empty),
-            _ if is_dns_label(text) => Ok(Self(Cow::Owned(text.to_owned()))),
-            _ => Err(NameError::DnsLabel),
-        }
+impl TryFrom<String> for WritableKey {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        let key = LabelKey::parse(&text)?;
+        key.check_writable().map(|()| Self(key))
     }
+}
 
+/// The name of an object or of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectName(Cow<'static, str>);
+
+impl ObjectName {
     /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -192,10 +128,11 @@ impl NamespaceName {
 }
 
 /// A ConfigMap in Harvester.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ConfigMapName {
     /// The namespace.
-    pub namespace: NamespaceName,
+    pub namespace: ObjectName,
     /// The name in the namespace.
     pub name: ObjectName,
 }
@@ -203,17 +140,35 @@ pub struct ConfigMapName {
 impl ConfigMapName {
     /// The default ConfigMap; everyone can read its namespace.
     pub const TOPOLOGY: Self = Self {
-        namespace: NamespaceName(Cow::Borrowed("harvester-public")),
+        namespace: ObjectName(Cow::Borrowed("harvester-public")),
         name: ObjectName(Cow::Borrowed("topology")),
     };
 
     /// Parses `namespace/name`.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
-        let (namespace, name) = text.split_once('/').ok_or(NameError::Unqualified)?;
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let names = text.split_once('/');
+        let (namespace, name) = names
+            .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_name(name))
+            .ok_or("is not `namespace/name`: a DNS label and a DNS subdomain")?;
+        let object = |name: &str| ObjectName(Cow::Owned(name.to_owned()));
         Ok(Self {
-            namespace: NamespaceName::parse(namespace)?,
-            name: ObjectName::parse(name)?,
+            namespace: object(namespace),
+            name: object(name),
         })
+    }
+}
+
+impl TryFrom<String> for ConfigMapName {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ConfigMapName> for String {
+    fn from(name: ConfigMapName) -> Self {
+        name.to_string()
     }
 }
 
@@ -224,12 +179,6 @@ impl fmt::Display for LabelKey {
 }
 
 impl fmt::Display for ObjectName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for NamespaceName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
@@ -247,36 +196,6 @@ fn is_within(name: &str, domain: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Reports whether a text begins and ends with a letter or digit, and has only those and `inner` in between.
-fn is_framed(text: &str, letter: fn(&u8) -> bool, inner: &[u8]) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(letter)
-        && bytes.last().is_some_and(letter)
-        && bytes
-            .iter()
-            .all(|byte| letter(byte) || inner.contains(byte))
-}
-
-fn is_lower(byte: &u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-fn is_qualified(text: &str) -> bool {
-    text.len() <= MAX_LABEL && is_framed(text, u8::is_ascii_alphanumeric, b"-_.")
-}
-
-fn is_dns_label(text: &str) -> bool {
-    text.len() <= MAX_LABEL && is_framed(text, is_lower, b"-")
-}
-
-/// Reports whether a text is a DNS subdomain. Kubernetes limits the length of the whole, not of each label.
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= MAX_SUBDOMAIN
-        && text
-            .split('.')
-            .all(|label| is_framed(label, is_lower, b"-"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,19 +210,19 @@ mod tests {
             assert_eq!(LabelKey::parse(good).unwrap().as_str(), good);
         }
         for (bad, why) in [
-            ("", NameError::Empty),
-            ("a/b/c", NameError::ManySlashes),
-            ("/b", NameError::Prefix),
-            ("Example.com/b", NameError::Prefix),
-            ("a..b/c", NameError::Prefix),
-            ("-a/c", NameError::Prefix),
-            (wider.as_str(), NameError::Prefix),
-            ("a/", NameError::Qualified),
-            ("_rack", NameError::Qualified),
-            ("rack.", NameError::Qualified),
-            ("r\u{e4}ck", NameError::Qualified),
-            ("rack\n", NameError::Qualified),
-            (longer.as_str(), NameError::Qualified),
+            ("", NAME),
+            ("a/b/c", "has more than one `/`"),
+            ("/b", PREFIX),
+            ("Example.com/b", PREFIX),
+            ("a..b/c", PREFIX),
+            ("-a/c", PREFIX),
+            (wider.as_str(), PREFIX),
+            ("a/", NAME),
+            ("_rack", NAME),
+            ("rack.", NAME),
+            ("r\u{e4}ck", NAME),
+            ("rack\n", NAME),
+            (longer.as_str(), NAME),
         ] {
             assert_eq!(LabelKey::parse(bad), Err(why), "{bad}");
         }
@@ -312,45 +231,34 @@ mod tests {
     #[test]
     fn only_keys_that_node_restriction_allows_are_writable() {
         for (key, expected) in [
-            ("rack", Ok(())),
-            ("topology.harvesterhci.io/host", Ok(())),
-            ("notkubernetes.io/x", Ok(())),
-            ("kubernetes.io.example.com/x", Ok(())),
-            ("node.kubernetes.io/x", Ok(())),
-            ("a.kubelet.kubernetes.io/x", Ok(())),
-            ("beta.kubernetes.io/instance-type", Ok(())),
-            ("topology.kubernetes.io/zone", Err(GuestKeyError::Topology)),
-            (
-                "failure-domain.beta.kubernetes.io/region",
-                Err(GuestKeyError::Topology),
-            ),
-            ("kubernetes.io/hostname", Err(GuestKeyError::Kubelet)),
-            ("beta.kubernetes.io/arch", Err(GuestKeyError::Kubelet)),
+            ("rack", ""),
+            ("topology.harvesterhci.io/host", ""),
+            ("notkubernetes.io/x", ""),
+            ("kubernetes.io.example.com/x", ""),
+            ("node.kubernetes.io/x", ""),
+            ("a.kubelet.kubernetes.io/x", ""),
+            ("beta.kubernetes.io/instance-type", ""),
+            ("topology.kubernetes.io/zone", "topology key"),
+            ("failure-domain.beta.kubernetes.io/region", "topology key"),
+            ("kubernetes.io/hostname", "guest OS"),
+            ("beta.kubernetes.io/arch", "guest OS"),
             (
                 "node-restriction.kubernetes.io/x",
-                Err(GuestKeyError::Restricted),
+                "reserves for administrators",
             ),
             (
                 "a.node-restriction.kubernetes.io/x",
-                Err(GuestKeyError::Restricted),
+                "reserves for administrators",
             ),
-            ("kubernetes.io/x", Err(GuestKeyError::KubernetesDomain)),
-            (
-                "node-role.kubernetes.io/worker",
-                Err(GuestKeyError::KubernetesDomain),
-            ),
-            (
-                "xnode.kubernetes.io/x",
-                Err(GuestKeyError::KubernetesDomain),
-            ),
-            ("k8s.io/x", Err(GuestKeyError::KubernetesDomain)),
-            ("a.k8s.io/x", Err(GuestKeyError::KubernetesDomain)),
+            ("kubernetes.io/x", "in a Kubernetes domain"),
+            ("node-role.kubernetes.io/worker", "in a Kubernetes domain"),
+            ("xnode.kubernetes.io/x", "in a Kubernetes domain"),
+            ("k8s.io/x", "in a Kubernetes domain"),
+            ("a.k8s.io/x", "in a Kubernetes domain"),
         ] {
-            assert_eq!(
-                LabelKey::parse(key).unwrap().check_writable(),
-                expected,
-                "{key}"
-            );
+            let why = LabelKey::parse(key).unwrap().check_writable().err();
+            assert_eq!(why.is_none(), expected.is_empty(), "{key}");
+            assert!(why.unwrap_or_default().contains(expected), "{key}: {why:?}");
         }
     }
 

@@ -3,34 +3,38 @@
 
 use std::net::SocketAddr;
 
-use super::value::{ConfigValue, Wrong};
+use serde::{Deserialize, Serialize};
 
 /// The first port that the service can bind: it has no capability, so the kernel forbids lower ports: capabilities(7),
 /// `CAP_NET_BIND_SERVICE`.
 const FIRST_PORT: u16 = 1024;
 
 /// A loopback address and an unprivileged port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Listen(pub SocketAddr);
 
-impl Listen {
+impl TryFrom<String> for Listen {
+    type Error = &'static str;
+
     /// Parses an address; rejects one that is reachable from another machine.
-    pub(super) fn parse(value: &ConfigValue) -> Result<Self, Wrong> {
-        let address: SocketAddr = value
-            .text()?
-            .parse()
-            .map_err(|_| value.refuse("is not ADDRESS:PORT; hostnames are not resolved"))?;
-        if !address.ip().is_loopback() {
-            Err(value.refuse(
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        match text.parse::<SocketAddr>() {
+            Err(_) => Err("is not ADDRESS:PORT; hostnames are not resolved"),
+            Ok(address) if !address.ip().is_loopback() => Err(
                 "is not a loopback address; to export metrics, use an authenticating proxy or the textfile collector of \
                  node-exporter",
-            ))
-        } else if address.port() < FIRST_PORT {
-            Err(value.refuse(format_args!(
-                "has a port below {FIRST_PORT}, which the service cannot bind"
-            )))
-        } else {
-            Ok(Self(address))
+            ),
+            Ok(address) if address.port() < FIRST_PORT => {
+                Err("has a port below 1024, which the service cannot bind")
+            }
+            Ok(address) => Ok(Self(address)),
         }
+    }
+}
+
+impl From<Listen> for String {
+    fn from(Listen(address): Listen) -> Self {
+        address.to_string()
     }
 }

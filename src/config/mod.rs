@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of the agent.
 //!
-//! Three stages: the entries of each file (`file.rs`), merged with their origins (`merge.rs`), and validated [`Settings`].
+//! A file is read as leaves (`leaves.rs`), each of which is deserialized alone: so every mistake has its own error. The leaves that
+//! win are then deserialized together into [`Settings`], which alone state the keys and their defaults.
 //!
 //! Files, lowest precedence first; a later file overrides single keys of an earlier one:
 //! 1. `/usr/lib/harvester-node-agent/config.d/*.toml` and `/run/harvester-node-agent/config.d/*.toml`, sorted by file name,
@@ -15,39 +16,49 @@
 //!
 //! An error in any file that is read is reported, even if a later file overrides the key. All errors are reported at once.
 //!
-//! To add a key: a field with its default in `settings.rs`, a row in [`KEYS`], a commented line in
-//! `packaging/config.d/10-defaults.toml`, valid and invalid values in `tests.rs`, and a test of its effect.
+//! To add a key: a field with its default in `settings.rs`, a commented line in `packaging/config.d/10-defaults.toml`, valid and
+//! invalid values in `tests.rs`, and a test of its effect.
 
 mod duration;
 mod errors;
-mod file;
 mod files;
-mod keys;
 mod label;
+mod leaves;
 mod listen;
-mod merge;
 mod settings;
 pub mod show;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod value;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use duration::{DurationError, parse as parse_duration};
-pub use errors::{ConfigErrors, ConfigProblem, ErrorPlace};
-pub use keys::{KEYS, Key};
-pub use label::{ConfigMapName, GuestKeyError, LabelKey, NameError, NamespaceName, ObjectName};
-pub use listen::Listen;
-pub use merge::{Effective, Origin};
-pub use settings::{
-    Guest, HarvesterSettings, HostPlace, Log, LogLevel, MachineSettings, Metrics, MetricsFile,
-    OnChange, OptIn, OptIns, RegistrationSettings, ReportSettings, Settings, Timing,
-    TopologySettings, WatchMode, ZoneFallback,
-};
+use serde::Deserialize;
+use toml::de::DeValue;
 
+pub use duration::{DurationError, parse as parse_duration};
+pub use errors::{ConfigError, ConfigErrors, FileLine};
+pub use files::watched_paths;
+pub use label::{ConfigMapName, LabelKey, ObjectName};
+pub use listen::Listen;
+pub use settings::{
+    Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,
+    MachineSettings, Metrics, MetricsFile, OnChange, OptIns, PodInfoSettings, RegistrationSettings,
+    ReportSettings, Settings, Timing, TopologySettings, WatchMode, ZoneFallback,
+};
+pub use show::Effective;
+pub use value::FilePath;
+
+use crate::facts::placement::Source;
+use crate::sys::escape::chain;
 use crate::sys::root::Root;
+use tree::{Leaf, Node};
+
+/// The key whose value the keys of `[labels.extra]` must differ from.
+const HOST_LABEL: [&str; 2] = ["topology", "host_label"];
 
 /// The maximum size of a file: much more than all keys with every host of a large Harvester cluster need.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
@@ -79,56 +90,108 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
         mut problems,
         mut warnings,
     } = found;
-    let mut merged = merge::Merged::default();
     let mut read = Vec::new();
     for path in files {
         match root.read_text(&path, MAX_FILE_BYTES) {
-            Ok(source) => {
-                merged.add(file::parse(&path, &source, &mut problems));
-                read.push(path);
-            }
-            Err(error) => problems.push(ConfigProblem::Unreadable(error)),
+            Ok(source) => read.push((path, source)),
+            Err(error) => problems.push(ConfigError::new(None, &chain(&error))),
         }
     }
-    let settings = merged.validate(&mut problems, &mut warnings);
-    if problems.is_empty() {
-        Ok(LoadedConfig {
-            settings,
-            values: merged.effective(),
-            files: read,
-            warnings,
-        })
-    } else {
-        sort(&mut problems, &read);
-        Err(ConfigErrors { problems })
+    let mut winners = BTreeMap::new();
+    let mut has_host_label = true;
+    for (path, source) in &read {
+        for leaf in leaves::parse(path, source, &mut problems) {
+            let errors = leaf.errors();
+            if errors.is_empty() {
+                winners.insert(leaf.names.clone(), leaf);
+            } else {
+                has_host_label &= leaf.path != HOST_LABEL;
+                problems.extend(errors);
+            }
+        }
     }
+    let winners: Vec<Leaf<'_>> = winners.into_values().collect();
+    let settings = Settings::deserialize(Node::of(&winners)).unwrap_or_else(|refusal| {
+        problems.push(ConfigError::new(None, &refusal.to_string()));
+        Settings::default()
+    });
+    if has_host_label {
+        problems.extend(winners.iter().filter_map(|leaf| clash(&settings, leaf)));
+    }
+    if problems.is_empty() {
+        warnings.extend(winners.iter().filter_map(|leaf| warning(&settings, leaf)));
+        return Ok(LoadedConfig {
+            values: show::effective(&settings, &winners),
+            settings,
+            files: read.iter().map(|(path, _)| path.clone()).collect(),
+            warnings,
+        });
+    }
+    // Errors of whole files first, then by file and line.
+    problems.sort_by_key(|problem| {
+        problem.place.as_ref().map(|place| {
+            let file = read.iter().position(|(path, _)| *path == place.path);
+            (file, place.line)
+        })
+    });
+    Err(ConfigErrors { problems })
 }
 
-/// Returns the files and directories to watch for changes if no single file is set, whether or not they exist.
-///
-/// If the directory below `/run` does not exist, its parent must not be watched instead: the agent writes there.
-pub fn watched_paths() -> Vec<PathBuf> {
-    files::watched()
+/// Rejects the host label as an extra label: two writers of one label in the agent would overwrite each other forever.
+fn clash(settings: &Settings, leaf: &Leaf<'_>) -> Option<ConfigError> {
+    let host_label = settings.topology.host_label.as_ref()?.as_str();
+    let [labels, extra, key] = leaf.path.as_slice() else {
+        return None;
+    };
+    let why = "is the host label (`topology.host_label`), which the agent writes itself";
+    (labels == "labels" && extra == "extra" && key == host_label)
+        .then(|| leaf.wrong(&DeValue::String(host_label.into()), why))
+}
+
+/// Returns a warning if the value is valid, but probably a mistake.
+fn warning(settings: &Settings, leaf: &Leaf<'_>) -> Option<String> {
+    let sources = &settings.topology.sources;
+    let is_off = |source| !sources.contains(&source);
+    let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
+    let why = match path.as_slice() {
+        ["topology", "sources"] if sources.is_empty() => {
+            "is empty, so region and zone stay unknown"
+        }
+        ["topology", "configmap"] if is_off(Source::ConfigMap) => {
+            "has no effect, because `topology.sources` does not include \"configmap\""
+        }
+        ["hosts", ..] if is_off(Source::HostsTable) => {
+            "has no effect, because `topology.sources` does not include \"hosts-table\""
+        }
+        ["metrics", "textfile"] => match &settings.metrics.textfile {
+            MetricsFile::Path(path) if path.extension().is_none_or(|name| name != "prom") => {
+                "does not end in `.prom`, so node-exporter does not read it"
+            }
+            _ => return None,
+        },
+        ["labels", "extra", _] if is_off(Source::HostNode) && is_off(Source::ConfigMap) => {
+            "has no effect, because `topology.sources` includes neither \"host-node\" nor \"configmap\""
+        }
+        ["labels", "extra", key]
+            if LabelKey::parse(key).is_ok_and(|key| key.is_instance_type()) =>
+        {
+            "is a label that cloud providers write too"
+        }
+        _ => return None,
+    };
+    Some(format!("{}: `{}` {why}", leaf.place, leaf.key()))
 }
 
 fn only_file(root: &Root, path: &Path) -> files::FoundFiles {
     let mut found = files::FoundFiles::default();
     if !path.is_absolute() {
-        found
-            .problems
-            .push(ConfigProblem::RelativePath(path.to_owned()));
+        let text = format!(
+            "`{}` is not an absolute path",
+            errors::escaped(&path.to_string_lossy())
+        );
+        found.problems.push(ConfigError::new(None, &text));
     } else if !files::is_nothing(root, path) {
         found.files.push(path.to_owned());
     }
     found
-}
-
-/// Sorts the errors: unreadable files first, then by file and line.
-fn sort(problems: &mut [ConfigProblem], read: &[PathBuf]) {
-    problems.sort_by_key(|problem| {
-        problem.place().map(|place| {
-            let file = read.iter().position(|path| *path == place.path);
-            (file, place.line)
-        })
-    });
 }

@@ -2,89 +2,92 @@
 //! The output of the effective configuration, human-readable and machine-readable.
 
 use serde_json::{Value, json};
+use toml_writer::ToTomlValue;
 
-use super::errors::printable;
-use super::merge::{Effective, Origin};
-use super::value::ConfigValue;
+use super::errors::FileLine;
+use super::leaves::{DEFAULTS, dotted, values};
+use super::settings::Settings;
+use super::tree::Leaf;
 
-/// The maximum length of values that are aligned; longer ones do not move the origins of the others to the right.
-const MAX_ALIGNED: usize = 40;
+/// The width of the keys and of most values, in characters.
+const KEYS: usize = 30;
+const VALUES: usize = 30;
 
-/// The maximum length of an aligned line, in characters.
-const LINE_MAX: usize = 120;
+/// One key with its effective value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// The whole key in TOML syntax.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+    /// The line of the file that sets it; `None` for a key that no file sets.
+    pub origin: Option<FileLine>,
+    /// Whether the value is the default, even if a file sets it.
+    pub is_default: bool,
+}
+
+/// Returns every key with its value and origin, sorted by key. `leaves` are those of the settings, sorted by path.
+pub(super) fn effective(settings: &Settings, leaves: &[Leaf<'_>]) -> Vec<Effective> {
+    let effective = values(settings).into_iter().map(|(path, value)| {
+        let stated = leaves.binary_search_by(|leaf| leaf.path.cmp(&path)).ok();
+        let stated = stated.and_then(|index| leaves.get(index));
+        let default = DEFAULTS
+            .binary_search_by(|(known, _)| known.cmp(&path))
+            .ok();
+        let default = default.and_then(|index| DEFAULTS.get(index));
+        Effective {
+            key: dotted(&path),
+            origin: stated.map(|leaf| leaf.place.clone()),
+            is_default: default.is_some_and(|(_, default)| *default == value),
+            value,
+        }
+    });
+    effective.collect()
+}
 
 /// Returns the values to print: all, or with `changed` those that differ from the default. A file that sets the default changes
 /// nothing.
 pub fn selected(values: &[Effective], changed: bool) -> Vec<Effective> {
     let values = values.iter();
     values
-        .filter(|value| !changed || !value.is_default())
+        .filter(|value| !changed || !value.is_default)
         .cloned()
         .collect()
 }
 
 /// Returns one line for each key: valid TOML that is equivalent to the files that were read.
 pub fn text(values: &[Effective]) -> String {
-    let width = |texts: &mut dyn Iterator<Item = &String>| {
-        texts
-            .map(|text| text.chars().count())
-            .filter(|length| *length <= MAX_ALIGNED)
-            .max()
-            .unwrap_or_default()
+    let line = |row: &Effective| {
+        let origin = row.origin.as_ref().map(ToString::to_string);
+        let origin = origin.unwrap_or_else(|| "default".to_owned());
+        let (key, value) = (&row.key, toml(&row.value));
+        format!("{key:KEYS$} = {value:VALUES$}  # {origin}\n")
     };
-    let keys = width(&mut values.iter().map(|value| &value.key));
-    let contents = width(&mut values.iter().map(|value| &value.value));
-    values
-        .iter()
-        .map(
-            |Effective {
-                 key, value, origin, ..
-             }| {
-                let origin = describe(origin);
-                let line = format!("{key:keys$} = {value:contents$}  # {origin}\n");
-                match line.chars().count() > LINE_MAX {
-                    true => format!("{key} = {value}  # {origin}\n"),
-                    false => line,
-                }
-            },
-        )
-        .collect()
+    values.iter().map(line).collect()
 }
 
 /// Returns an array of objects; `value` has its JSON type, `origin` is `null` for a default.
 pub fn json(values: &[Effective]) -> Value {
     values
         .iter()
-        .map(|effective| {
-            let origin = match &effective.origin {
-                Origin::Default => Value::Null,
-                Origin::File { path, line } => {
-                    json!({ "file": path.to_string_lossy(), "line": line })
-                }
-            };
-            json!({
-                "key": effective.key,
-                "value": native(&effective.value),
-                "origin": origin,
-                "help": effective.help,
-            })
+        .map(|row| {
+            let origin = row.origin.as_ref();
+            let origin = origin.map(
+                |FileLine { path, line }| json!({"file": path.to_string_lossy(), "line": line}),
+            );
+            json!({"key": row.key, "value": row.value, "origin": origin})
         })
         .collect()
 }
 
-fn describe(origin: &Origin) -> String {
-    match origin {
-        Origin::Default => "default".to_owned(),
-        Origin::File { path, line } => {
-            format!("{}:{line}", printable(&path.to_string_lossy()))
+/// Returns a value in TOML syntax. The only table is an empty one.
+pub(super) fn toml(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_toml_value(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(toml).collect();
+            format!("[{}]", items.join(", "))
         }
-    }
-}
-
-/// Converts a TOML value to JSON; text that is not TOML stays a string.
-fn native(text: &str) -> Value {
-    match ConfigValue::parse(text) {
-        Some(value) => value.to_json(),
-        None => Value::String(text.to_owned()),
+        other => other.to_string(),
     }
 }

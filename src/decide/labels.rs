@@ -267,7 +267,7 @@ fn plan_host_label(
             .topology
             .host_label
             .iter()
-            .chain(settings.extra_labels.keys());
+            .chain(settings.labels.extra.keys());
         let is_wanted = wanted.any(|wanted| wanted.as_str() == key);
         if !is_topology && !is_wanted {
             plan.drop(node, owned, key);
@@ -296,15 +296,12 @@ fn plan_extra(
         }
     };
     let Some((host_labels, absence)) = &placement.host_labels else {
-        let keys = settings.extra_labels.keys();
+        let keys = settings.labels.extra.keys();
         keys.for_each(|key| unread(plan, key.as_str()));
         return;
     };
-    for (key, host_key) in settings
-        .extra_labels
-        .iter()
-        .map(|(key, host_key)| (key.as_str(), host_key.as_str()))
-    {
+    for (key, host_key) in &settings.labels.extra {
+        let (key, host_key) = (key.as_str(), host_key.as_str());
         let present = node.labels.get(key);
         let wanted = host_labels.get(host_key).filter(|value| !value.is_empty());
         let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;

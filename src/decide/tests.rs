@@ -116,7 +116,8 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
         world.settings.topology.remove_stale = true;
         world
             .settings
-            .extra_labels
+            .labels
+            .extra
             .insert(key("example.com/rack"), key("harvester.example.com/rack"));
         if world.observation.node.known().is_some() {
             let node = world.node();

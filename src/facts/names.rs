@@ -5,7 +5,7 @@
 use std::fmt;
 
 use ring::digest::{SHA256, digest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The namespace of the firmware UUID that KubeVirt before 1.6 derives from the name of a VM
@@ -26,27 +26,42 @@ const NODE_ID_DIGITS: usize = 8;
 
 /// The error for text that is not a name of the requested kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a {kind}: lower-case letters, digits, `-` and `.`, at most 253 characters")]
+#[error("not a {kind}: {rule}")]
 pub struct NotAName {
     kind: &'static str,
+    rule: &'static str,
 }
 
+/// The rule of [`is_dns_name`].
+const DNS_NAME: &str = "lower-case letters, digits, `-` and `.`, at most 253 characters";
+/// The rule of [`is_dns_label`].
+const DNS_LABEL: &str = "lower-case letters, digits and `-`, at most 63 characters";
+
 macro_rules! object_name {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $is_name:path) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $is_name:path, $rule:path) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[serde(transparent)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(String);
 
         impl $name {
             /// Parses a name by the rules of Kubernetes.
             pub fn parse(text: &str) -> Result<Self, NotAName> {
-                if $is_name(text) { Ok(Self(text.to_owned())) } else { Err(NotAName { kind: $kind }) }
+                let name = $is_name(text).then(|| Self(text.to_owned()));
+                name.ok_or(NotAName { kind: $kind, rule: $rule })
             }
 
             /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                Self::parse(&text).map_err(|error| format!("is {error}"))
             }
         }
 
@@ -62,39 +77,45 @@ object_name!(
     /// The name of a Harvester VM. Its VirtualMachineInstance has the same name.
     VmName,
     "VM name",
-    is_dns_name
+    is_dns_name,
+    DNS_NAME
 );
 object_name!(
     /// The name of a Node of the guest cluster.
     NodeName,
     "node name",
-    is_dns_name
+    is_dns_name,
+    DNS_NAME
 );
 object_name!(
     /// The name of a physical host: a Node of the Harvester cluster.
     HostName,
     "name of a Harvester host",
-    is_dns_name
+    is_dns_name,
+    DNS_NAME
 );
 object_name!(
     /// The name of a namespace of the Harvester cluster.
     Namespace,
     "namespace",
-    is_dns_label
+    is_dns_label,
+    DNS_LABEL
 );
 
 object_name!(
     /// The name of a service account, unique within its namespace.
     AccountName,
     "service account name",
-    is_dns_name
+    is_dns_name,
+    DNS_NAME
 );
 
 object_name!(
     /// The name of a Secret, unique within its namespace.
     SecretName,
     "name of a Secret",
-    is_dns_name
+    is_dns_name,
+    DNS_NAME
 );
 
 /// The Secret of a service account's token without expiry. Kubernetes invalidates such a token by a label of its Secret.
@@ -121,8 +142,11 @@ pub struct ServiceAccount {
 impl ServiceAccount {
     /// Parses `NAMESPACE:NAME`.
     pub fn parse(text: &str) -> Result<Self, NotAName> {
-        let kind = "service account, NAMESPACE:NAME";
-        let (namespace, name) = text.split_once(':').ok_or(NotAName { kind })?;
+        let error = NotAName {
+            kind: "service account",
+            rule: "NAMESPACE:NAME",
+        };
+        let (namespace, name) = text.split_once(':').ok_or(error)?;
         Ok(Self {
             namespace: Namespace::parse(namespace)?,
             name: AccountName::parse(name)?,
@@ -141,13 +165,13 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// Reports whether the text is a DNS-1123 subdomain.
-fn is_dns_name(text: &str) -> bool {
+/// Reports whether the text is a DNS-1123 subdomain. Kubernetes limits the length of the whole, not of each label.
+pub fn is_dns_name(text: &str) -> bool {
     text.len() <= DNS_NAME_MAX && text.split('.').all(is_lower_case_label)
 }
 
 /// Reports whether the text is a DNS-1123 label.
-fn is_dns_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     text.len() <= DNS_LABEL_MAX && is_lower_case_label(text)
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The zone of a Node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -30,8 +30,8 @@ pub fn is_host_key(key: &str) -> bool {
 const LABEL_VALUE_MAX: usize = 63;
 
 /// A non-empty label value that is valid in Kubernetes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct LabelValue(String);
 
 /// The error for text that is not a valid label value in Kubernetes.
@@ -63,6 +63,14 @@ impl LabelValue {
     /// Returns the value as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for LabelValue {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).map_err(|error| format!("is {error}"))
     }
 }
 

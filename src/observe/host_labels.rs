@@ -139,7 +139,7 @@ pub async fn read(
         )
         .await;
     }
-    let extra = !settings.extra_labels.is_empty() && reads.host_node.known().is_none();
+    let extra = !settings.labels.extra.is_empty() && reads.host_node.known().is_none();
     let reported = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
     if allowed(Source::ConfigMap) && (!reported || extra) {
         let answer = configmap(client, settings, host);

@@ -21,7 +21,7 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::{
     Agent, Clock, Next, Publish, Reasons, Reload, RoundReport, Trigger, Wait, Wake,
 };
-use crate::config::Settings;
+use crate::config::{FilePath, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
 use crate::facts::names::{Namespace, NodeName, firmware_uuid};
@@ -206,9 +206,9 @@ impl Handle {
 /// The settings of an agent, all but names and places as by default.
 pub(super) fn settings(agent: usize) -> Settings {
     let mut settings = Settings::default();
-    settings.guest.kubeconfig = Some(GUEST.into());
+    settings.guest.kubeconfig = FilePath::try_from(GUEST.to_owned()).ok();
     settings.guest.node_name = NodeName::parse(&vm_name(agent)).ok();
-    settings.harvester.kubeconfig = Some(HARVESTER.into());
+    settings.harvester.kubeconfig = FilePath::try_from(HARVESTER.to_owned()).ok();
     settings.harvester.namespace = Namespace::parse(&namespace(agent)).ok();
     settings
 }

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use harvester_node_agent::catalog::Code;
-use harvester_node_agent::config::KEYS;
+use harvester_node_agent::config;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
 use harvester_node_agent::decide::guest_agent::{CONDITION, GuestAgentHealth};
 use harvester_node_agent::decide::label_state;
 use harvester_node_agent::decide::name_match::Verdict;
+use harvester_node_agent::sys::root::Root;
 
 use super::{files, product_files, product_lines, read};
 
@@ -82,10 +83,12 @@ fn every_metric_has_one_row() {
 
 #[test]
 fn every_configuration_key_is_in_the_shipped_defaults_once() {
+    let tree = tempfile::tempdir().unwrap();
+    let loaded = config::load(&Root::new(tree.path()), None).unwrap();
     // A key whose name the user chooses is described at its table.
-    let keys = KEYS.iter().map(|key| match key.path.split_once(".*") {
-        Some((table, _)) => format!("{table}.*"),
-        None => key.path.to_owned(),
+    let keys = loaded.values.into_iter().map(|row| match row.value.is_object() {
+        true => format!("{}.*", row.key),
+        false => row.key,
     });
     let keys: BTreeSet<String> = keys.collect();
     let text = read("packaging/config.d/10-defaults.toml");

@@ -18,7 +18,7 @@ use super::places::PLACES;
 use super::{settings, unit};
 use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::catalog::{Code, CommandPlace, Finding};
-use crate::config::{self, Effective, Origin};
+use crate::config::{self, Effective, FileLine};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::guest_agent::{Enablement, UNITS};
 use crate::facts::names::{effective_hostname, is_hostname_template};
@@ -202,7 +202,7 @@ impl Check<'_> {
         ] {
             let mut values = loaded.values.iter();
             if let Some(Effective { origin, .. }) = values.find(|value| value.key == key)
-                && let Origin::File { path, line } = origin
+                && let Some(FileLine { path, line }) = origin
                 && is_set
             {
                 let place = self.root.resolve(path);

@@ -37,7 +37,8 @@ fn with_rack(world: &mut World, rack: Option<&str>) {
     let key = |text| LabelKey::parse(text).unwrap();
     world
         .settings
-        .extra_labels
+        .labels
+        .extra
         .insert(key(RACK), key("harvester.example.com/rack"));
     if let (Fact::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
         labels.insert("harvester.example.com/rack".to_owned(), rack.to_owned());
@@ -173,7 +174,7 @@ fn a_label_that_is_no_longer_wanted_goes_only_while_it_is_as_we_wrote_it() {
         let mut world = World::new();
         with_rack(&mut world, Some("r1"));
         world.settle();
-        world.settings.extra_labels.clear();
+        world.settings.labels.extra.clear();
         world.settings.topology.host_label = None;
         if let Some(value) = by_hand {
             label(&mut world, RACK, value);
@@ -301,7 +302,7 @@ fn the_five_cases_of_an_extra_label() {
         "owned: update"
     );
     world.settle();
-    world.settings.extra_labels.clear();
+    world.settings.labels.extra.clear();
     assert_eq!(
         plan(&world).changes[RACK],
         None,

@@ -12,7 +12,7 @@ mod situation;
 mod targets;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::{Observe, Scope};
 use crate::apply::event::EventApi;
 use crate::apply::registration::Edits;
-use crate::config::{LabelKey, Settings, TopologySettings};
+use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::events::EventDraft;
 use crate::decide::identity::Identity;
@@ -111,7 +111,7 @@ pub struct Observer {
     /// Cached labels of hosts.
     hosts: Hosts,
     /// The settings with which `reads` was read.
-    read_for: Option<(TopologySettings, BTreeMap<LabelKey, LabelKey>)>,
+    read_for: Option<(TopologySettings, LabelSettings)>,
     /// UID and resource version of the instances as last read or delivered.
     versions: Vec<(String, Option<String>)>,
     /// Our Node before its API became unreachable.
@@ -216,7 +216,7 @@ impl Observer {
 
     /// Reports whether the labels of the host were read with these settings.
     fn are_reads_for(&self, settings: &Settings) -> bool {
-        let wanted = (&settings.topology, &settings.extra_labels);
+        let wanted = (&settings.topology, &settings.labels);
         self.read_for
             .as_ref()
             .is_none_or(|(topology, extra)| (topology, extra) == wanted)
@@ -271,7 +271,7 @@ impl Observe for Observer {
             }
             Err(_) => PlacementReads::none(host.clone()),
         };
-        self.read_for = Some((settings.topology.clone(), settings.extra_labels.clone()));
+        self.read_for = Some((settings.topology.clone(), settings.labels.clone()));
         self.reads = Some(reads.clone());
         reads
     }

@@ -103,7 +103,7 @@ impl Observer {
             }
         };
         let read_pod = async {
-            match &settings.pod_info {
+            match &settings.pod_info.path {
                 Some(dir) if settings.topology.sources.contains(&Source::PodInfo) => {
                     self.pod_reader.lock().await.read(&self.root, dir).await
                 }

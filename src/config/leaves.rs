@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file as leaves: each key with its value and line. Each leaf is checked alone, so that every mistake has its own error.
+
+use std::path::Path;
+use std::slice::from_ref;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::Value;
+use toml::de::{DeArray, DeTable, DeValue};
+use toml_writer::ToTomlKey;
+
+use super::errors::{ConfigError, FileLine, escaped};
+use super::settings::Settings;
+use super::suggest;
+use super::tree::{Leaf, Node, Refusal};
+use crate::sys::escape::one_line;
+
+/// The maximum length of a displayed key, in characters: the longest label key and its table.
+const MAX_KEY: usize = 340;
+
+/// A name that is valid wherever a user chooses one.
+const ANY: &str = "x";
+
+/// Returns the leaves of one file whose tables exist, and adds its other mistakes to `errors`.
+pub(super) fn parse<'s>(
+    file: &Path,
+    source: &'s str,
+    errors: &mut Vec<ConfigError>,
+) -> Vec<Leaf<'s>> {
+    let (table, syntax) = DeTable::parse_recoverable(source);
+    // Computed once: to count for every key would take minutes on a malicious file.
+    let ends: Vec<usize> = source.match_indices('\n').map(|(end, _)| end).collect();
+    let place = |offset: usize| FileLine {
+        path: file.to_owned(),
+        line: ends.partition_point(|end| *end < offset) + 1,
+    };
+    for error in &syntax {
+        let start = error.span().map_or(0, |span| span.start);
+        let before = source.get(..start).unwrap_or_default();
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let column = line.chars().count() + 1;
+        let text = format!("column {column}: not valid TOML: {}", error.message());
+        errors.push(ConfigError::new(Some(place(start)), &text));
+    }
+    let mut leaves = Vec::new();
+    let mut tables = Vec::new();
+    if syntax.is_empty() {
+        tables.push((Vec::new(), Vec::new(), table.get_ref()));
+    }
+    while let Some((path, names, table)) = tables.pop() {
+        for (name, value) in table {
+            let inner = value.get_ref().as_table();
+            let below = |above: &[String], name: String| [above, &[name]].concat();
+            // A longer name is not valid, and would be copied for each key below it.
+            let cut = name.get_ref().chars().take(MAX_KEY + 1).collect();
+            let leaf = Leaf {
+                path: below(&path, cut),
+                names: below(&names, name.get_ref().to_string()),
+                // A table is checked without its keys: a mistake in its name is one mistake.
+                value: match inner {
+                    Some(_) => DeValue::Table(DeTable::new()),
+                    None => value.get_ref().clone(),
+                },
+                place: place(name.span().start),
+            };
+            let Some(inner) = inner else {
+                leaves.push(leaf);
+                continue;
+            };
+            let found = leaf.errors();
+            let renamed = leaf.renamed();
+            if found.is_empty() {
+                tables.push((leaf.path, leaf.names, inner));
+            } else if renamed.refusal().is_none() {
+                tables.push((renamed.path, renamed.names, inner));
+            }
+            errors.extend(found);
+        }
+    }
+    leaves
+}
+
+impl Leaf<'_> {
+    /// Returns the key in TOML syntax.
+    pub(super) fn key(&self) -> String {
+        dotted(&self.path)
+    }
+
+    /// Returns every mistake in the leaf alone: in its name, and in its value or each element of it.
+    pub(super) fn errors(&self) -> Vec<ConfigError> {
+        let mut errors: Vec<ConfigError> = self.elements().flat_map(|item| item.errors()).collect();
+        if !errors.is_empty() {
+            return errors;
+        }
+        match self.refusal() {
+            None => {}
+            Some(Refusal::Unknown(siblings)) => errors.push(self.unknown(siblings)),
+            Some(Refusal::Value(why)) => errors.push(self.wrong(&self.value, &why)),
+            Some(Refusal::Name(why)) => {
+                let name = self.name().to_owned();
+                errors.push(self.wrong(&DeValue::String(name.into()), &why));
+                if let Some(Refusal::Value(why)) = self.renamed().refusal() {
+                    errors.push(self.wrong(&self.value, &why));
+                }
+            }
+        }
+        errors
+    }
+
+    fn name(&self) -> &str {
+        self.path.last().map(String::as_str).unwrap_or_default()
+    }
+
+    /// Returns the leaf as if its last name were valid.
+    fn renamed(&self) -> Self {
+        let mut renamed = self.clone();
+        renamed.names.pop();
+        renamed.names.push(ANY.to_owned());
+        renamed
+    }
+
+    /// Returns a leaf for each element, if the value is an array of several and its key takes an array.
+    fn elements(&self) -> impl Iterator<Item = Leaf<'_>> {
+        let with = |value| Leaf {
+            path: self.path.clone(),
+            names: self.names.clone(),
+            value,
+            place: self.place.clone(),
+        };
+        let items = self.value.as_array().filter(|items| items.len() > 1);
+        let items = items.filter(|_| with(DeValue::Array(DeArray::new())).refusal().is_none());
+        let items = items.into_iter().flat_map(|items| items.iter().cloned());
+        items.map(move |item| with(DeValue::Array(DeArray::from_iter([item]))))
+    }
+
+    fn refusal(&self) -> Option<Refusal> {
+        Settings::deserialize(Node::of(from_ref(self))).err()
+    }
+
+    /// Returns the error that a name or value of this leaf is wrong.
+    pub(super) fn wrong(&self, what: &DeValue<'_>, why: &str) -> ConfigError {
+        let key = self.key();
+        let key = one_line(&key, MAX_KEY);
+        ConfigError::new(
+            Some(self.place.clone()),
+            &format!("`{key}`: {} {why}", shown(what)),
+        )
+    }
+
+    /// Returns the error that the key or table does not exist, with a suggestion: a similar name in the same table, else the same
+    /// name in another table, else all names in the table.
+    fn unknown(&self, siblings: &[&str]) -> ConfigError {
+        let what = if self.value.is_table() {
+            "table"
+        } else {
+            "key"
+        };
+        let (key, name) = (self.key(), self.name());
+        let meant = suggest::closest(name, siblings.iter().copied());
+        let meant = meant.map(|meant| {
+            let mut path = self.path.clone();
+            path.pop();
+            path.push(meant.to_owned());
+            path
+        });
+        let elsewhere = || {
+            DEFAULTS
+                .iter()
+                .map(|(path, _)| path)
+                .find(|path| path.last().is_some_and(|last| last == name))
+        };
+        let hint = match meant.or_else(|| elsewhere().cloned()) {
+            Some(path) => format!("did you mean `{}`?", dotted(&path)),
+            None => format!("allowed here: {}", siblings.join(", ")),
+        };
+        let text = format!("unknown {what} `{}`; {hint}", one_line(&key, MAX_KEY));
+        ConfigError::new(Some(self.place.clone()), &text)
+    }
+}
+
+/// Every key with its default, as [`values`] returns them.
+pub(super) static DEFAULTS: LazyLock<Vec<(Vec<String>, Value)>> =
+    LazyLock::new(|| values(&Settings::default()));
+
+/// Returns every key with its value, sorted by key; a table for any names that has none is a key too.
+pub(super) fn values(settings: &Settings) -> Vec<(Vec<String>, Value)> {
+    let mut values = Vec::new();
+    let mut rest = vec![(
+        Vec::new(),
+        serde_json::to_value(settings).unwrap_or_default(),
+    )];
+    while let Some((path, value)) = rest.pop() {
+        match value {
+            Value::Object(table) if !table.is_empty() => {
+                rest.extend(
+                    table
+                        .into_iter()
+                        .map(|(name, value)| ([path.as_slice(), &[name]].concat(), value)),
+                );
+            }
+            Value::Null => {}
+            value => values.push((path, value)),
+        }
+    }
+    values.sort_by(|(a, _), (b, _)| a.cmp(b));
+    values
+}
+
+/// Returns the names as a key in TOML syntax.
+pub(super) fn dotted(path: &[String]) -> String {
+    let names = path.iter().map(ToTomlKey::to_toml_key);
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// Returns a value for an error message, escaped and truncated.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("\"{}\"", escaped(text)),
+        DeValue::Integer(number) => escaped(&number.to_string()),
+        DeValue::Float(number) => escaped(&number.to_string()),
+        DeValue::Boolean(switch) => switch.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| shown(item.get_ref())).collect();
+            escaped(&format!("[{}]", items.join(", ")))
+        }
+        DeValue::Table(_) => "{…}".to_owned(),
+    }
+}
