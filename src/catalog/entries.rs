@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use super::declare::{catalog, place};
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
-    LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN, RKE1_ENDED,
-    RKE2_CONFIGURATION, SANDBOX, SKEW, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
+    LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN,
+    RKE2_CONFIGURATION, SANDBOX, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
 };
 use super::{CommandPlace, Entry, FixCommand, Flags, Group, Severity};
 
@@ -37,9 +37,6 @@ const TOPOLOGY: &str =
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
 const CLOUD_PROVIDER_LOG: &str = "kubectl -n kube-system logs -l app.kubernetes.io/name=harvester-cloud-provider --prefix --tail=50";
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
-
-/// Shows which VM each CSI driver uses for each Node.
-const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.name,DRIVER:.spec.drivers[*].name,VM:.spec.drivers[*].nodeID'";
 
 /// Steps that several findings share.
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
@@ -308,11 +305,6 @@ catalog! {
         ],
         run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest CLOUD_PROVIDER_LOG, harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
         suppresses: [InternalIpMissing];
-    ComponentRestarting, "component-restarting", Node, Warning, "Harvester cloud provider or CSI driver is crash-looping",
-        see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9502)],
-        impact: "Without the cloud provider, no Node is initialized and no address or label is updated. Without the CSI driver, no volume is attached here.",
-        fix: ["Check the log of its previous container. Missing permissions on Harvester and a missing kubeconfig are reported here as well."],
-        run: [guest "kubectl -n kube-system get pods -o wide | grep harvester"];
     CapacityStale, "capacity-stale", Node, Warning, "kubelet does not count all CPUs or memory of this VM",
         see: [CPU_MANAGER],
         impact: "The scheduler does not use what was added while the VM runs: the kubelet reads CPUs and memory only when it starts.",
@@ -577,11 +569,6 @@ catalog! {
         ],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [HarvesterTlsError, GuestApiTlsError];
-    CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "Harvester credential lacks the role of the CSI driver",
-        see: [CSI_DRIVER, issue!("harvester/harvester", 10298)],
-        impact: "The CSI driver cannot tell that a ReadWriteMany volume needs extra steps, so the volume is never mounted; a missing StorageClass is not reported.",
-        fix: ["Bind the role to the service account on Harvester, as an administrator. generate_addon_csi.sh and Rancher do so; generate_addon.sh does not."],
-        run: [harvester "kubectl get clusterrolebindings -o wide | grep harvesterhci.io:csi-driver"];
     WatchInterrupted, "watch-interrupted", HarvesterApi, Warning [needs_memory], "watch connections are repeatedly closed, probably by a proxy or load balancer",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "Changes are detected late. Other clients of that API lose their watches in the same way.",
@@ -696,38 +683,11 @@ catalog! {
         impact: "The reported function does not work. This agent keeps region and zone in sync without it.",
         fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
-    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "Harvester CSI driver is too old",
-        see: [CSI_DRIVER, issue!("harvester/harvester", 4396)],
-        impact: "Volumes are not attached (ControllerPublishVolume fails or hangs), and pods stay in ContainerCreating.",
-        fix: [
-            "Upgrade RKE2, which bundles a newer one, or the app harvester-csi-driver in Rancher (Apps, Installed Apps, namespace kube-system).",
-            "Or give the Node the name of its VM.",
-        ],
-        run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest CSI_NODES];
-    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "Harvester CSI driver attaches volumes to the wrong VM",
-        see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
-        impact: "A volume is attached to another VM, possibly of another cluster, and the pod waits. Two writers corrupt the volume.",
-        fix: [
-            "Stop the workloads whose volumes are attached to the wrong VM, and cordon the Nodes until the driver is upgraded.",
-            "Upgrade the Harvester CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bundle it; in Rancher, upgrade the app harvester-csi-driver.",
-            "The CSINode objects show which VM the driver uses for each Node.",
-        ],
-        run: [guest "kubectl get volumeattachments", guest CSI_NODES, guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
     KubeletTooOld, "kubelet-too-old", Versions, Warning, "RKE2 release is too old for Harvester topology",
         see: [NODE_DRIVER],
         impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
         run: [guest "kubectl get nodes -o wide"];
-    DistributionEol, "distribution-eol", Versions, Warning, "Kubernetes distribution is end of life (EOL)",
-        see: [RKE1_ENDED],
-        impact: "It gets no more fixes, and the bundled cloud provider and CSI driver stay as they are.",
-        fix: ["Create a new cluster with RKE2 and migrate the workloads. RKE1 cannot be upgraded to RKE2 in place."],
-        run: [guest "kubectl get nodes -o wide"];
-    KubeletVersionSkew, "kubelet-version-skew", Versions, Warning, "unsupported version skew between kubelet and API server",
-        see: [SKEW],
-        impact: "A kubelet must not be newer than its API server, or older by more than three minor versions (two before 1.28). Unsupported skew can silently drop fields and labels.",
-        fix: ["Upgrade the servers of the cluster first, then this Node."],
-        run: [guest "kubectl version", guest "kubectl get nodes -o wide"];
 
     LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
         impact: "The file is unchanged, and the labels that it sets may be those of another host.",

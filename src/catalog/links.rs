@@ -21,11 +21,9 @@ pub(super) const NODE_LABELS: &str =
     "https://kubernetes.io/docs/reference/labels-annotations-taints/";
 pub(super) const NODE_SHUTDOWN: &str =
     "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/";
-pub(super) const RKE1_ENDED: &str = "https://github.com/rancher/rke";
 pub(super) const RKE2_CONFIGURATION: &str = "https://docs.rke2.io/install/configuration";
 pub(super) const SANDBOX: &str =
     "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html";
-pub(super) const SKEW: &str = "https://kubernetes.io/releases/version-skew-policy/";
 pub(super) const SYSTEMCTL: &str =
     "https://www.freedesktop.org/software/systemd/man/latest/systemctl.html";
 pub(super) const TEXTFILE: &str = "https://github.com/prometheus/node_exporter#textfile-collector";

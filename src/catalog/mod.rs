@@ -2,7 +2,7 @@
 //! All findings of the agent: one catalog for the journal, the status, the command line and the manual pages.
 //!
 //! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`, or in
-//! `commands/doctor/judge/` if only `doctor` detects it, that raises it.
+//! `commands/doctor/checks/` if only `doctor` detects it, that raises it.
 
 mod command;
 mod declare;
@@ -18,7 +18,6 @@ use std::fmt;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Prerequisite;
 use crate::facts::observation::Api;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
@@ -61,12 +60,6 @@ pub struct Finding {
     commands: Vec<FixCommand>,
     /// The group, if it differs from that of the catalog.
     about: Option<Group>,
-    /// The token or certificate that expires, if the finding is about one.
-    pub expiry: Option<Expiry>,
-    /// The failed read that it reports, if others depend on that read.
-    pub prerequisite: Option<Prerequisite>,
-    /// Whether it reports only that the kernel denies access to a file.
-    pub is_denied: bool,
     /// The event source that it is about, if there are several.
     source: Option<&'static str>,
 }
@@ -74,19 +67,6 @@ pub struct Finding {
 /// The code of a finding, and the API or event source that it is about if the code alone does not tell. Findings with different
 /// keys begin and end independently.
 pub type FindingKey = (Code, Option<&'static str>);
-
-/// A token or certificate that expires: a row of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expiry {
-    /// The expiration time, as a Unix timestamp.
-    pub at: i64,
-    /// The name, such as ``CA `rke2-server-ca@1` ``.
-    pub what: String,
-    /// The file or server that contains it.
-    pub origin: String,
-    /// A short description of the renewal.
-    pub renew: &'static str,
-}
 
 impl Finding {
     /// Creates a finding from an observation.
@@ -97,9 +77,6 @@ impl Finding {
             steps: Vec::new(),
             commands: Vec::new(),
             about: None,
-            expiry: None,
-            prerequisite: None,
-            is_denied: false,
             source: None,
         }
     }
@@ -114,17 +91,6 @@ impl Finding {
     pub fn key(&self) -> FindingKey {
         let api = self.about.and_then(Group::api).map(Api::as_str);
         (self.code, self.source.or(api))
-    }
-
-    /// Sets the failed read that it reports.
-    pub fn of_failed(mut self, prerequisite: Prerequisite) -> Self {
-        self.prerequisite = Some(prerequisite);
-        self
-    }
-
-    /// Sets whether it reports only that the kernel denies access to a file.
-    pub fn denied(self, is_denied: bool) -> Self {
-        Self { is_denied, ..self }
     }
 
     /// Replaces the commands with commands on this VM for this observation.
@@ -152,12 +118,6 @@ impl Finding {
     /// Sets another group than that of the catalog: problems of either credential have the same code.
     pub fn about(mut self, group: Group) -> Self {
         self.about = Some(group);
-        self
-    }
-
-    /// Sets the token or certificate that expires.
-    pub fn with_expiry(mut self, expiry: Expiry) -> Self {
-        self.expiry = Some(expiry);
         self
     }
 

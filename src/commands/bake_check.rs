@@ -13,7 +13,6 @@ pub mod places;
 mod settings;
 pub(crate) mod unit;
 
-use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
@@ -21,33 +20,32 @@ use serde_json::json;
 
 use super::{Answer, Exit, Output};
 use crate::catalog::Finding;
-use crate::report::layout::{TermStyle, paragraph, steps};
+use crate::report::problem::Problem;
+use crate::report::text::{Show, Text, many};
 use crate::sys::escape::{json_text, one_line};
 use crate::sys::root::Root;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "Exit status: 0 the image is clean; 1 it is not; 2 usage error.";
 
-/// The maximum length of a displayed observation, in characters.
-const SEEN_MAX: usize = 1000;
+/// The maximum length of the name of the image, in characters.
+const NAME_MAX: usize = 1000;
 
 /// The warning above the findings of a running system, which may be a node in use.
 const LIVE: &str = "/ was checked: the running system, not an image. Run the commands below only in the image build, such as in a \
 packer provisioner; on a node in use, they delete its identity, keys and data. For a mounted image, use --root DIR.";
 
-/// The indentation of the texts of a finding, in columns.
-const INDENT: usize = 12;
-
 /// Prints every finding with its fix.
-pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -> Answer {
+pub fn run(root: &Root, only: Option<&Path>, output: Output, show: Show) -> Answer {
     let (dir, target) = checked(root);
-    let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
+    let name = one_line(&dir.to_string_lossy(), NAME_MAX).into_owned();
     let findings = check::check(root, only, &dir);
+    let problems: Vec<Problem> = findings.iter().map(problem).collect();
     let text = match output {
-        Output::Json => json_text(&document(&name, &findings, target)),
-        Output::Text => text(&name, &findings, target, style),
+        Output::Json => json_text(&document(&name, &problems, target)),
+        Output::Text => text(&name, &problems, target, show),
     };
-    let exit = if findings.is_empty() {
+    let exit = if problems.is_empty() {
         Exit::Ok
     } else {
         Exit::Failed
@@ -82,82 +80,54 @@ fn checked(root: &Root) -> (PathBuf, CheckedSystem) {
     (dir, CheckedSystem::Tree)
 }
 
-/// Returns the steps of the fix. They contain names from the tree, and are never cut: another name would be another file.
-fn fix(finding: &Finding) -> Vec<String> {
-    let steps = finding.fix().into_iter();
-    steps
-        .map(|step| one_line(step, usize::MAX).into_owned())
-        .collect()
+fn problem(finding: &Finding) -> Problem {
+    Problem::new(finding, |_| None)
 }
 
-fn document(image: &str, findings: &[Finding], target: CheckedSystem) -> serde_json::Value {
-    let findings: Vec<serde_json::Value> = findings
-        .iter()
-        .map(|finding| {
-            let entry = finding.code.entry();
-            let commands = finding.commands().iter();
-            json!({
-                "code": entry.name,
-                "title": entry.title,
-                "observed": one_line(&finding.seen, SEEN_MAX),
-                "impact": entry.impact,
-                "fix": fix(finding),
-                "commands": commands.map(|command| json!({
-                    "runOn": command.place.as_str(),
-                    "text": one_line(&command.text, usize::MAX),
-                })).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
+fn document(image: &str, problems: &[Problem], target: CheckedSystem) -> serde_json::Value {
     json!({
         "image": image,
         "runningSystem": target == CheckedSystem::Live,
-        "clean": findings.is_empty(),
-        "findings": findings,
+        "clean": problems.is_empty(),
+        "findings": problems,
     })
 }
 
-fn text(image: &str, findings: &[Finding], target: CheckedSystem, style: TermStyle) -> String {
-    if findings.is_empty() {
+fn text(image: &str, problems: &[Problem], target: CheckedSystem, show: Show) -> String {
+    if problems.is_empty() {
         return format!("{image}: clean\n");
     }
-    let width = style.width;
-    let mut text = String::new();
+    // A step names a file: if it was cut, it would be another one.
+    let mut out = Text::new(Show {
+        verbose: true,
+        ..show
+    });
     if target == CheckedSystem::Live {
-        paragraph(&mut text, "", 0, LIVE, width);
-        text.push('\n');
+        out.put("", LIVE);
+        out.blank();
     }
-    for finding in findings {
-        let entry = finding.code.entry();
-        let seen = one_line(&finding.seen, SEEN_MAX);
-        let title = format!("{} [{}]", entry.title, entry.name);
-        paragraph(&mut text, "", 0, &title, width);
-        paragraph(&mut text, "  Observed  ", INDENT, &seen, width);
-        paragraph(&mut text, "  Impact    ", INDENT, entry.impact, width);
-        let fix = fix(finding);
-        let fix: Vec<&str> = fix.iter().map(String::as_str).collect();
-        steps(&mut text, "  Fix       ", INDENT, &fix, width);
-        for command in finding.commands() {
-            // A command is never wrapped, and never cut: it would be another command.
-            let command = one_line(&command.text, usize::MAX);
-            let _ = writeln!(text, "{:INDENT$}{command}", "");
-        }
-        text.push('\n');
+    for same in problems.chunk_by(|one, next| one.code == next.code) {
+        Problem::write(&same.iter().collect::<Vec<_>>(), &mut out);
+        out.blank();
     }
-    let count = match findings.len() {
-        1 => "1 problem".to_owned(),
-        count => format!("{count} problems"),
-    };
-    let _ = writeln!(text, "{image}: {count}. Do not release this image.");
-    text
+    let count = many(problems.len(), "problem");
+    out.put("", &format!("{image}: {count}. Do not release this image."));
+    out.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::{Code, CommandPlace};
+    use crate::report::text::TermStyle;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+
+    const SHOW: Show = Show {
+        style: TermStyle::PLAIN,
+        verbose: false,
+        now: time::UtcDateTime::UNIX_EPOCH,
+    };
 
     fn shown(target: CheckedSystem) -> String {
         let finding = Finding::new(Code::ImageMachineId, "/etc/machine-id contains an ID")
@@ -165,7 +135,7 @@ mod tests {
                 CommandPlace::Image,
                 "truncate -s 0 /etc/machine-id".to_owned(),
             );
-        text("/", &[finding], target, TermStyle::PLAIN)
+        text("/", &[problem(&finding)], target, SHOW)
     }
 
     #[test]
@@ -177,7 +147,7 @@ mod tests {
         );
         let tree = shown(CheckedSystem::Tree);
         assert!(
-            tree.starts_with("image contains a machine-id [image-machine-id]\n"),
+            tree.starts_with("ERROR  image contains a machine-id "),
             "{tree}"
         );
         for text in [text, tree] {
@@ -212,7 +182,7 @@ mod tests {
         let other = journal.join("a\\x1b[2J");
         std::fs::write(&other, "").unwrap();
         let root = Root::new(dir.path());
-        let text = run(&root, None, Output::Text, TermStyle::PLAIN).text;
+        let text = run(&root, None, Output::Text, SHOW).text;
         let mut lines = text.lines().map(str::trim_start);
         let command = lines.find(|line| line.starts_with("rm -rf ") && line.contains("journal"));
         // The kernel limits one argument of a program, but not a script.

@@ -2,14 +2,20 @@
 //! `doctor`: diagnoses problems with identity and topology, and prints the commands that fix them.
 
 mod address;
-pub mod archive;
 mod bundle;
-pub mod diagnosis;
-pub mod facts;
-pub mod judge;
-pub mod print;
-pub(crate) mod read;
+pub(crate) mod case;
+mod certificate;
+pub(crate) mod checks;
+mod diagnosis;
+mod gaps;
+pub(crate) mod objects;
+mod print;
+pub(crate) mod reader;
 mod round;
+mod service;
+mod summary;
+#[cfg(test)]
+mod testing;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,13 +26,10 @@ use tokio::time::{Instant, sleep};
 
 use super::run::Process;
 use super::{Answer, Exit, Output};
-use crate::commands::doctor::diagnosis::DoctorOutcome;
-use crate::commands::doctor::print::View;
-use crate::report::layout::TermStyle;
 use crate::sys::escape::json_text;
 
 use bundle::Written;
-use round::DoctorRound;
+use diagnosis::{Diagnosis, Outcome};
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -40,9 +43,8 @@ Examples:
   Write an archive for support:
     sudo harvester-node-agent doctor --bundle /root/doctor.tar
 
-Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; \
-75 an API is unreachable, a credential is not readable, or a check timed out, and there is no error; 78 invalid \
-configuration.";
+Exit status: 0 no problem, or warnings only; 1 an error, or not run as root; 3 warnings with --strict; 4 not a KubeVirt \
+virtual machine; 75 an API is unreachable, or a check timed out, and there is no error; 78 invalid configuration.";
 
 /// The delays between two rounds of `--wait`; the last one is repeated.
 const PAUSES: [Duration; 3] = [
@@ -50,6 +52,9 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
+
+/// The text for a user who cannot read what the agent reads.
+const NOT_ROOT: &str = "error: only root can read the credentials and the firmware tables. Run as root:\n  sudo harvester-node-agent doctor\n";
 
 /// What `doctor` takes.
 #[derive(Debug, Clone, Default, Args)]
@@ -62,9 +67,8 @@ pub struct Options {
     pub wait: Option<Duration>,
     /// Also write an archive for support
     ///
-    /// Contains this diagnosis, configuration, status, journal and versions, without anything that resembles a secret. FILE
-    /// must not exist and is not relative to --root; - writes the archive to standard output and the diagnosis to standard
-    /// error.
+    /// Contains this diagnosis, and status, configuration and journal of the agent; no file of another program. FILE must not
+    /// exist and is not relative to --root; - writes the archive to standard output and the diagnosis to standard error.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
     /// `--strict`.
@@ -74,6 +78,9 @@ pub struct Options {
 
 /// Diagnoses the node, and prints the result.
 pub fn run(process: &Process, options: &Options) -> Answer {
+    if process.root.is_live() && !nix::unistd::geteuid().is_root() {
+        return Answer::stderr(NOT_ROOT, Exit::Failed);
+    }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -81,77 +88,66 @@ pub fn run(process: &Process, options: &Options) -> Answer {
             return Answer::stderr(text, Exit::TryAgain);
         }
     };
-    let round = runtime.block_on(check_until(process, options));
+    let diagnosis = runtime.block_on(check_until(process, options));
     // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
-    answer(process, options, &round)
+    answer(process, options, diagnosis)
 }
 
 /// Repeats the diagnosis until there is no problem or the time is over; without a limit, runs it once.
-async fn check_until(process: &Process, options: &Options) -> DoctorRound {
+async fn check_until(process: &Process, options: &Options) -> Diagnosis {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
     let mut pause = Duration::ZERO;
     loop {
-        let round = round::run(process).await;
+        let diagnosis = round::run(process).await;
         pause = pauses.next().unwrap_or(pause);
         let left = options
             .wait
             .unwrap_or_default()
             .saturating_sub(began.elapsed());
         // A final result is reported immediately.
-        let is_final = round.outcome == DoctorOutcome::NotKubevirt;
-        if is_final || exit(round.outcome, options.strict) == Exit::Ok || left.is_zero() {
-            return round;
+        let is_final = diagnosis.outcome == Outcome::NotKubevirt;
+        let exit = exit(diagnosis.outcome, options.strict);
+        if is_final || exit == Exit::Ok || left.is_zero() {
+            return diagnosis;
         }
         sleep(pause.min(left)).await;
     }
 }
 
-fn exit(outcome: DoctorOutcome, is_strict: bool) -> Exit {
+fn exit(outcome: Outcome, is_strict: bool) -> Exit {
     match outcome {
-        DoctorOutcome::Warnings if is_strict => Exit::Warnings,
-        DoctorOutcome::Ok | DoctorOutcome::Warnings => Exit::Ok,
-        DoctorOutcome::Unreachable => Exit::TryAgain,
-        DoctorOutcome::Errors => Exit::Failed,
-        DoctorOutcome::NotKubevirt => Exit::NotKubevirt,
-        DoctorOutcome::Configuration => Exit::Configuration,
+        Outcome::Warnings if is_strict => Exit::Warnings,
+        Outcome::Ok | Outcome::Warnings => Exit::Ok,
+        Outcome::Unreachable => Exit::TryAgain,
+        Outcome::Errors => Exit::Failed,
+        Outcome::NotKubevirt => Exit::NotKubevirt,
+        Outcome::Configuration => Exit::Configuration,
     }
 }
 
-fn answer(process: &Process, options: &Options, round: &DoctorRound) -> Answer {
-    let view = View {
-        diagnosis: &round.diagnosis,
-        outcome: round.outcome,
-        at: &round.at,
-        now: round.time,
-        service: &round.service,
-        status: round.status.as_ref(),
-        examination: round.examination.as_ref(),
-    };
-    let mut exit = exit(round.outcome, options.strict);
+fn answer(process: &Process, options: &Options, mut diagnosis: Diagnosis) -> Answer {
+    let mut exit = exit(diagnosis.outcome, options.strict);
+    diagnosis.exit_code = exit as u8;
     let mut stderr = String::new();
     let mut archive = None;
     if let Some(file) = &options.bundle {
-        let printed = bundle::Printed {
-            document: print::document(&view, exit as u8),
-            text: print::text(&view, TermStyle::PLAIN, true, round::privileges()),
-            at: round.time,
-        };
-        match bundle::write_within(process, file, printed) {
+        match bundle::write_within(process, file, diagnosis.document(), diagnosis.now) {
             Ok(Written::File(_)) if options.quiet => {}
             Ok(Written::File(said)) => stderr = format!("{said}\n"),
             Ok(Written::Printed(text)) => archive = Some(text),
             Err(why) => {
                 stderr = format!("{why}\n");
                 exit = Exit::Failed;
+                diagnosis.exit_code = exit as u8;
             }
         }
     }
     let mut text = match process.output {
         _ if options.quiet => String::new(),
-        Output::Json => json_text(&print::document(&view, exit as u8)),
-        Output::Text => print::text(&view, process.term, process.is_verbose, round::privileges()),
+        Output::Json => json_text(&diagnosis.document()),
+        Output::Text => print::text(&diagnosis, process.show(diagnosis.now)),
     };
     if let Some(archive) = archive {
         // Standard output is used for the archive.

@@ -220,15 +220,13 @@ pub fn run(process: &Process, command: Command) -> Answer {
     }
     let is_text_only = matches!(
         command,
-        Command::Run | Command::Kubeconfig(_) | Command::Completions { .. }
+        Command::Run | Command::Gate { .. } | Command::Kubeconfig(_) | Command::Completions { .. }
     );
     if is_text_only && process.output != Output::Text {
         let text = "error: this command does not support this output format (-o)\n";
         return Answer::stderr(text, Exit::Usage);
     }
-    let Process {
-        root, output, term, ..
-    } = process;
+    let Process { root, output, .. } = process;
     let (config, output) = (process.config.as_deref(), *output);
     match command {
         Command::Run => run::run(process),
@@ -248,7 +246,9 @@ pub fn run(process: &Process, command: Command) -> Answer {
         Command::Config { action } => config::run(root, config, action, output),
         Command::Rbac(options) => rbac::run(root, config, options, output),
         Command::Kubeconfig(options) => kubeconfig::run(root, &options, io::stdin()),
-        Command::BakeCheck => bake_check::run(root, config, output, *term),
+        Command::BakeCheck => {
+            bake_check::run(root, config, output, process.show(UtcDateTime::now()))
+        }
         Command::Completions { shell } => completions::run(shell),
     }
 }

@@ -966,7 +966,11 @@ fn hostile_files_end_in_errors() {
     assert_eq!(errors(&long).len(), 20_000);
     let below = format!("[hosts.{}]\n{many}", "a".repeat(100_000));
     let leaves = leaves::parse(Path::new(ADMIN_FILE), &below, &mut Vec::new());
-    let is_small = |leaf: &Leaf<'_>| [&leaf.path, &leaf.names].iter().all(|names| names.concat().len() < 1000);
+    let is_small = |leaf: &Leaf<'_>| {
+        [&leaf.path, &leaf.names]
+            .iter()
+            .all(|names| names.concat().len() < 1000)
+    };
     assert_eq!(leaves.iter().filter(|leaf| is_small(leaf)).count(), 30_000);
     for deep in [
         format!("topology.sources = {}", "[".repeat(100_000)),

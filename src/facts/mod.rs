@@ -29,8 +29,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use observation::Api;
-
 /// A fact, or the reason why it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact<T> {
@@ -90,18 +88,6 @@ pub struct Unavailable {
     /// Whether no request was sent, because another one failed shortly before.
     #[serde(skip)]
     pub is_deferred: bool,
-    /// The prerequisite that failed, if that is the reason.
-    #[serde(skip)]
-    pub prerequisite: Option<Prerequisite>,
-}
-
-/// A read that others depend on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prerequisite {
-    /// The kubeconfig for an API.
-    Kubeconfig(Api),
-    /// The first request to an API: for our VM, or for our Node.
-    Request(Api),
 }
 
 impl Unavailable {
@@ -113,24 +99,12 @@ impl Unavailable {
             retry_after: None,
             is_watched: false,
             is_deferred: false,
-            prerequisite: None,
         }
     }
 
-    /// Returns the failure of a read that was skipped because of this one, which is that of `prerequisite` unless it was skipped
-    /// itself.
-    pub fn skipping(&self, prerequisite: Prerequisite) -> Self {
-        let skipped = Self::new(UnavailableKind::NotAsked, self.text.clone());
-        skipped.due_to(self.prerequisite.unwrap_or(prerequisite))
-    }
-
-    /// Sets the prerequisite that failed.
-    pub fn due_to(self, prerequisite: Prerequisite) -> Self {
-        let prerequisite = Some(prerequisite);
-        Self {
-            prerequisite,
-            ..self
-        }
+    /// Returns the failure of a read that was skipped because of this one.
+    pub fn skipping(&self) -> Self {
+        Self::new(UnavailableKind::NotAsked, self.text.clone())
     }
 }
 

@@ -115,8 +115,6 @@ pub enum ObservationIssue {
     DistributionFile {
         /// The error, with the file.
         problem: String,
-        /// Whether the only error is that the kernel denies access.
-        is_denied: bool,
     },
     /// A new configuration with errors; the previous one stays in use.
     ConfigurationKept {

@@ -10,6 +10,7 @@ use hyper::Request;
 use serde_json::{Value, json};
 
 use crate::access::{PemProblem, TokenProblem, pem, token};
+use crate::commands::doctor::objects::Pod;
 use crate::facts::host_metrics::HostMetrics;
 use crate::observe::{configmap, environment_file};
 use crate::report::endpoint;
@@ -134,6 +135,11 @@ pub fn vhostmd(disk: &File) -> Result<HostMetrics, String> {
 /// Returns the assignments of an environment file.
 pub fn variables(text: &str) -> Vec<(String, String)> {
     environment_file::variables(text)
+}
+
+/// Reports whether a JSON text is a pod as `doctor` reads it.
+pub fn is_pod(text: &[u8]) -> bool {
+    serde_json::from_slice::<Pod>(text).is_ok()
 }
 
 /// Returns the flags of a command line.

@@ -96,11 +96,6 @@ pub enum DistributionProblem {
 }
 
 impl DistributionProblem {
-    /// Reports whether the kernel denied access to the file.
-    pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_denied())
-    }
-
     /// Reports whether the kernel could not read the file, which may pass.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unreadable { source, .. } if source.is_passing())

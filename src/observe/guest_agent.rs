@@ -76,7 +76,7 @@ async fn unit(bus: &Bus) -> Result<Option<Unit>, BusError> {
 async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
     let Some(path) = known(bus.text(MANAGER, "GetUnit", &[name]).await)? else {
         // It is not in systemd's memory and so does not run: only its file is known.
-        let file_state = known(bus.text(MANAGER, "GetUnitFileState", &[name]).await)?;
+        let file_state = file_state(bus, name).await?;
         return Ok(file_state.map(|state| shown(name, ("inactive", "dead"), &state, false)));
     };
     let peer = |interface| Peer {
@@ -95,6 +95,15 @@ async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
         answer => answer.map(|_| None)?,
     };
     Ok(Some(Unit { restarts, ..unit }))
+}
+
+/// Returns `UnitFileState` of a unit, according to its file; `None` if it has none.
+///
+/// # Errors
+///
+/// Returns an error if systemd does not respond.
+pub async fn file_state(bus: &Bus, name: &str) -> Result<Option<String>, BusError> {
+    known(bus.text(MANAGER, "GetUnitFileState", &[name]).await)
 }
 
 /// Parses the properties of a unit; `None` if systemd only knows its name.
@@ -140,7 +149,8 @@ fn known(answer: Result<String, BusError>) -> Result<Option<String>, BusError> {
     }
 }
 
-fn why(error: &BusError) -> Unavailable {
+/// Converts an error of the bus.
+pub fn why(error: &BusError) -> Unavailable {
     let kind = match error {
         BusError::Absent(_) => UnavailableKind::Missing,
         BusError::Connect { .. } | BusError::Silent(_) | BusError::Ended => {

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus,
-    PlacementStatus, RegistrationStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus,
+    RegistrationStatus, Status, VmStatus,
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;

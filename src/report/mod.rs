@@ -12,7 +12,6 @@ pub mod event_log;
 pub mod exposition;
 mod files;
 pub mod journal;
-pub mod layout;
 pub mod logging;
 pub mod message_id;
 pub mod metrics;

@@ -103,9 +103,9 @@ impl Problem {
         let mut place = None;
         for command in commands {
             if place.replace(command.place) != Some(command.place) {
-                out.command(&format!("# {}", command.place.title()));
+                out.command("", &format!("# {}", command.place.title()));
             }
-            out.command(&command.text);
+            out.command("", &command.text);
         }
         let is_shown = |word: &str| commands.iter().any(|command| command.text.contains(word));
         let words = PLACEHOLDERS

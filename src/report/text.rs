@@ -152,7 +152,16 @@ impl Text {
             .iter()
             .map(|(mark, value)| format!("{} {}", style.symbol(*mark), self.shown(value)));
         let parts = parts.collect::<Vec<_>>().join("   ");
-        self.wrap(&format!("{name:<NAMES$}"), &parts);
+        self.wrap(&format!("{name:<NAMES$}"), parts.split(' '));
+    }
+
+    /// Appends several parts, each after the symbol of its state. None is split.
+    pub fn parts(&mut self, parts: &[(Mark, &str)]) {
+        let style = self.show.style;
+        let parts = parts.iter();
+        let parts = parts.map(|(mark, name)| format!(" {} {name}", style.symbol(*mark)));
+        let parts: Vec<String> = parts.collect();
+        self.wrap(" ", parts.iter().map(String::as_str));
     }
 
     /// Appends the title of a problem, with its code at the right margin.
@@ -171,7 +180,7 @@ impl Text {
         let code = format!("[{code}]");
         let taken = visible(&lead) + visible(title) + visible(&code);
         let gap = style.width.saturating_sub(taken).max(1);
-        self.wrap(&lead, &format!("{title}{:gap$}{code}", ""));
+        self.wrap(&lead, format!("{title}{:gap$}{code}", "").split(' '));
     }
 
     /// Appends a row below the title of a problem.
@@ -191,16 +200,16 @@ impl Text {
     }
 
     /// Appends a command below the title of a problem. It is neither wrapped nor cut: that would be another command.
-    pub fn command(&mut self, command: &str) {
-        let command = one_line(command, usize::MAX);
+    pub fn command(&mut self, name: &str, command: &str) {
+        let (lead, command) = (lead_of(name), one_line(command, usize::MAX));
         // Writing to a string cannot fail.
-        let _ = writeln!(self.out, "{:INDENT$}{command}", "");
+        let _ = writeln!(self.out, "{lead}{command}");
     }
 
     /// Appends a value after `lead`, which is our own text and may have colors. Further lines are indented by the width of `lead`.
     pub fn put(&mut self, lead: &str, value: &str) {
         let value = self.shown(value);
-        self.wrap(lead, &value);
+        self.wrap(lead, value.split(' '));
     }
 
     /// Returns the part of a value that is shown.
@@ -214,11 +223,11 @@ impl Text {
     }
 
     /// Appends words. None is split: it may be a path to copy.
-    fn wrap(&mut self, lead: &str, words: &str) {
+    fn wrap<'a>(&mut self, lead: &str, words: impl Iterator<Item = &'a str>) {
         let indent = visible(lead);
         let mut taken = indent;
         self.out.push_str(lead);
-        for (index, word) in words.split(' ').enumerate() {
+        for (index, word) in words.enumerate() {
             let length = visible(word);
             if index > 0 && taken + 1 + length > self.show.style.width {
                 self.blank();
@@ -240,7 +249,7 @@ fn lead_of(name: &str) -> String {
 }
 
 /// Returns the number of columns of a text, without color sequences.
-pub fn visible(text: &str) -> usize {
+fn visible(text: &str) -> usize {
     let mut is_escape = false;
     let is_shown = |character: &char| {
         let is_hidden = is_escape || *character == '\u{1b}';

@@ -87,13 +87,14 @@ pub enum LockError {
 }
 
 /// Whether an agent runs on this system, as far as this user can determine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Presence {
     /// An agent runs.
     Running(Holder),
     /// No agent runs.
     Absent,
     /// The kernel hides other users' processes from this user, or the agent has just started.
+    #[default]
     Unknown,
 }
 

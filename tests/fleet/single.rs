@@ -17,12 +17,12 @@ use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::{self, Clock, Mode, Publish, RoundReport, Trigger};
-use crate::commands::doctor::facts::Examination;
-use crate::commands::doctor::read;
+use crate::commands::doctor::case::{Checked, Gap};
+use crate::commands::doctor::checks;
+use crate::commands::doctor::reader::Reader;
 use crate::commands::rbac::permissions::USEFUL;
 use crate::config::{Settings, WatchMode};
 use crate::decide::{ANNOTATION_PREFIX, Memory};
-use crate::facts::Fact;
 use crate::facts::names::firmware_uuid;
 use crate::observe::observer::Observer;
 use crate::sys::root::Root;
@@ -661,8 +661,8 @@ fn without_watches_only_a_hint_makes_the_agent_read() {
     );
 }
 
-/// What `doctor` reads of two APIs of which `trouble` takes hold after its round, and the requests for that.
-fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>) {
+/// What `doctor` checks with two APIs of which `trouble` takes hold after its round, and the requests for that.
+fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
     let work = || {
         simulate(async {
             let trees = Trees::write(1);
@@ -689,9 +689,9 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>
             network.noted();
             let round = rounds.last().unwrap();
             assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
-            let seen = read::read(&observer, &settings, round, clock.now());
-            let seen = Box::pin(seen).await;
-            (seen, network.noted())
+            let reader = Reader::new(&observer, &settings, round, clock.now());
+            let checked = Box::pin(checks::all(&reader)).await;
+            (checked, network.noted())
         })
     };
     let outcome = std::thread::scope(|scope| scope.spawn(work).join());
@@ -699,40 +699,44 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Examination, Vec<Request>
 }
 
 /// What was not read in time.
-fn late(seen: &Examination) -> Vec<(&'static str, String)> {
-    let late = seen.gaps().into_iter();
-    let late = late.filter(|gap| gap.why.text.contains("timed out"));
-    late.map(|gap| (gap.what, gap.why.text)).collect()
+fn late(checked: &Checked) -> Vec<&Gap> {
+    let gaps = checked.gaps.iter();
+    gaps.filter(|gap| gap.why.text.contains("timed out"))
+        .collect()
 }
 
 #[test]
 fn doctor_reads_all_of_two_apis_that_are_far_away() {
     for milliseconds in [200, 400] {
-        let (seen, _) = examined(|network| {
+        let (checked, asked) = examined(|network| {
             let slowness = Duration::from_millis(milliseconds);
             for side in Side::BOTH {
                 network.set_slowness(side, slowness);
             }
         });
-        assert_eq!(late(&seen), [], "{milliseconds} ms");
-        let permissions = seen.permissions.iter();
-        let known = permissions.filter(|one| one.allowed == Fact::Known(true));
-        assert_eq!(known.count(), USEFUL.len(), "{milliseconds} ms");
-        assert!(
-            seen.conflicts.instance.known().is_some(),
-            "{milliseconds} ms"
-        );
+        assert_eq!(late(&checked), [] as [&Gap; 0], "{milliseconds} ms");
+        let is_review = |request: &&Request| request.path.ends_with("reviews");
+        let reviews = asked.iter().filter(is_review).count();
+        assert_eq!(reviews, USEFUL.len(), "{milliseconds} ms");
+        let is_known = |what: &str| checked.gaps.iter().all(|gap| gap.what != what);
+        for what in [
+            "permissions of the Harvester credential",
+            "labels, conditions and addresses of the VM",
+        ] {
+            assert!(is_known(what), "{milliseconds} ms: {what}");
+        }
     }
 }
 
 #[test]
 fn permissions_that_doctor_did_not_read_in_time_are_a_skipped_check() {
-    let (seen, _) = examined(|network| network.set_slowness(Side::Harvester, MINUTE));
+    let (checked, _) = examined(|network| network.set_slowness(Side::Harvester, MINUTE));
     let what = "permissions of the Harvester credential";
-    let late = late(&seen);
-    assert!(late.iter().any(|(check, _)| *check == what), "{late:?}");
+    let late = late(&checked);
+    assert!(late.iter().any(|gap| gap.what == what), "{late:?}");
     // What the other API answers is not lost.
-    assert!(seen.pods.here.known().is_some(), "{:?}", seen.pods.here);
+    let is_of_pods = |gap: &&Gap| gap.what == "the pods of this Node";
+    assert_eq!(checked.gaps.iter().find(is_of_pods), None);
 }
 
 #[test]

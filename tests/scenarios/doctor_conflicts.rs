@@ -25,10 +25,7 @@ on_both!(
 );
 
 /// The findings that this file is about.
-const OURS: [&str; 21] = [
-    "csi-driver-forbidden",
-    "component-restarting",
-    "distribution-eol",
+const OURS: [&str; 15] = [
     "hardware-shared",
     "vm-labels-missing",
     "not-live-migratable",
@@ -43,10 +40,7 @@ const OURS: [&str; 21] = [
     "guest-agent-not-connected",
     "harvester-too-old",
     "cloud-provider-too-old",
-    "csi-driver-too-old",
-    "csi-attaches-to-wrong-vm",
     "kubelet-too-old",
-    "kubelet-version-skew",
 ];
 
 /// The findings of one look: code and what was seen. Fails on an error that is none of ours.
@@ -139,30 +133,20 @@ async fn a_world_in_order_has_none_of_these_findings(on: On) {
 
 async fn versions_that_do_not_go_together_are_named_with_their_pods(on: On) {
     let options = WorldOptions {
-        server_version: "v1.2.2".to_owned(),
+        server_version: "v1.1.2".to_owned(),
         ..WorldOptions::default()
     };
     let world = on.world(options).await;
-    for (name, image) in [
-        ("ccm", "rancher/harvester-cloud-provider:v0.2.1"),
-        ("csi", "docker.io/rancher/harvester-csi-driver:v0.2.1"),
-        ("cni", "rancher/hardened-calico:v3.30.2-build20250711"),
-    ] {
-        world.run_pod(name, image).await;
-    }
+    let image = "rancher/harvester-cloud-provider:v0.2.1";
+    world.run_pod("ccm", image).await;
     // The cloud provider stumbles over VMs that are no Nodes of this cluster.
     let other = VmSpec::named("another-cluster");
     world.harvester.create_vm(other, "hv-b").await.unwrap();
-    let codes = [
-        "csi-attaches-to-wrong-vm",
-        "csi-driver-too-old",
-        "cloud-provider-too-old",
-        "harvester-too-old",
-    ];
+    let codes = ["cloud-provider-too-old", "harvester-too-old"];
     let text = finds(&world, &codes).await;
     assert_says(
         &text,
-        &["v0.2.1 (pod kube-system/csi)", "v0.2.2", "issues/6981"],
+        &["v0.2.1 (pod kube-system/ccm)", "v0.2.2", "issues/4459"],
     );
 }
 
@@ -217,28 +201,15 @@ async fn a_node_of_another_name_is_judged_by_what_each_release_does_with_it(on: 
     let world = on.world(options).await;
     let ccm = "rancher/harvester-cloud-provider";
     world.run_pod("ccm", &format!("{ccm}:v0.2.2")).await;
-    world
-        .run_pod("csi", "rancher/harvester-csi-driver:v0.2.3")
-        .await;
     finds(&world, &[]).await;
-    for pod in ["ccm", "csi"] {
-        let path = paths::core("kube-system", &format!("pods/{pod}"));
-        world.guest_admin.delete(&path).await.unwrap();
-    }
+    let path = paths::core("kube-system", "pods/ccm");
+    world.guest_admin.delete(&path).await.unwrap();
     world.run_pod("ccm", &format!("{ccm}:v0.1.5")).await;
-    world
-        .run_pod("csi", "rancher/harvester-csi-driver:v0.1.5")
-        .await;
     let taint = json!({
         "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "PreferNoSchedule", "value": "true",
     });
     change_node(&world, json!({"spec": {"taints": [taint]}})).await;
-    let codes = [
-        "node-uninitialized",
-        "cloud-provider-too-old",
-        "cloud-provider-too-old",
-        "csi-driver-too-old",
-    ];
+    let codes = ["node-uninitialized", "cloud-provider-too-old"];
     let text = finds(&world, &codes).await;
     let cause = format!("the Node is `renamed`, its VM is `{VM_NAME}`");
     assert_says(&text, &[&cause, "too old to find a VM with another name"]);

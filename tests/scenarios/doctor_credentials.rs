@@ -5,6 +5,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use harvester_lab::bus::{Bus, Systemd, Unit};
 use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
 use harvester_lab::guest::Distribution;
 use harvester_lab::pki::{Authority, Validity};
@@ -223,17 +224,25 @@ async fn a_machine_with_the_id_of_its_image_is_reported(on: On) {
 async fn a_unit_that_is_not_enabled_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let unit = "harvester-node-agent.service";
-    world.guest.write(
-        &format!("/usr/lib/systemd/system/{unit}"),
-        "[Service]\nExecStart=/bin/true\n",
-    );
-    let diagnosis = Diagnosis::of(&world).await;
-    assert!(diagnosis.warned("agent-not-enabled").contains(unit));
-    world.guest.flip_link(
-        &format!("/etc/systemd/system/multi-user.target.wants/{unit}"),
-        &format!("/usr/lib/systemd/system/{unit}"),
-    );
-    assert_eq!(Diagnosis::of(&world).await.seen("agent-not-enabled"), None);
+    let bus = Bus::start(&world.guest).await;
+    let systemd = Systemd::start(&bus, &[]).await;
+    for (file_state, load, is_reported) in [
+        ("disabled", "loaded", true),
+        ("masked", "masked", true),
+        ("enabled", "loaded", false),
+    ] {
+        let on_disk = Unit {
+            load,
+            file_state,
+            in_memory: false,
+            ..Unit::stopped()
+        };
+        systemd.set(unit, on_disk).await;
+        let diagnosis = Diagnosis::of(&world).await;
+        let seen = diagnosis.seen("agent-not-enabled");
+        assert_eq!(seen.is_some(), is_reported, "{file_state}");
+        assert!(seen.is_none_or(|seen| seen.contains(unit)), "{seen:?}");
+    }
 }
 
 /// A date so many seconds from now, as servers write it.

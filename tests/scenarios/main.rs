@@ -22,6 +22,7 @@ mod doctor_credentials;
 mod doctor_reports;
 mod downward_metrics;
 mod events;
+mod expected;
 mod faults;
 mod guest_agent;
 mod hooks;

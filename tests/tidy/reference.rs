@@ -86,10 +86,13 @@ fn every_configuration_key_is_in_the_shipped_defaults_once() {
     let tree = tempfile::tempdir().unwrap();
     let loaded = config::load(&Root::new(tree.path()), None).unwrap();
     // A key whose name the user chooses is described at its table.
-    let keys = loaded.values.into_iter().map(|row| match row.value.is_object() {
-        true => format!("{}.*", row.key),
-        false => row.key,
-    });
+    let keys = loaded
+        .values
+        .into_iter()
+        .map(|row| match row.value.is_object() {
+            true => format!("{}.*", row.key),
+            false => row.key,
+        });
     let keys: BTreeSet<String> = keys.collect();
     let text = read("packaging/config.d/10-defaults.toml");
     let mut table = String::new();

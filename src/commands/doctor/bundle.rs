@@ -1,78 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor --bundle`: collects the content of the support archive. [`super::archive`] removes the secrets.
+//! `doctor --bundle`: the archive for support. It has four files, all of this agent: the diagnosis, the status, the configuration,
+//! and the journal of its unit. A file of another program never enters it, so there is no secret to remove.
 
-use std::io::{ErrorKind, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::libc;
+use nix::unistd::linkat;
 use serde_json::Value;
 use time::UtcDateTime;
 
-use crate::commands::doctor::archive::{self, Bundle};
 use crate::commands::run::Process;
 use crate::config::{self, show};
-use crate::facts::guest_agent::UNITS;
+use crate::decide::rfc3339;
+use crate::report::status::Status;
 use crate::report::status_file;
-use crate::sys::escape::{chain, one_line, shell_word};
+use crate::sys::escape::{chain, in_json, json_text, one_line, shell_word};
 use crate::sys::root::Root;
 
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
-/// Matches journal records with the name of the agent, which any process can use.
-const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
-
-/// Matches journal records of root, as verified by the kernel.
-const OF_ROOT: &str = "_UID=0";
-
 /// The hostname of the kernel, also in a file tree.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// The maximum length of a hostname (`__NEW_UTS_LEN`).
+const HOST_MAX: usize = 64;
 
 /// The maximum number of journal records.
 const RECORDS: &str = "200";
 
-/// The timeout of a command: even on a slow disk, the journal is read from its end.
-const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-
-/// The timeout of the archive: its commands run one after another.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// The maximum output of a command, in bytes.
-const OUTPUT_MAX: u64 = 4 << 20;
-
-/// The maximum size of a unit file, which has only some lines.
-const UNIT_MAX: u64 = 64 << 10;
-
-/// The unit directories, by precedence (systemd.unit(5), "Unit File Load Path").
-const UNIT_DIRECTORIES: [&str; 5] = [
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
+/// The fields of a journal record that are kept, in addition to our own with the prefix `HNA_`. Other fields contain command
+/// lines, IDs of this machine, or arbitrary data.
+const FIELDS: [&str; 9] = [
+    "__REALTIME_TIMESTAMP",
+    "PRIORITY",
+    "MESSAGE",
+    "MESSAGE_ID",
+    "UNIT_RESULT",
+    "JOB_RESULT",
+    "EXIT_STATUS",
+    "_PID",
+    "_TRANSPORT",
 ];
 
-/// The time that a killed command needs to exit, unless the kernel blocks it.
-const KILL_LIMIT: Duration = Duration::from_millis(500);
+/// The timeout of `journalctl`: even on a slow disk, the journal is read from its end.
+const JOURNAL_LIMIT: Duration = Duration::from_secs(5);
 
-/// The maximum error output of a command, in bytes.
-const COMPLAINT_MAX: u64 = 4 << 10;
+/// The maximum output of `journalctl`, in bytes.
+const JOURNAL_MAX: u64 = 4 << 20;
 
-/// The printed diagnosis, in both formats.
+/// The maximum error output of `journalctl`, in bytes.
+const STDERR_MAX: u64 = 4 << 10;
+
+/// The timeout of the archive.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// For the owner only: an error text that the agent quotes was written by a server.
+const MODE: u32 = 0o600;
+
+/// The location of the archive.
 #[derive(Debug)]
-pub(super) struct Printed {
-    /// `-o json`.
-    pub(super) document: Value,
-    /// `-o text`.
-    pub(super) text: String,
-    /// The time of the diagnosis.
-    pub(super) at: UtcDateTime,
+pub(super) enum Written {
+    /// A file; with the message to print.
+    File(String),
+    /// Standard output; with the archive to print.
+    Printed(String),
 }
 
-/// Runs [`write`] with a timeout: a read or write on a file system that hangs cannot be canceled.
+/// The files of the archive, in their order: each with its content, or the reason why it is missing.
+type Parts = [(&'static str, Result<String, String>); 4];
+
+/// Writes the archive with a timeout: a read or write on a file system that hangs cannot be canceled.
 ///
 /// # Errors
 ///
@@ -80,12 +87,13 @@ pub(super) struct Printed {
 pub(super) fn write_within(
     process: &Process,
     file: &Path,
-    printed: Printed,
+    diagnosis: Value,
+    at: UtcDateTime,
 ) -> Result<Written, String> {
     let (tell, reported) = mpsc::channel();
     let (process, path) = (process.clone(), file.to_owned());
     let work = move || {
-        tell.send(write(&process, &path, printed))
+        tell.send(write(&process, &path, &diagnosis, at))
             .unwrap_or_default();
     };
     let thread = thread::Builder::new().spawn(work);
@@ -99,15 +107,14 @@ pub(super) fn write_within(
     reported.recv_timeout(LIMIT).unwrap_or_else(hung)
 }
 
-/// Writes the archive, and returns its location or content.
-///
-/// # Errors
-///
-/// Returns the reason why there is no archive.
-fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, String> {
-    let at = printed.at;
-    let host = process.root.read_text(HOST_NAME, UNIT_MAX);
-    let archive = gather(process, printed).archive(&host.unwrap_or_default(), at);
+fn write(
+    process: &Process,
+    file: &Path,
+    diagnosis: &Value,
+    at: UtcDateTime,
+) -> Result<Written, String> {
+    let host = process.root.read_text(HOST_NAME, 4096).unwrap_or_default();
+    let archive = archive(&parts(process, diagnosis), &directory(&host, at), at);
     let archive = archive.map_err(|error| format!("failed to make the archive: {error}"))?;
     if file == Path::new("-") {
         // An archive consists only of text and null bytes.
@@ -115,7 +122,7 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
         return Ok(Written::Printed(archive));
     }
     let name = one_line(&file.display().to_string(), 500).into_owned();
-    archive::write(file, &archive).map_err(|error| match error.kind() {
+    create(file, &archive).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             format!("{name} exists; remove it, or choose another name")
         }
@@ -127,142 +134,249 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
     )))
 }
 
-/// The location of the archive.
-#[derive(Debug)]
-pub(super) enum Written {
-    /// A file; with the message to print.
-    File(String),
-    /// Standard output; with the archive to print.
-    Printed(String),
-}
-
-fn gather(process: &Process, printed: Printed) -> Bundle {
+fn parts(process: &Process, diagnosis: &Value) -> Parts {
     let root = &process.root;
-    let mut bundle = Bundle::default();
-    bundle.document("doctor.json", Ok(printed.document));
-    bundle.text("doctor.txt", Ok(printed.text));
+    let status = status_file::read(root).map_err(|error| chain(&error));
+    // Of a file with other content, nothing is kept.
+    let status = status
+        .and_then(|status| Status::from_json(&status).map_err(|error| chain(&error)))
+        .map(|status| json_text(&status.to_json()));
     let config = config::load(root, process.config.as_deref());
     let config = config.map(|loaded| show::text(&loaded.values));
-    bundle.text("config.toml", config.map_err(|faults| faults.to_string()));
-    let status = status_file::read(root).map_err(|error| chain(&error));
-    bundle.document("status.json", status);
-    bundle.records("journal.jsonl", journal(root));
-    bundle.text("versions.txt", Ok(versions(root)));
-    for unit in [UNIT].into_iter().chain(UNITS) {
-        bundle.text(&format!("units/{unit}"), unit_files(root, unit));
-    }
-    bundle
+    [
+        ("doctor.json", Ok(json_text(diagnosis))),
+        ("status.json", status),
+        ("config.toml", config.map_err(|errors| errors.to_string())),
+        ("journal.jsonl", journal(root)),
+    ]
 }
 
-/// Returns the records of the agent, and of systemd about it. Also matches by name: journald may attribute the first second of a
-/// service to systemd.
+/// Returns the archive, in the ustar format. A missing file is replaced by one with the reason. All files are in one directory.
+fn archive(parts: &Parts, directory: &str, at: UtcDateTime) -> io::Result<Vec<u8>> {
+    let seconds = u64::try_from(at.unix_timestamp()).unwrap_or_default();
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, part) in parts {
+        let (suffix, text) = match part {
+            Ok(text) => ("", text.clone()),
+            Err(why) => (".missing", format!("{}\n", one_line(why, 1000))),
+        };
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(MODE);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_username("root")?;
+        header.set_groupname("root")?;
+        header.set_mtime(seconds);
+        header.set_size(text.len() as u64);
+        let path = format!("{directory}/{name}{suffix}");
+        archive.append_data(&mut header, path, text.as_bytes())?;
+    }
+    archive.into_inner()
+}
+
+/// Returns the name of the directory, valid for any hostname. It has the hostname and the time, so that archives of several machines
+/// do not overwrite each other.
+fn directory(host: &str, at: UtcDateTime) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let host: String = host.trim().chars().take(HOST_MAX).collect();
+    let host = host.replace(|character| !is_plain(character), "-");
+    let time = rfc3339(at).replace(['-', ':'], "");
+    format!("doctor-{}-{time}", host.trim_matches('-'))
+}
+
+/// Returns the journal records of the agent, and of systemd about it, one JSON object per line.
 fn journal(root: &Root) -> Result<String, String> {
-    let unit = format!("_SYSTEMD_UNIT={UNIT}");
-    let of_systemd = format!("UNIT={UNIT}");
-    let tree = format!("--root={}", root.join("/").display());
-    let mut arguments = vec![
-        "--lines",
-        RECORDS,
-        "--output",
-        "json",
-        "--no-pager",
-        "--quiet",
-    ];
+    let mut command = Command::new("journalctl");
+    command.args(["--lines", RECORDS, "--output", "json"]);
+    command.args(["--no-pager", "--quiet"]);
     if !root.is_live() {
-        arguments.push(&tree);
+        command.arg(format!("--root={}", root.join("/").display()));
     }
-    arguments.extend([&unit, "+", "_PID=1", &of_systemd, "+", IDENTIFIER, OF_ROOT]);
-    output("journalctl", &arguments)
+    command.arg(format!("_SYSTEMD_UNIT={UNIT}"));
+    command.args(["+", "_PID=1"]).arg(format!("UNIT={UNIT}"));
+    let records = output(command)?;
+    let records = records.lines().filter_map(record);
+    Ok(records.map(|record| record + "\n").collect())
 }
 
-fn versions(root: &Root) -> String {
-    let file = |path| match root.read_text(path, UNIT_MAX) {
-        Ok(text) => text.trim().to_owned(),
-        Err(error) => chain(&error),
+/// Returns the useful fields of a journal record (`journalctl -o json`), if it is about our unit by a field that journald itself
+/// adds. Any process can send a record in the name of the agent.
+fn record(line: &str) -> Option<String> {
+    let Value::Object(fields) = serde_json::from_str(line).ok()? else {
+        return None;
     };
-    let systemd = match root.is_live() {
-        true => output("systemctl", &["--version"]).unwrap_or_else(|why| why),
-        false => "skipped: this is a file tree, not the running system".to_owned(),
-    };
-    format!(
-        "harvester-node-agent {}\n\n# /proc/sys/kernel/osrelease\n{}\n\n# systemctl --version\n{}\n\n# /etc/os-release\n{}\n",
-        env!("CARGO_PKG_VERSION"),
-        file("/proc/sys/kernel/osrelease"),
-        systemd.trim(),
-        file("/etc/os-release"),
-    )
-}
-
-/// Returns the effective unit file and its drop-ins, each with its path.
-fn unit_files(root: &Root, unit: &str) -> Result<String, String> {
-    let main = UNIT_DIRECTORIES.map(|directory| Path::new(directory).join(unit));
-    let main = main.into_iter().find(|path| root.exists(path));
-    let drop_ins = UNIT_DIRECTORIES.iter().flat_map(|directory| {
-        let directory = Path::new(directory).join(format!("{unit}.d"));
-        let names = root.list(&directory).unwrap_or_default();
-        names.into_iter().map(move |name| directory.join(name))
-    });
-    let files = main.into_iter().chain(drop_ins).map(|path| {
-        let text = root.read_text(&path, UNIT_MAX);
-        let text = text.unwrap_or_else(|error| chain(&error));
-        format!("# {}\n{text}\n", path.display())
-    });
-    let files: String = files.collect();
-    if files.is_empty() {
-        return Err("no such unit".to_owned());
+    let is = |name: &str, value: &str| fields.get(name).and_then(Value::as_str) == Some(value);
+    let is_ours = is("_SYSTEMD_UNIT", UNIT) || is("_PID", "1") && is("UNIT", UNIT);
+    if !is_ours {
+        return None;
     }
-    Ok(files)
+    let is_kept = |name: &String| FIELDS.contains(&name.as_str()) || name.starts_with("HNA_");
+    let fields = fields.into_iter().filter(|(name, _)| is_kept(name));
+    Some(in_json(&Value::Object(fields.collect()).to_string()).into_owned())
 }
 
-/// Returns the output of a command. The command is killed after a timeout.
-fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("failed to run {program}: {error}");
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+/// Returns the output of `journalctl`, which is killed after a timeout.
+fn output(mut command: Command) -> Result<String, String> {
+    let failed = |error: io::Error| format!("failed to run journalctl: {error}");
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
     let (sender, receiver) = mpsc::channel();
     if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
         thread::spawn(move || {
             let (mut bytes, mut said) = (Vec::new(), Vec::new());
-            let read = stdout.take(OUTPUT_MAX).read_to_end(&mut bytes);
-            if (bytes.len() as u64) < OUTPUT_MAX {
-                let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut said);
+            let read = stdout.take(JOURNAL_MAX).read_to_end(&mut bytes);
+            if (bytes.len() as u64) < JOURNAL_MAX {
+                let _ = stderr.take(STDERR_MAX).read_to_end(&mut said);
             }
             // After the timeout, there is no receiver.
             let _ = sender.send(read.map(|_| (bytes, said)));
         });
     }
-    let read = receiver.recv_timeout(COMMAND_LIMIT);
-    // The command hangs, or its output is too long.
-    let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < OUTPUT_MAX);
-    if !is_whole {
-        let _ = child.kill();
-    }
-    let status = ended(child).map_err(failed)?;
-    let limit = COMMAND_LIMIT.as_secs();
-    let read = read.map_err(|_| format!("{program} timed out after {limit} s"))?;
+    let read = receiver.recv_timeout(JOURNAL_LIMIT);
+    // It may hang, or have more to print. After its end, this does nothing.
+    let _ = child.kill();
+    let limit = JOURNAL_LIMIT.as_secs();
+    let read = read.map_err(|_| format!("journalctl timed out after {limit} s"))?;
     let (bytes, stderr) = read.map_err(failed)?;
-    let stderr = String::from_utf8_lossy(&stderr);
-    let stderr = one_line(stderr.trim(), 500);
-    match status {
-        Some(status) if is_whole && !status.success() => {
-            Err(format!("{program} failed, {status}: {stderr}"))
-        }
-        _ if bytes.is_empty() => Err(format!("{program} printed nothing: {stderr}")),
-        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    if bytes.is_empty() {
+        let stderr = String::from_utf8_lossy(&stderr);
+        let stderr = one_line(stderr.trim(), 500);
+        return Err(format!("journalctl printed nothing: {stderr}"));
     }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Waits for the exit of a command that closed its output or was killed, but not for one that is blocked by a disk in the kernel.
-fn ended(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        // After the timeout, there is no receiver.
-        let _ = sender.send(child.wait());
-    });
-    receiver.recv_timeout(KILL_LIMIT).ok().transpose()
+/// Creates a file for its owner only. An existing file or link is not changed. Where the file system supports files without a name
+/// (`O_TMPFILE`), the file gets its name when it is complete: a killed process leaves nothing.
+fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(MODE);
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let mut unnamed = options.clone();
+    let unnamed = unnamed.custom_flags(libc::O_TMPFILE);
+    if let Ok(file) = unnamed.open(parent.unwrap_or(Path::new("."))) {
+        fill(&file, bytes)?;
+        let content = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = AtFlags::AT_SYMLINK_FOLLOW;
+        return Ok(linkat(AT_FDCWD, content.as_str(), AT_FDCWD, path, flags)?);
+    }
+    let file = options.create_new(true).open(path)?;
+    fill(&file, bytes).inspect_err(|_| {
+        // A partial archive is useless; the write error is the one to report.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
+fn fill(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    // Some file systems report a full disk only at the sync.
+    file.write_all(bytes).and_then(|()| file.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tar_unpacks_what_was_put_in_and_why_the_rest_is_missing() {
+        let parts: Parts = [
+            ("a.txt", Ok("hello\n".to_owned())),
+            ("b", Ok(String::new())),
+            ("c.json", Err("journalctl\nis not installed".to_owned())),
+            ("d", Ok("words\n".to_owned())),
+        ];
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        let top = directory(&"h".repeat(HOST_MAX), at);
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = archive(&parts, &top, at).unwrap();
+        std::fs::write(dir.path().join("a.tar"), bytes).unwrap();
+        let tar = |arguments: &[&str]| {
+            let output = Command::new("tar")
+                .args(arguments)
+                .current_dir(dir.path())
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success() && output.stderr.is_empty(),
+                "{output:?}"
+            );
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let list = tar(&["-tvf", "a.tar"]);
+        assert!(
+            list.contains("-rw------- root/root         6 2026-11-18 "),
+            "{list}"
+        );
+        tar(&["-xf", "a.tar"]);
+        for (name, text) in [
+            ("a.txt", "hello\n"),
+            ("b", ""),
+            ("c.json.missing", "journalctl\\nis not installed\n"),
+            ("d", "words\n"),
+        ] {
+            let path = dir.path().join(&top).join(name);
+            assert_eq!(std::fs::read_to_string(path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_directory_reports_machine_and_time_and_is_one_name_whatever_the_host_is_called() {
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        for (host, name) in [
+            ("pool1-abcde\n", "doctor-pool1-abcde-20261118T110640Z"),
+            ("node.example", "doctor-node-example-20261118T110640Z"),
+            ("../../etc/\u{1b}[31m", "doctor-etc---31m-20261118T110640Z"),
+            ("", "doctor--20261118T110640Z"),
+        ] {
+            assert_eq!(directory(host, at), name);
+        }
+        let long = directory(&"x".repeat(500), at);
+        assert_eq!(long.len(), "doctor--20261118T110640Z".len() + HOST_MAX);
+    }
+
+    #[test]
+    fn of_a_record_only_known_fields_are_kept_and_only_where_journald_says_that_it_is_ours() {
+        let kept = |unit: &str, pid: &str| {
+            let record = json!({
+                "MESSAGE": "m", "HNA_FIX": "f", "_CMDLINE": "c", "X": "x", "SYSLOG_IDENTIFIER": "harvester-node-agent",
+                "UNIT": UNIT, "_SYSTEMD_UNIT": unit, "_PID": pid, "_UID": "0",
+            });
+            record_of(&record)
+        };
+        let ours = json!({"MESSAGE": "m", "HNA_FIX": "f", "_PID": "7"});
+        assert_eq!(kept(UNIT, "7"), Some(ours));
+        let of_systemd = json!({"MESSAGE": "m", "HNA_FIX": "f", "_PID": "1"});
+        assert_eq!(kept("init.scope", "1"), Some(of_systemd));
+        assert_eq!(kept("other.service", "7"), None);
+        assert_eq!(record_of(&json!({"MESSAGE": "m", "UNIT": UNIT})), None);
+        assert_eq!(record("no record"), None);
+    }
+
+    fn record_of(record: &Value) -> Option<Value> {
+        super::record(&record.to_string()).map(|text| serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn a_file_is_new_and_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new.tar");
+        create(&path, b"one").unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        let error = create(&path, b"two").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let link = dir.path().join("link.tar");
+        symlink(dir.path().join("victim"), &link).unwrap();
+        assert_eq!(
+            create(&link, b"two").unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        assert!(!dir.path().join("victim").exists());
+    }
 }

@@ -1,58 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The complete diagnosis: all findings and gaps in groups, and the outcome.
+//! The complete diagnosis: all findings and gaps in groups, with what is shown of each. Its serialized form is described in
+//! `packaging/schema/doctor.schema.json`: fields are added, but never renamed or removed, for the same `apiVersion`.
 
-mod gaps;
-#[cfg(test)]
-mod tests;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use time::UtcDateTime;
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
+use super::case::Gap;
+use super::service::Service;
+use super::summary::Names;
 use crate::catalog::{Code, Finding, Group, Severity};
-use crate::commands::doctor::facts::Gap;
-use crate::facts::Prerequisite;
+use crate::decide::rfc3339;
+use crate::facts::UnavailableKind;
+use crate::report::problem::Problem;
+use crate::report::status::{API_VERSION, Status};
+use crate::report::text::Mark;
 
-pub use gaps::{Privileges, gaps, is_hidden};
+/// What one round of `doctor` found: complete, or until it timed out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    /// The running agent.
+    pub(super) service: Service,
+    /// The findings of the round and of the checks.
+    pub(super) findings: Vec<Finding>,
+    /// What could not be checked.
+    pub(super) gaps: Vec<Gap>,
+    /// Additions to the summaries of groups.
+    pub(super) notes: Vec<(Group, String)>,
+    /// The path for a new Harvester kubeconfig.
+    pub(super) kubeconfig: Option<String>,
+    /// The status of the round, if there was one.
+    pub(super) status: Option<Status>,
+    /// Whether a request to an API failed.
+    pub(super) is_unanswered: bool,
+}
 
 /// The result of `doctor`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Diagnosis {
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Diagnosis {
+    api_version: &'static str,
+    kind: &'static str,
+    /// The time, RFC 3339.
+    time: String,
+    version: &'static str,
+    pub(super) outcome: Outcome,
+    /// The exit code of the process.
+    pub(super) exit_code: u8,
+    counts: Counts,
+    service: ServiceState,
     /// One section for each group, in their order.
-    pub sections: Vec<Section>,
-}
-
-/// The findings and gaps of one group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
-    /// The group.
-    pub group: Group,
-    /// The findings, by severity.
-    pub findings: Vec<Finding>,
-    /// Findings that are caused by another finding.
-    pub suppressed: Vec<Suppressed>,
-    /// The checks that could not be done.
-    pub gaps: Vec<Gap>,
-}
-
-/// A finding that is caused by another finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suppressed {
-    /// The finding.
-    pub finding: Finding,
-    /// The code of its cause.
-    pub by: Code,
+    pub(super) groups: Vec<Section>,
+    /// The same time, as the base of relative times.
+    #[serde(skip)]
+    pub(super) now: UtcDateTime,
+    /// The name of this node.
+    #[serde(skip)]
+    pub(super) name: String,
+    /// The VM and its host, if known.
+    #[serde(skip)]
+    pub(super) place: Option<String>,
 }
 
 /// The outcome of the diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DoctorOutcome {
+pub(super) enum Outcome {
     /// No problem; there may be notices.
     Ok,
     /// Warnings only.
     Warnings,
-    /// An API is unreachable, or a credential is not readable, and there is no error.
+    /// An API is unreachable, and there is no error.
     Unreachable,
     /// An error.
     Errors,
@@ -62,156 +80,170 @@ pub enum DoctorOutcome {
     Configuration,
 }
 
-/// The drop-in of both packages for kernels without user namespaces.
-const NO_NAMESPACE: &str =
-    "/usr/share/doc/harvester-node-agent/examples/systemd/no-user-namespace.conf";
-
-/// The running agent, according to its lock and its status file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Service {
-    /// The process that runs, such as `process 812`; `None` if there is none.
-    pub holder: Option<String>,
-    /// Whether this user is not allowed to see the process.
-    pub is_unknown: bool,
-    /// Whether the kernel allows no user namespaces, which the units need (`PrivateUsers=`).
-    pub lacks_namespaces: bool,
-    /// The time of the last status change, RFC 3339; the status is written on changes only.
-    pub updated_at: Option<String>,
-    /// The findings in its status.
-    pub findings: Vec<Finding>,
-    /// The time when each finding was first observed, by code, RFC 3339.
-    pub since: BTreeMap<Code, String>,
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    errors: usize,
+    warnings: usize,
+    notices: usize,
+    skipped_checks: usize,
 }
 
-impl Service {
-    /// Returns a finding if no agent keeps the labels up to date.
-    pub fn finding(&self) -> Option<Finding> {
-        let seen = match (&self.holder, &self.updated_at) {
-            _ if self.is_unknown => return None,
-            (Some(_), _) => return None,
-            (None, Some(at)) => format!("no agent process is running; last status from {at}"),
-            (None, None) => {
-                "no agent process is running, and no status has been written since boot".to_owned()
-            }
-        };
-        if !self.lacks_namespaces {
-            return Some(Finding::new(Code::AgentNotRunning, seen));
-        }
-        let seen = format!(
-            "{seen}; `user.max_user_namespaces` is 0, so the units fail with status 217/USER unless they have a drop-in"
-        );
-        let dir = "/etc/systemd/system/harvester-node-agent";
-        let commands = ["", "-gate"].map(|unit| {
-            format!(
-                "install -D -m 0644 {NO_NAMESPACE} {dir}{unit}.service.d/no-user-namespace.conf"
-            )
-        });
-        let restart =
-            "systemctl daemon-reload && systemctl restart harvester-node-agent".to_owned();
-        let commands = commands.into_iter().chain([restart]).collect();
-        let step = "Install the drop-in for both units, and start the service again.";
-        Some(
-            Finding::new(Code::AgentNotRunning, seen)
-                .with_remedy(step)
-                .with_commands(commands),
-        )
-    }
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ServiceState {
+    running: Option<bool>,
+    last_update_time: Option<String>,
+}
 
-    /// Returns the findings of the running agent that a single round cannot detect: they need history, or more permissions than
-    /// this process has. Findings in `found` are newer and replace those of the agent.
-    pub fn reported<'a>(
-        &'a self,
-        found: &'a [Finding],
-        privileges: Privileges,
-    ) -> impl Iterator<Item = &'a Finding> {
-        let reported = self.findings.iter().filter(|_| self.holder.is_some());
-        reported
-            .filter(move |reported| {
-                reported.code.entry().flags.needs_memory || privileges == Privileges::Unprivileged
-            })
-            .filter(|reported| found.iter().all(|finding| finding.code != reported.code))
-    }
+/// The findings and gaps of one group.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Section {
+    group: &'static str,
+    pub(super) title: &'static str,
+    #[serde(serialize_with = "state")]
+    pub(super) state: Mark,
+    pub(super) summary: String,
+    /// By severity.
+    pub(super) findings: Vec<Problem>,
+    /// Findings that are caused by another finding.
+    pub(super) suppressed: Vec<Suppressed>,
+    pub(super) skipped_checks: Vec<SkippedCheck>,
+}
 
-    /// Returns the time when the running agent first observed this finding.
-    pub fn since(&self, code: Code) -> Option<&str> {
-        self.holder.as_ref()?;
-        self.since.get(&code).map(String::as_str)
-    }
+/// A finding that is caused by another finding.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Suppressed {
+    pub(super) code: Code,
+    severity: Severity,
+    pub(super) observed: String,
+    /// The code of its cause.
+    pub(super) suppressed_by: Code,
+    #[serde(skip)]
+    group: Group,
+}
+
+/// A check that could not be done.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SkippedCheck {
+    pub(super) check: &'static str,
+    reason: UnavailableKind,
+    pub(super) message: String,
+}
+
+fn state<S: Serializer>(mark: &Mark, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match mark {
+        Mark::Ok => "ok",
+        Mark::Skipped => "skipped",
+        Mark::Found(severity) => severity.as_str(),
+    })
 }
 
 impl Diagnosis {
-    /// Creates a diagnosis from the findings of a round and of an examination. Findings that another one explains are suppressed,
-    /// from either source. Duplicates are merged.
-    pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
+    /// Creates a diagnosis. Findings that another one explains are suppressed, and duplicates are merged. The exit code is that of
+    /// success.
+    pub(super) fn new(found: &Found, now: UtcDateTime) -> Self {
+        let names = Names { found, now };
         let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
-        for finding in findings {
-            let cause = findings.iter().find(|cause| cause.explains(finding));
-            let finding = finding.clone();
-            match cause.map(|cause| cause.code) {
-                Some(by) => push_new(&mut suppressed, Suppressed { finding, by }),
+        for finding in &found.findings {
+            let mut causes = found.findings.iter();
+            match causes.find(|cause| cause.explains(finding)) {
+                Some(cause) => push_new(&mut suppressed, Suppressed::new(finding, cause.code)),
                 None => push_new(&mut reported, finding),
             }
         }
         reported.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
-        let sections = Group::ALL.iter().map(|group| Section {
-            group: *group,
-            findings: of(&reported, |finding| finding.group() == *group),
-            suppressed: of(&suppressed, |suppressed| {
-                suppressed.finding.group() == *group
-            }),
-            gaps: of(gaps, |gap| gap.group == *group),
-        });
-        Self {
-            sections: sections.collect(),
+        let count = |severity| {
+            let same = reported.iter();
+            same.filter(|finding| finding.code.entry().severity == severity)
+                .count()
+        };
+        let counts = Counts {
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            notices: count(Severity::Notice),
+            skipped_checks: found.gaps.len(),
+        };
+        let mut groups = Vec::new();
+        for group in Group::ALL {
+            let findings = reported.iter().filter(|finding| finding.group() == *group);
+            let (own, others): (Vec<_>, Vec<_>) =
+                suppressed.into_iter().partition(|one| one.group == *group);
+            suppressed = others;
+            let gaps = found.gaps.iter().filter(|gap| gap.group == *group);
+            let mut section = Section {
+                group: group.as_str(),
+                title: group.title(),
+                state: Mark::Skipped,
+                summary: String::new(),
+                findings: findings.map(|finding| names.problem(finding)).collect(),
+                suppressed: own,
+                skipped_checks: gaps.map(SkippedCheck::new).collect(),
+            };
+            let is_looked_at = found.status.is_some() || *group == Group::Machine;
+            let is_whole = section.suppressed.is_empty() && section.skipped_checks.is_empty();
+            section.state = match section.findings.first() {
+                Some(worst) => Mark::Found(worst.severity),
+                None if is_looked_at && is_whole => Mark::Ok,
+                None => Mark::Skipped,
+            };
+            section.summary = names.summary(*group, section.state);
+            groups.push(section);
         }
+        Self {
+            api_version: API_VERSION,
+            kind: "Diagnosis",
+            time: rfc3339(now),
+            version: env!("CARGO_PKG_VERSION"),
+            outcome: outcome(&reported, &counts, found.is_unanswered),
+            exit_code: 0,
+            counts,
+            service: ServiceState {
+                running: found.service.is_running(),
+                last_update_time: found.service.updated_at.clone(),
+            },
+            groups,
+            now,
+            name: names.node(),
+            place: names.place(),
+        }
+    }
+
+    /// Returns the diagnosis as JSON.
+    pub(super) fn document(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Returns all findings, in the order of the groups.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.sections.iter().flat_map(|section| &section.findings)
+    pub(super) fn findings(&self) -> impl Iterator<Item = &Problem> {
+        self.groups.iter().flat_map(|section| &section.findings)
     }
 
-    /// Returns all gaps, in the order of the groups.
-    pub fn gaps(&self) -> impl Iterator<Item = &Gap> {
-        self.sections.iter().flat_map(|section| &section.gaps)
+    /// Returns all findings that another one causes.
+    pub(super) fn suppressed(&self) -> impl Iterator<Item = &Suppressed> {
+        self.groups.iter().flat_map(|section| &section.suppressed)
     }
 
-    /// Returns the code of the displayed finding that reports or explains this failure.
-    pub fn cause(&self, failed: Prerequisite) -> Option<Code> {
-        let reports = |finding: &Finding| finding.prerequisite == Some(failed);
-        if let Some(cause) = self.findings().find(|finding| reports(finding)) {
-            return Some(cause.code);
-        }
-        let sections = self.sections.iter();
-        let suppressed: Vec<&Suppressed> =
-            sections.flat_map(|section| &section.suppressed).collect();
-        let mut cause = suppressed.iter().find(|one| reports(&one.finding))?.by;
-        for _ in &suppressed {
-            let next = suppressed.iter().find(|one| one.finding.code == cause);
-            cause = next.map_or(cause, |next| next.by);
-        }
-        Some(cause)
+    /// Returns all skipped checks, in the order of the groups.
+    pub(super) fn skipped_checks(&self) -> impl Iterator<Item = &SkippedCheck> {
+        self.groups
+            .iter()
+            .flat_map(|section| &section.skipped_checks)
     }
+}
 
-    /// Returns the number of findings with this severity.
-    pub fn count(&self, severity: Severity) -> usize {
-        let findings = self.findings();
-        findings
-            .filter(|finding| finding.code.entry().severity == severity)
-            .count()
-    }
-
-    /// Returns the outcome. `unanswered`: a request to an API failed, or a credential is not readable.
-    pub fn outcome(&self, unanswered: bool) -> DoctorOutcome {
-        let has = |code| self.findings().any(|finding| finding.code == code);
-        match () {
-            () if has(Code::NotKubevirt) => DoctorOutcome::NotKubevirt,
-            () if has(Code::ConfigInvalid) => DoctorOutcome::Configuration,
-            () if self.count(Severity::Error) > 0 => DoctorOutcome::Errors,
-            () if unanswered => DoctorOutcome::Unreachable,
-            () if self.count(Severity::Warning) > 0 => DoctorOutcome::Warnings,
-            () => DoctorOutcome::Ok,
-        }
+fn outcome(reported: &[&Finding], counts: &Counts, is_unanswered: bool) -> Outcome {
+    let has = |code| reported.iter().any(|finding| finding.code == code);
+    match () {
+        () if has(Code::NotKubevirt) => Outcome::NotKubevirt,
+        () if has(Code::ConfigInvalid) => Outcome::Configuration,
+        () if counts.errors > 0 => Outcome::Errors,
+        () if is_unanswered => Outcome::Unreachable,
+        () if counts.warnings > 0 => Outcome::Warnings,
+        () => Outcome::Ok,
     }
 }
 
@@ -221,6 +253,119 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-fn of<T: Clone>(list: &[T], belongs: impl Fn(&T) -> bool) -> Vec<T> {
-    list.iter().filter(|item| belongs(item)).cloned().collect()
+impl Suppressed {
+    fn new(finding: &Finding, suppressed_by: Code) -> Self {
+        Self {
+            code: finding.code,
+            severity: finding.code.entry().severity,
+            observed: finding.seen.clone(),
+            suppressed_by,
+            group: finding.group(),
+        }
+    }
+}
+
+impl SkippedCheck {
+    fn new(gap: &Gap) -> Self {
+        Self {
+            check: gap.what,
+            reason: gap.why.kind,
+            message: gap.why.text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagnosis(codes: &[Code], is_unanswered: bool) -> Diagnosis {
+        let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
+        let found = Found {
+            findings: findings.collect(),
+            is_unanswered,
+            ..Found::default()
+        };
+        Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH)
+    }
+
+    fn codes(diagnosis: &Diagnosis) -> Vec<Code> {
+        diagnosis.findings().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn what_a_check_found_hides_its_consequences_in_the_round() {
+        let diagnosis = diagnosis(&[Code::NoTopologySource, Code::HarvesterForbidden], false);
+        assert_eq!(codes(&diagnosis), [Code::HarvesterForbidden]);
+        let mut groups = diagnosis.groups.iter();
+        let placement = groups.find(|section| section.group == "placement").unwrap();
+        assert_eq!(
+            placement.suppressed[0].suppressed_by,
+            Code::HarvesterForbidden
+        );
+        assert_eq!(
+            (placement.state, diagnosis.counts.errors),
+            (Mark::Skipped, 1)
+        );
+    }
+
+    #[test]
+    fn each_finding_stands_in_its_group_worst_first() {
+        let exposed = Finding::new(Code::CredentialExposed, "seen");
+        let findings = vec![
+            exposed.about(Group::KubeletCredential),
+            Finding::new(Code::KubeletCredentialInvalid, "seen"),
+            Finding::new(Code::KubeletCredentialInvalid, "seen"),
+        ];
+        let found = Found {
+            findings,
+            ..Found::default()
+        };
+        let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
+        let groups: Vec<&str> = diagnosis
+            .groups
+            .iter()
+            .map(|section| section.group)
+            .collect();
+        let all: Vec<&str> = Group::ALL.iter().map(|group| group.as_str()).collect();
+        assert_eq!(groups, all);
+        let mut groups = diagnosis.groups.iter();
+        let section = groups.find(|section| !section.findings.is_empty()).unwrap();
+        assert_eq!(section.group, Group::KubeletCredential.as_str());
+        assert_eq!(section.state, Mark::Found(Severity::Error));
+        let expected = [Code::KubeletCredentialInvalid, Code::CredentialExposed];
+        assert_eq!(codes(&diagnosis), expected);
+    }
+
+    #[test]
+    fn the_outcome_is_the_worst_that_is_known() {
+        let of = |codes: &[Code], is_unanswered| diagnosis(codes, is_unanswered).outcome;
+        let (notice, warning, error) = (
+            Code::HostWithoutTopology,
+            Code::HarvesterUnreachable,
+            Code::LabelConflict,
+        );
+        assert_eq!(of(&[], false), Outcome::Ok);
+        assert_eq!(of(&[notice], false), Outcome::Ok);
+        assert_eq!(of(&[notice, warning], false), Outcome::Warnings);
+        assert_eq!(of(&[warning], true), Outcome::Unreachable);
+        assert_eq!(of(&[warning, error], true), Outcome::Errors);
+        let invalid = [error, Code::ConfigInvalid];
+        assert_eq!(of(&invalid, true), Outcome::Configuration);
+        let foreign = [Code::ConfigInvalid, Code::NotKubevirt];
+        assert_eq!(of(&foreign, true), Outcome::NotKubevirt);
+    }
+
+    #[test]
+    fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
+        let causes = [
+            Code::HarvesterCredentialMissing,
+            Code::KubeletCredentialMissing,
+            Code::VmNotFound,
+            Code::NoTopologySource,
+            Code::AgentNotRunning,
+            Code::ConfigInvalid,
+        ];
+        assert_eq!(codes(&diagnosis(&causes, false)), [Code::ConfigInvalid]);
+    }
 }

@@ -1,146 +1,207 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The output of `doctor`: human-readable ([`text()`]) and machine-readable ([`document()`]).
+//! The diagnosis as text: the verdict, the problems by severity, and the groups.
 
-pub mod document;
-mod skipped;
-mod summary;
-#[cfg(test)]
-mod tests;
-pub mod text;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use time::UtcDateTime;
+use super::diagnosis::{Diagnosis, Outcome, Section, SkippedCheck};
+use crate::catalog::Severity;
+use crate::report::problem::Problem;
+use crate::report::text::{Mark, Show, Text, counts, many};
+use crate::sys::escape::one_line;
 
-use crate::access::search::CLOUD_CONFIG;
-use crate::catalog::{Code, CommandPlace, Finding, Group};
-use crate::commands::doctor::address::Address;
-use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
-use crate::commands::doctor::facts::credentials::CredentialContent;
-use crate::commands::doctor::facts::{Examination, Gap};
-use crate::facts::observation::Api;
-use crate::facts::{Fact, UnavailableKind};
-use crate::report::layout::Mark;
-use crate::report::status::Status;
+/// The maximum length of the reason of most skipped checks, in characters.
+const REASON_MAX: usize = 40;
 
-pub use document::document;
-pub use text::text;
+/// The width of the longest title of a group.
+const TITLES: usize = 20;
 
-/// The maximum length of one displayed text, in characters.
-const SHOWN_MAX: usize = 1000;
-
-/// The data to print.
-#[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
-    /// The diagnosis.
-    pub diagnosis: &'a Diagnosis,
-    /// Its outcome.
-    pub outcome: DoctorOutcome,
-    /// The time, RFC 3339.
-    pub at: &'a str,
-    /// The same time, as the base of relative times.
-    pub now: UtcDateTime,
-    /// The running agent.
-    pub service: &'a Service,
-    /// The status of the round, if there was one.
-    pub status: Option<&'a Status>,
-    /// The facts that only `doctor` reads, if they were read.
-    pub examination: Option<&'a Examination>,
+/// Returns the verdict, the problems, and the groups. In verbose mode, also lists all groups and skipped checks.
+pub(super) fn text(diagnosis: &Diagnosis, show: Show) -> String {
+    let mut out = Text::new(show);
+    let blocks = blocks(diagnosis);
+    let worst = blocks.first().and_then(|same| same.first().copied());
+    let bad = worst.filter(|worst| worst.severity > Severity::Notice);
+    headline(&mut out, diagnosis, &blocks, bad);
+    for same in &blocks {
+        out.blank();
+        Problem::write(same, &mut out);
+        consequences(&mut out, diagnosis, same);
+    }
+    out.blank();
+    if show.verbose || bad.is_none() {
+        for section in &diagnosis.groups {
+            let symbol = show.style.symbol(section.state);
+            let lead = format!("  {symbol} {:<TITLES$} ", section.title);
+            out.put(&lead, &section.summary);
+        }
+    } else {
+        let groups = diagnosis.groups.iter();
+        let groups = groups.map(|section| (section.state, section.title));
+        out.parts(&groups.collect::<Vec<_>>());
+    }
+    if show.verbose {
+        list_skipped(&mut out, diagnosis);
+    } else {
+        count_skipped(&mut out, diagnosis);
+    }
+    out.blank();
+    out.put("", &closing(diagnosis, worst));
+    out.finish()
 }
 
-impl View<'_> {
-    /// Returns the state of a group: that of its worst finding, or whether everything was checked. Findings that are consequences
-    /// of others count as skipped checks.
-    pub fn state(&self, section: &Section) -> Mark {
-        let findings = section.findings.iter();
-        let is_looked_at = self.status.is_some() || section.group == Group::Machine;
-        let is_whole = section.suppressed.is_empty() && section.gaps.is_empty();
-        match findings.map(|finding| finding.code.entry().severity).max() {
-            Some(severity) => Mark::Found(severity),
-            None if is_looked_at && is_whole => Mark::Ok,
-            None => Mark::Skipped,
+/// Returns the problems, those with the same code together, by severity, then in the order of the groups.
+fn blocks(diagnosis: &Diagnosis) -> Vec<Vec<&Problem>> {
+    let mut blocks: Vec<Vec<&Problem>> = Vec::new();
+    for problem in diagnosis.findings() {
+        let is_same = |same: &&mut Vec<&Problem>| same.iter().any(|one| one.code == problem.code);
+        match blocks.iter_mut().find(is_same) {
+            Some(same) => same.push(problem),
+            None => blocks.push(vec![problem]),
         }
     }
+    blocks.sort_by_key(|same| Reverse(same.first().map(|first| first.severity)));
+    blocks
+}
 
-    /// Returns the commands of a finding, each with its place, and with the names of this machine if known.
-    fn commands(&self, finding: &Finding) -> Vec<(CommandPlace, String)> {
-        let commands = finding.commands().iter();
-        let filled = commands.map(|command| {
-            let text = command.filled(|name| self.name(name, finding.api()));
-            (command.place, text)
-        });
-        filled.collect()
-    }
-
-    /// Returns the value of a placeholder in a command on this machine.
-    fn name(&self, placeholder: &str, api: Option<Api>) -> Option<&str> {
-        let status = self.status?;
-        let vm = status.identity.vm.as_ref();
-        let harvester = &status.credentials.harvester;
-        let credential = match api {
-            Some(Api::Guest) => &status.credentials.kubelet,
-            Some(Api::Harvester) | None => harvester,
-        };
-        match placeholder {
-            "<NODE>" => status.labels.node.as_deref(),
-            "<VM>" => vm.map(|vm| vm.name.as_str()),
-            "<NAMESPACE>" => vm
-                .and_then(|vm| vm.namespace.as_deref())
-                .or(harvester.namespace.as_deref()),
-            "<HOST>" => status
-                .placement
-                .as_ref()
-                .map(|placement| placement.host.as_str()),
-            "<SERVER>" => credential.server.as_deref(),
-            "<HARVESTER_API>" => harvester
-                .server
-                .as_deref()
-                .filter(|server| Address::parse(server).is_some_and(|address| address.is_api())),
-            "<KUBECONFIG>" => credential.kubeconfig.as_deref().or_else(|| {
-                let is_harvester = api != Some(Api::Guest);
-                is_harvester.then(|| self.path_to_write())
-            }),
-            // Only the user knows it.
-            _ => None,
+/// Appends the verdict. Problems with the same code count as one.
+fn headline(
+    out: &mut Text,
+    diagnosis: &Diagnosis,
+    blocks: &[Vec<&Problem>],
+    bad: Option<&Problem>,
+) {
+    let name = &diagnosis.name;
+    let severities = blocks.iter().filter_map(|same| same.first());
+    let counts = counts(severities.map(|first| first.severity));
+    let (mark, value) = match (bad, diagnosis.outcome) {
+        (Some(worst), _) => (
+            Mark::Found(worst.severity),
+            format!("{name}: {counts}. {}", capital(&worst.title)),
+        ),
+        (None, Outcome::Unreachable) => (
+            Mark::Skipped,
+            format!("{name}: incomplete. Not everything could be checked"),
+        ),
+        (None, _) => {
+            let separator = if counts.is_empty() { "" } else { ", " };
+            let place = diagnosis.place.as_ref();
+            let place = place.map_or_else(String::new, |place| format!(". {place}"));
+            let value = format!("{name}: healthy{separator}{counts}{place}");
+            (Mark::Ok, value)
         }
-    }
+    };
+    out.headline(mark, &value);
+}
 
-    /// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that the
-    /// distribution's configuration names, since the cloud provider and the CSI driver mount it.
-    fn path_to_write(&self) -> &str {
-        let examination = self.examination.map(|seen| &seen.credentials.places);
-        let places = examination.and_then(Fact::known).map(Vec::as_slice);
-        let places = places.unwrap_or_default();
-        let unusable = places
-            .iter()
-            .find(|place| place.content != CredentialContent::Nothing);
-        let named = || places.iter().find(|place| place.named_in.is_some());
-        let place = unusable.or_else(named);
-        place
-            .and_then(|place| place.path.to_str())
-            .unwrap_or(CLOUD_CONFIG)
-    }
-
-    /// Returns the finding that is the reason why a check was skipped.
-    fn cause(&self, gap: &Gap) -> Option<Code> {
-        self.diagnosis.cause(gap.why.prerequisite?)
-    }
-
-    /// Returns the first check that could not be done for the same reason, if this one was skipped because of it.
-    fn first(&self, gap: &Gap) -> Option<&Gap> {
-        let is_skipped = |gap: &Gap| gap.why.kind == UnavailableKind::NotAsked;
-        let prerequisite = gap.why.prerequisite.filter(|_| is_skipped(gap))?;
-        let mut gaps = self.diagnosis.gaps();
-        gaps.find(|first| !is_skipped(first) && first.why.prerequisite == Some(prerequisite))
+/// Appends the codes of the findings that a problem causes.
+fn consequences(out: &mut Text, diagnosis: &Diagnosis, same: &[&Problem]) {
+    let is_shown = |one: &Problem| one.severity > Severity::Notice || out.show.verbose;
+    let cause = same.first().filter(|first| is_shown(first));
+    let suppressed = diagnosis.suppressed();
+    let suppressed =
+        suppressed.filter(|one| cause.is_some_and(|cause| cause.code == one.suppressed_by));
+    let codes: BTreeSet<&str> = suppressed.map(|one| one.code.as_str()).collect();
+    if !codes.is_empty() {
+        out.item("Also", &Vec::from_iter(codes).join(", "));
     }
 }
 
-/// Groups gaps by their reason: the names, and the first gap.
-fn by_reason(gaps: &[Gap]) -> Vec<(Vec<&'static str>, &Gap)> {
-    let mut reasons: Vec<(Vec<&'static str>, &Gap)> = Vec::new();
-    for gap in gaps {
-        match reasons.iter_mut().find(|(_, first)| first.why == gap.why) {
-            Some((what, _)) => what.push(gap.what),
-            None => reasons.push((vec![gap.what], gap)),
+/// Appends the skipped checks of each group with their reasons.
+fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
+    for section in &diagnosis.groups {
+        if !section.skipped_checks.is_empty() {
+            out.blank();
+            out.put("  ", &format!("Skipped: {}", section.title));
+        }
+        let checks = section.skipped_checks.iter();
+        for (reason, checks) in by_reason(checks, |check| reason(diagnosis, check)) {
+            let checks: Vec<&str> = checks.iter().map(|one| one.check).collect();
+            out.put("    - ", &format!("{}: {reason}", checks.join(", ")));
+        }
+    }
+}
+
+/// Appends the number of skipped checks and the most frequent reason, without the details that the verbose mode shows.
+fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
+    let mut reasons = by_reason(diagnosis.skipped_checks(), |check| {
+        let reason = reason(diagnosis, check);
+        let short = reason.split(": ").next().unwrap_or_default();
+        one_line(short, REASON_MAX).into_owned()
+    });
+    reasons.sort_by_key(|(_, checks)| Reverse(checks.len()));
+    let Some((reason, checks)) = reasons.first() else {
+        return;
+    };
+    let count = match reasons.len() {
+        1 => String::new(),
+        _ => format!(" ({})", checks.len()),
+    };
+    let all = many(diagnosis.skipped_checks().count(), "check");
+    let line = format!("{all} skipped: {reason}{count}; -v lists them.");
+    out.put("  ", &line);
+}
+
+/// Returns why a check was skipped: due to the finding with the same error, or the error.
+fn reason(diagnosis: &Diagnosis, check: &SkippedCheck) -> String {
+    let is_cause = |observed: &str| observed.starts_with(&check.message);
+    let mut problems = diagnosis.findings();
+    let shown = problems.find(|one| is_cause(&one.observed));
+    let mut suppressed = diagnosis.suppressed();
+    let code = shown.map(|one| one.code).or_else(|| {
+        let hidden = suppressed.find(|one| is_cause(&one.observed));
+        hidden.map(|one| one.suppressed_by)
+    });
+    code.map_or_else(|| check.message.clone(), |code| format!("due to {code}"))
+}
+
+/// Groups skipped checks by their reason.
+fn by_reason<'a>(
+    skipped: impl Iterator<Item = &'a SkippedCheck>,
+    reason: impl Fn(&SkippedCheck) -> String,
+) -> Vec<(String, Vec<&'a SkippedCheck>)> {
+    let mut reasons: Vec<(String, Vec<&SkippedCheck>)> = Vec::new();
+    for check in skipped {
+        let reason = reason(check);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, checks)) => checks.push(check),
+            None => reasons.push((reason, vec![check])),
         }
     }
     reasons
 }
+
+/// Capitalizes the first letter of a text, except for names of programs and files.
+fn capital(title: &str) -> String {
+    let word = title.split(' ').next().unwrap_or_default();
+    let mut letters = title.chars();
+    match letters.next() {
+        Some(first) if !word.contains(['-', '/']) => {
+            first.to_ascii_uppercase().to_string() + letters.as_str()
+        }
+        _ => title.to_owned(),
+    }
+}
+
+/// Returns the last line: the result, and how to get details.
+fn closing(diagnosis: &Diagnosis, worst: Option<&Problem>) -> String {
+    // The headline has the counts.
+    if let Some(worst) = worst {
+        let code = worst.code;
+        return format!("Details: harvester-node-agent explain {code}");
+    }
+    let groups = &diagnosis.groups;
+    let is_ok = |section: &&Section| section.state == Mark::Ok;
+    let (ok, all) = (groups.iter().filter(is_ok).count(), groups.len());
+    // A group is not a check: it has several, and is ok when none of them was skipped.
+    if ok == all {
+        return format!("No problem found, all {all} groups checked.");
+    }
+    match diagnosis.skipped_checks().count() {
+        0 => format!("No problem found, {ok} of {all} groups checked."),
+        skipped => format!("No problem found, {} skipped.", many(skipped, "check")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

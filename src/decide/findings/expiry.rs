@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::catalog::{Code, Expiry, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::decide::{Now, rfc3339};
 use crate::facts::Fact;
 use crate::facts::observation::Observation;
@@ -100,27 +100,17 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
         End::Near(ends) => {
             let text = format!("{file}: {what} {ends}");
             let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
-            let (renew, finding) = match life.group {
+            Some(match life.group {
                 Group::HarvesterCredential => {
                     let steps = Code::HarvesterCredentialExpired.entry();
                     let steps = steps.fix.iter().map(|step| (*step).to_owned());
-                    (
-                        "new Harvester kubeconfig",
-                        finding.with_steps(steps.collect()),
-                    )
+                    finding.with_steps(steps.collect())
                 }
-                _ => {
-                    let step = "Restart rke2-server, rke2-agent or k3s: the kubelet gets a new certificate. With kubeadm, the kubelet \
-                                renews it automatically; restart it if it did not.";
-                    ("restart rke2-agent or k3s", finding.with_remedy(step))
-                }
-            };
-            Some(finding.with_expiry(Expiry {
-                at: end,
-                what: what.replace("client ", ""),
-                origin: file.to_string(),
-                renew,
-            }))
+                _ => finding.with_remedy(
+                    "Restart rke2-server, rke2-agent or k3s: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
+                     automatically; restart it if it did not.",
+                ),
+            })
         }
         End::Over(ended) if !life.is_taken => {
             let text = format!("{file}: {what} {ended}");

@@ -82,8 +82,8 @@ fn finding(issue: &ObservationIssue) -> Finding {
         ObservationIssue::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
         }
-        ObservationIssue::DistributionFile { problem, is_denied } => {
-            Finding::new(Code::DistributionFileBroken, problem.clone()).denied(*is_denied)
+        ObservationIssue::DistributionFile { problem } => {
+            Finding::new(Code::DistributionFileBroken, problem.clone())
         }
         ObservationIssue::ConfigurationKept { faults } => {
             Finding::new(Code::ConfigReloadFailed, faults.clone())

@@ -4,9 +4,9 @@
 use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
 use crate::facts::names::NodeName;
-use crate::facts::observation::{Api, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{self, Prerequisite, Unavailable, UnavailableKind};
+use crate::facts::{self, Unavailable, UnavailableKind};
 
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
@@ -18,16 +18,14 @@ pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
             UnavailableKind::OwnApi => Some(Code::HarvesterIsOwnApi),
             _ => Some(Code::HarvesterCredentialInvalid),
         };
-        let read = Prerequisite::Kubeconfig(Api::Harvester);
-        findings.extend(code.map(|code| Finding::new(code, why.text.clone()).of_failed(read)));
+        findings.extend(code.map(|code| Finding::new(code, why.text.clone())));
     }
     if let facts::Fact::Failed(why) = &observation.kubelet {
         let code = match why.kind {
             UnavailableKind::Missing => Code::KubeletCredentialMissing,
             _ => Code::KubeletCredentialInvalid,
         };
-        let read = Prerequisite::Kubeconfig(Api::Guest);
-        findings.push(Finding::new(code, why.text.clone()).of_failed(read));
+        findings.push(Finding::new(code, why.text.clone()));
     }
 }
 
@@ -64,8 +62,7 @@ pub(super) fn answers(
             | UnavailableKind::AnotherMachine
             | UnavailableKind::AnotherNode => None,
         };
-        let read = Prerequisite::Request(Api::Harvester);
-        let finding = code.map(|code| Finding::new(code, why.text.clone()).of_failed(read));
+        let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
             Code::HarvesterUnauthorized => unauthorized(finding, observation),
             _ => finding,
@@ -111,8 +108,7 @@ pub(super) fn answers(
             UnavailableKind::AnotherNode => Some(Code::NodeMissing),
             UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
         };
-        let read = Prerequisite::Request(Api::Guest);
-        findings.extend(code.map(|code| Finding::new(code, text.clone()).of_failed(read)));
+        findings.extend(code.map(|code| Finding::new(code, text.clone())));
     }
 }
 

@@ -75,7 +75,7 @@ pub struct Observer {
     /// What it read last.
     local: Option<LocalFiles>,
     distributions: Vec<Distribution>,
-    distribution_problems: Vec<(String, bool)>,
+    distribution_problems: Vec<String>,
     /// Whether the kernel could not read one of their files, which may pass.
     is_distribution_unread: bool,
     kubelet: Fact<Kubelet>,

@@ -14,10 +14,10 @@ use crate::decide::read_plan::{
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::{Api, Candidates, Observation, ObservationIssue};
+use crate::facts::observation::{Candidates, Observation, ObservationIssue};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
-use crate::facts::{Fact, Prerequisite, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{guest_agent, host_metrics, registration};
@@ -184,7 +184,7 @@ impl Observer {
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let issues = problems
-            .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
+            .map(|problem| ObservationIssue::DistributionFile { problem })
             .chain(self.connections.issues())
             .chain(self.health.issues())
             .chain(stalled.clone())
@@ -203,9 +203,7 @@ impl Observer {
     async fn read_node(&self, how: NodeReading, scope: Scope) -> Option<Fact<Node>> {
         match (how, self.connections.guest.link(), self.kubelet.known()) {
             (NodeReading::Keep, ..) => None,
-            (_, Err(why), _) => Some(Fact::Failed(
-                why.skipping(Prerequisite::Kubeconfig(Api::Guest)),
-            )),
+            (_, Err(why), _) => Some(Fact::Failed(why.skipping())),
             (NodeReading::Get, Ok(link), Some(kubelet)) => {
                 let name = &kubelet.node_name;
                 let read = node::read(link, name, freshness(scope)).await;
@@ -245,7 +243,7 @@ impl Observer {
         }
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
-            Err(why) => return unasked(why.skipping(Prerequisite::Kubeconfig(Api::Harvester))),
+            Err(why) => return unasked(why.skipping()),
         };
         let Some(harvester) = self.harvester.known() else {
             let text = "the namespace is unknown";

@@ -60,9 +60,7 @@ impl Observer {
         self.distributions = distributions;
         let problems = problems.iter();
         self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
-        self.distribution_problems = problems
-            .map(|problem| (chain(problem), problem.is_denied()))
-            .collect();
+        self.distribution_problems = problems.map(|problem| chain(problem)).collect();
         self.connections
             .refresh(&self.root, settings, &self.distributions);
         self.kubelet = self

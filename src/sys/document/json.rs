@@ -295,22 +295,6 @@ named_fields! {
     data = "data";
     /// Reads `status.activePods`.
     active_pods = "status.activePods";
-    /// Reads `spec.nodeSelector`.
-    node_selector = "spec.nodeSelector";
-    /// Reads `spec.taints`.
-    taints = "spec.taints";
-    /// Reads `spec.containers`.
-    containers = "spec.containers";
-    /// Reads `status.addresses`.
-    addresses = "status.addresses";
-    /// Reads `status.capacity`.
-    capacity = "status.capacity";
-    /// Reads `spec.terminationGracePeriodSeconds`.
-    grace_period = "spec.terminationGracePeriodSeconds";
-    /// Reads `status.containerStatuses`.
-    container_statuses = "status.containerStatuses";
-    /// Reads `status.interfaces[].ipAddresses`.
-    ip_addresses = "status.interfaces[].ipAddresses";
     /// Reads `status.conditions`.
     conditions = "status.conditions";
     /// Reads `status.interfaces`.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use harvester_lab::admin::paths;
 use harvester_lab::bus::{Bus, Systemd};
 use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
-use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Firmware, VmSpec};
 use harvester_lab::process::Agent;
 use harvester_lab::server::User;
@@ -16,14 +15,12 @@ use harvester_lab::world::{
 };
 use harvester_node_agent::facts::names::rancher_truncation;
 use serde_json::json;
-use time::format_description::well_known::Rfc3339;
 
 use crate::doctor_conflicts::{addresses, conditions, uninitialized};
 use crate::doctor_credentials::{HARVESTER, edit};
 use crate::{REGION, REGION_BETA, SOON, ZONE, ZONE_BETA, lab, serve};
 
 const CLOUD_PROVIDER: &str = "rancher/harvester-cloud-provider";
-const CSI_DRIVER: &str = "rancher/harvester-csi-driver";
 
 /// A token as Rancher makes them.
 const RANCHER_TOKEN: &str = "kubeconfig-u-abcde:CANARYCANARY";
@@ -131,40 +128,6 @@ pub(super) async fn cloud_provider_that_meets_other_clusters() -> Scene {
     let mut other = VmSpec::named("gc9-pool1-x7k2p");
     other.cluster = Some("gc9".to_owned());
     world.harvester.create_vm(other, "hv-b").await.unwrap();
-    world.into()
-}
-
-/// As the kubelet tells of a container that ends each time a VM is made.
-pub(super) async fn cloud_provider_that_restarts() -> Scene {
-    let world = with_pod(CLOUD_PROVIDER, "v0.2.5").await;
-    let now = time::OffsetDateTime::now_utc()
-        .replace_nanosecond(0)
-        .unwrap();
-    let ended = json!({
-        "exitCode": 1, "reason": "Error", "finishedAt": now.format(&Rfc3339).unwrap(),
-        "startedAt": now.format(&Rfc3339).unwrap(),
-    });
-    let status = json!({
-        "name": "main", "image": "x", "imageID": "", "ready": true, "restartCount": 12, "lastState": {"terminated": ended},
-    });
-    let pod = paths::core("kube-system", "pods/pod");
-    let patch = json!({"status": {"containerStatuses": [status]}});
-    let admin = &world.guest_admin;
-    admin.merge_patch_status(&pod, &patch).await.unwrap();
-    world.into()
-}
-
-pub(super) async fn csi_driver_that_takes_calicos_mac() -> Scene {
-    let world = with_pod(CSI_DRIVER, "v0.2.1").await;
-    world
-        .run_pod("cni", "rancher/hardened-calico:v3.30.2")
-        .await;
-    world.into()
-}
-
-pub(super) async fn csi_driver_that_knows_names_only() -> Scene {
-    let world = renamed("renamed", CloudState::Initialised).await;
-    world.run_pod("csi", &format!("{CSI_DRIVER}:v0.1.5")).await;
     world.into()
 }
 
@@ -363,19 +326,6 @@ pub(super) async fn credential_for_everybody() -> Scene {
     let world = standard().await;
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(world.guest.path(HARVESTER), open).unwrap();
-    world.into()
-}
-
-pub(super) async fn k3s_without_the_role_of_the_csi_driver() -> Scene {
-    let options = WorldOptions {
-        distribution: Distribution::K3s,
-        ..WorldOptions::default()
-    };
-    let world = World::lab(options).await;
-    world.run_pod("csi", &format!("{CSI_DRIVER}:v0.2.4")).await;
-    let harvester = &world.harvester;
-    let unbound = harvester.unbind_csi_driver(NAMESPACE, ACCOUNT).await;
-    unbound.unwrap();
     world.into()
 }
 

@@ -149,7 +149,6 @@ text_fields! {
 
 text_fields! {
     cut:
-    creation_timestamp: Option<String> = "metadata.creationTimestamp", NAME_BYTES;
     deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
     owner_api_version: Option<String> = "metadata.ownerReferences[].apiVersion", NAME_BYTES;
     owner_kind: Option<String> = "metadata.ownerReferences[].kind", NAME_BYTES;
@@ -157,23 +156,14 @@ text_fields! {
     owner_uid: Option<String> = "metadata.ownerReferences[].uid", NAME_BYTES;
     provider_id: Option<String> = "spec.providerID", 1024;
     hostname: Option<String> = "spec.hostname", NAME_BYTES;
-    eviction_strategy: Option<String> = "spec.evictionStrategy", NAME_BYTES;
     firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
     system_uuid: Option<String> = "status.nodeInfo.systemUUID", NAME_BYTES;
     firmware_serial: Option<String> = "spec.domain.firmware.serial", 1024;
-    spec_interface_name: Option<String> = "spec.domain.devices.interfaces[].name", NAME_BYTES;
     spec_interface_mac: Option<String> = "spec.domain.devices.interfaces[].macAddress", NAME_BYTES;
-    taint_key: Option<String> = "spec.taints[].key", 317;
-    taint_effect: Option<String> = "spec.taints[].effect", NAME_BYTES;
-    taint_time: Option<String> = "spec.taints[].timeAdded", NAME_BYTES;
-    container_image: Option<String> = "spec.containers[].image", 1024;
     condition_type: String = "status.conditions[].type", 317;
     condition_status: String = "status.conditions[].status", NAME_BYTES;
     condition_reason: Option<String> = "status.conditions[].reason", 1024;
     condition_message: Option<String> = "status.conditions[].message", MESSAGE_BYTES;
-    address_type: Option<String> = "status.addresses[].type", NAME_BYTES;
-    address: Option<String> = "status.addresses[].address", NAME_BYTES;
-    kubelet_version: Option<String> = "status.nodeInfo.kubeletVersion", NAME_BYTES;
     evacuation_node_name: Option<String> = "status.evacuationNodeName", NAME_BYTES;
     migration_uid: Option<String> = "status.migrationState.migrationUid", NAME_BYTES;
     migration_source: Option<String> = "status.migrationState.sourceNode", NAME_BYTES;
@@ -182,15 +172,8 @@ text_fields! {
     migration_end: Option<String> = "status.migrationState.endTimestamp", NAME_BYTES;
     migration_failure: Option<String> = "status.migrationState.failureReason", MESSAGE_BYTES;
     run_strategy: Option<String> = "spec.runStrategy", NAME_BYTES;
-    launcher_version: Option<String> = "status.launcherContainerImageVersion", 1024;
     status_interface_name: Option<String> = "status.interfaces[].name", NAME_BYTES;
     status_interface_mac: Option<String> = "status.interfaces[].mac", NAME_BYTES;
-    status_interface_source: Option<String> = "status.interfaces[].infoSource", NAME_BYTES;
-    container_name: Option<String> = "status.containerStatuses[].name", NAME_BYTES;
-    terminated_reason: Option<String> = "status.containerStatuses[].lastState.terminated.reason", 1024;
-    terminated_time: Option<String> = "status.containerStatuses[].lastState.terminated.finishedAt", NAME_BYTES;
-    setting_value: Option<String> = "value", NAME_BYTES;
-    git_version: Option<String> = "gitVersion", NAME_BYTES;
 }
 
 #[cfg(test)]

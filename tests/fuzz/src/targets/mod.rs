@@ -37,7 +37,7 @@ pub(crate) const TARGETS: &[Target] = &[
     host::HOST_METRICS,
     documents::CONFIG_TOML,
     documents::DISTRIBUTION,
-    texts::SCRUB,
+    texts::ESCAPE,
     decisions::PLAN,
     wire::HTTP_REQUEST,
 ];

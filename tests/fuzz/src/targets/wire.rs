@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The wire: watches, objects, netlink, the guest agent's dialect, requests for metrics.
 
-use harvester_node_agent::commands::doctor::facts::pods::Pod;
 use harvester_node_agent::facts::node::Node;
 use harvester_node_agent::facts::vmi::Vmi;
 use harvester_node_agent::fuzz;
@@ -80,7 +79,7 @@ pub(super) const API_OBJECTS: Target = Target {
                 assert_eq!(annotations.get(key), Some(&json!(text)));
             }
         }
-        read::<Pod>(bytes);
+        bounded(bytes, BASE, || fuzz::is_pod(bytes));
         read::<PartialObjectMetadata>(bytes);
         if let Some(status) = read::<ApiStatus>(bytes)
             && let Some(code) = status.code.filter(|_| value.is_some())

@@ -91,13 +91,6 @@ impl Harvester {
             .await
     }
 
-    /// Takes [`Harvester::bind_csi_driver`](super::Harvester::bind_csi_driver) back.
-    pub async fn unbind_csi_driver(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let path =
-            format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{namespace}-{name}");
-        self.admin.delete_if_present(&path).await
-    }
-
     /// Takes [`Harvester::bind_cloud_provider`](super::Harvester::bind_cloud_provider) back.
     pub async fn unbind_cloud_provider(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let path = format!(

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Certificates of the credentials and of the servers, and the clocks of the servers. Never contains a secret.
+
+use crate::access::x509;
+use crate::facts::observation::Api;
+use crate::observe::api_access::ApiLink;
+use crate::sys::escape::one_line;
+
+/// The maximum length of a name in a certificate, in characters.
+const NAME_MAX: usize = 253;
+
+/// The maximum number of names of a certificate.
+const NAMES_MAX: usize = 64;
+
+/// A certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Certificate {
+    /// The API that it is used for.
+    pub(super) api: Api,
+    /// The purpose.
+    pub(super) role: CertificateRole,
+    /// The kubeconfig that contains it, or the address of the server that presents it.
+    pub(super) origin: String,
+    /// The subject, on one line.
+    pub(super) subject: String,
+    /// The start of its validity, as a Unix timestamp.
+    pub(super) begins: i64,
+    /// The end of its validity, as a Unix timestamp.
+    pub(super) ends: i64,
+    /// The names and addresses for which it is valid.
+    pub(super) names: Vec<String>,
+}
+
+/// The purpose of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CertificateRole {
+    /// A client certificate: identifies us.
+    Client,
+    /// A CA certificate: verifies the certificates that it signed.
+    Authority,
+    /// A server certificate: identifies the server.
+    Server,
+}
+
+/// What a server shows to any client, without verification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    /// The certificate. `None` without TLS, or if it is invalid.
+    pub(super) certificate: Option<Certificate>,
+    /// The time in seconds by which its clock is ahead of ours. `None` if its response has no date.
+    pub(super) ahead: Option<i64>,
+}
+
+impl Certificate {
+    /// Parses a certificate; `None` if it cannot be parsed: it is not used elsewhere either.
+    pub(super) fn parse(api: Api, role: CertificateRole, origin: &str, der: &[u8]) -> Option<Self> {
+        let read = x509::Certificate::parse(der).ok()?;
+        let line = |text: &str| one_line(text, NAME_MAX).into_owned();
+        let names = read.alternative_names.iter().take(NAMES_MAX);
+        Some(Self {
+            api,
+            role,
+            origin: origin.to_owned(),
+            subject: line(&read.subject.to_string()),
+            begins: read.not_before,
+            ends: read.not_after,
+            names: names.map(|name| line(name)).collect(),
+        })
+    }
+
+    /// Returns the certificates of a credential.
+    pub(super) fn of_link(api: Api, link: &ApiLink) -> Vec<Self> {
+        let credential = &link.credential;
+        let origin = credential.kubeconfig.display().to_string();
+        let authorities = credential.certificate_authorities.iter();
+        let authorities = authorities.map(|der| (CertificateRole::Authority, der));
+        let client = credential.client_certificate.iter();
+        let client =
+            client.filter_map(|client| Some((CertificateRole::Client, client.chain.first()?)));
+        let all = authorities.chain(client);
+        all.filter_map(|(role, der)| Self::parse(api, role, &origin, der))
+            .collect()
+    }
+}

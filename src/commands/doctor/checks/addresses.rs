@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Do the Node, the VM in Harvester and this machine have the same addresses?
+
+use core::net::IpAddr;
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Case, Checked, finding};
+use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
+use crate::commands::doctor::reader::Reader;
+use crate::facts::{Fact, UnavailableKind};
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::netlink::addresses::{AddressError, list_addresses};
+
+/// The addresses according to each; `None` if unknown.
+#[derive(Debug, Clone, Default)]
+struct Addresses {
+    /// Those of the Node with type `InternalIP`.
+    node: Option<Vec<IpAddr>>,
+    /// Those in Harvester from the guest agent.
+    harvester: Option<Vec<Interface>>,
+    /// Those of this machine.
+    machine: Option<Vec<Interface>>,
+}
+
+/// Reads the addresses of all three. That the VM could not be read is reported by the check of the VM.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let node = reader.node().await;
+    let node = checked.need(Group::Node, "the addresses of the Node", node);
+    let instance = reader.instance().await.known();
+    let machine = addresses(reader.observer.root());
+    let machine = checked.need(Group::Machine, "the addresses of this VM", &machine);
+    let addresses = Addresses {
+        node: node.map(NodeObject::internal_ips),
+        harvester: instance.map(Instance::interfaces),
+        machine: machine.cloned(),
+    };
+    checked.findings.extend(judge(&reader.case, &addresses));
+}
+
+/// Reads the addresses from the running kernel; a file tree has none.
+fn addresses(root: &Root) -> Fact<Vec<Interface>> {
+    if !root.is_live() {
+        return Fact::failed(UnavailableKind::NotAsked, "a file tree has no addresses");
+    }
+    let interface = |(name, addresses)| Interface { name, addresses };
+    match list_addresses() {
+        Ok(interfaces) => Fact::Known(interfaces.into_iter().map(interface).collect()),
+        Err(error @ AddressError::Kernel(_)) => {
+            Fact::failed(UnavailableKind::Forbidden, chain(&error))
+        }
+    }
+}
+
+fn judge(case: &Case<'_>, addresses: &Addresses) -> Option<Finding> {
+    let node = addresses.node.as_ref()?;
+    if node.is_empty() {
+        let text = format!(
+            "{}; {}",
+            of_harvester(addresses),
+            of_machine(case, addresses)
+        );
+        return Some(Finding::new(Code::InternalIpMissing, text));
+    }
+    let differing = [
+        stale_on_node(case, addresses, node),
+        stale_on_harvester(case, addresses),
+    ];
+    let differing: Vec<String> = differing.into_iter().flatten().collect();
+    finding(Code::AddressDiffers, &differing)
+}
+
+/// Returns the addresses of the Node that this machine does not have. If those of this machine are unknown, Harvester's from the
+/// guest agent are used instead.
+fn stale_on_node(case: &Case<'_>, addresses: &Addresses, node: &[IpAddr]) -> Option<String> {
+    let (known, reported) = match (&addresses.machine, &addresses.harvester) {
+        (Some(machine), _) => (all(machine), of_machine(case, addresses)),
+        (None, Some(interfaces)) => (all(interfaces), of_harvester(addresses)),
+        (None, None) => return None,
+    };
+    let stale = node.iter().filter(|address| !known.contains(address));
+    let stale: Vec<IpAddr> = stale.copied().collect();
+    // The interfaces of the VM have no address until the guest agent reports them.
+    if stale.is_empty() || known.is_empty() {
+        return None;
+    }
+    let stale = join(&stale);
+    Some(format!("the Node has InternalIP {stale}, {reported}"))
+}
+
+/// Returns the addresses in Harvester that this machine does not have.
+fn stale_on_harvester(case: &Case<'_>, addresses: &Addresses) -> Option<String> {
+    let machine = all(addresses.machine.as_ref()?);
+    // One correct address is sufficient: temporary and virtual ones change between two reports of the guest agent.
+    let is_stale = |interface: &&Interface| {
+        let mut own = all([*interface]).into_iter();
+        own.all(|address| !machine.contains(&address))
+    };
+    let stale = all(addresses.harvester.iter().flatten().filter(is_stale));
+    if stale.is_empty() || machine.is_empty() {
+        return None;
+    }
+    let (stale, machine) = (join(&stale), of_machine(case, addresses));
+    Some(format!("Harvester has {stale}, {machine}"))
+}
+
+/// Returns all addresses except link-local ones, which no Node has.
+fn all<'a>(interfaces: impl IntoIterator<Item = &'a Interface>) -> Vec<IpAddr> {
+    let interfaces = interfaces.into_iter();
+    let addresses = interfaces.flat_map(|interface| &interface.addresses);
+    let is_link_local = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let kept = addresses.filter(|address| !is_link_local(address));
+    kept.copied().collect()
+}
+
+fn of_harvester(addresses: &Addresses) -> String {
+    match addresses.harvester.as_ref().map(all) {
+        None => "the addresses in Harvester are unknown".to_owned(),
+        Some(addresses) if addresses.is_empty() => {
+            "Harvester has no address of the VM from qemu-guest-agent".to_owned()
+        }
+        Some(addresses) => format!("Harvester has {}", join(&addresses)),
+    }
+}
+
+/// Returns the addresses of the NICs with a device; if they have none, as below a bond, those of all interfaces.
+fn of_machine(case: &Case<'_>, addresses: &Addresses) -> String {
+    let Some(interfaces) = &addresses.machine else {
+        return "the addresses of this VM are unknown".to_owned();
+    };
+    let nics = case.observation.machine.nics.known();
+    let is_nic = |interface: &&Interface| {
+        let mut nics = nics.into_iter().flatten();
+        nics.any(|nic| nic.name == interface.name)
+    };
+    let mut shown: Vec<&Interface> = interfaces.iter().filter(is_nic).collect();
+    if shown.is_empty() {
+        shown = interfaces.iter().collect();
+    }
+    let texts = shown.iter().map(|interface| {
+        let name = interface.name.escape_debug();
+        format!("{name} {}", join(&interface.addresses))
+    });
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() {
+        return "this VM has no address".to_owned();
+    }
+    format!("this VM has {}", texts.join(", "))
+}
+
+fn join(addresses: &[IpAddr]) -> String {
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::testing::Bench;
+
+    const ADDRESS: &str = "172.19.106.159";
+
+    fn interfaces(list: &[(&str, &[&str])]) -> Option<Vec<Interface>> {
+        let interface = |(name, addresses): &(&str, &[&str])| Interface {
+            name: (*name).to_owned(),
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        Some(list.iter().map(interface).collect())
+    }
+
+    /// The same address everywhere.
+    fn equal() -> Addresses {
+        Addresses {
+            node: Some(vec![ADDRESS.parse().unwrap()]),
+            harvester: interfaces(&[("nic-0", &[ADDRESS, "fe80::1"])]),
+            machine: interfaces(&[("eth0", &[ADDRESS]), ("cni0", &["10.42.0.1"])]),
+        }
+    }
+
+    fn found(addresses: &Addresses) -> Option<(Code, String)> {
+        let found = Bench::new().ask(|case| judge(case, addresses))?;
+        Some((found.code, found.seen))
+    }
+
+    #[test]
+    fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
+        let mut addresses = equal();
+        assert_eq!(found(&addresses), None);
+        addresses.machine = interfaces(&[("eth0", &["172.19.106.7"]), ("cni0", &["10.42.0.1"])]);
+        let (code, text) = found(&addresses).unwrap();
+        assert_eq!(code, Code::AddressDiffers);
+        for part in [
+            "the Node has InternalIP 172.19.106.159",
+            "Harvester has 172.19.106.159",
+            "this VM has eth0 172.19.106.7",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        // A stale address in addition to a correct one is ignored: it may be temporary.
+        addresses.node = Some(vec!["172.19.106.7".parse().unwrap()]);
+        addresses.harvester = interfaces(&[("nic-0", &[ADDRESS, "172.19.106.7"])]);
+        assert_eq!(found(&addresses), None);
+        // An address on a bond, a bridge or a VLAN is still an address of this machine.
+        let mut addresses = equal();
+        addresses.machine = interfaces(&[("bond0.7", &[ADDRESS])]);
+        assert_eq!(found(&addresses), None);
+    }
+
+    #[test]
+    fn where_this_machine_cannot_report_its_addresses_harvesters_word_counts() {
+        let mut addresses = equal();
+        addresses.machine = None;
+        assert_eq!(found(&addresses), None);
+        addresses.harvester = interfaces(&[("nic-0", &["172.19.106.7"])]);
+        assert_eq!(found(&addresses).unwrap().0, Code::AddressDiffers);
+        // A guest agent that has not reported yet is ignored.
+        for reported in [&[][..], &["fe80::1"]] {
+            addresses.harvester = interfaces(&[("nic-0", reported)]);
+            assert_eq!(found(&addresses), None);
+        }
+        addresses.harvester = None;
+        assert_eq!(found(&addresses), None);
+    }
+
+    #[test]
+    fn a_node_without_internal_ip_is_one_finding() {
+        let mut addresses = equal();
+        addresses.node = Some(Vec::new());
+        assert_eq!(found(&addresses).unwrap().0, Code::InternalIpMissing);
+        addresses.node = None;
+        assert_eq!(found(&addresses), None);
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Do the certificates of the CAs and servers expire, and are those of the servers valid for their addresses?
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::address::Address;
+use crate::commands::doctor::case::{Case, Checked};
+use crate::commands::doctor::certificate::{Certificate, CertificateRole};
+use crate::commands::doctor::reader::Reader;
+use crate::decide::findings::expiry::{End, reported};
+use crate::facts::UnavailableKind;
+use crate::facts::observation::Api;
+use crate::report::relative::span;
+
+/// Reads all certificates, and adds that of Harvester's server to the summary.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let case = &reader.case;
+    for certificate in reader.certificates().await {
+        let expires = expires(case, &certificate);
+        checked.findings.extend(expires);
+        checked.findings.extend(misnamed(case, &certificate));
+        if (certificate.api, certificate.role) == (Api::Harvester, CertificateRole::Server) {
+            let left = certificate.ends.saturating_sub(case.seconds());
+            let verb = match left {
+                1.. => "expires in",
+                _ => "expired since",
+            };
+            let note = format!("certificate {verb} {}", span(left));
+            checked.note(Group::HarvesterApi, note);
+        }
+    }
+}
+
+/// Returns a finding for a CA or server certificate that expires. The running agent reports the kubelet's client certificate.
+fn expires(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let (End::Over(when) | End::Near(when)) = reported(certificate.ends, case.seconds())?;
+    let (origin, subject) = (&certificate.origin, &certificate.subject);
+    let subject = subject.strip_prefix("CN=").unwrap_or(subject);
+    let (what, group, step) = match (certificate.role, certificate.api) {
+        (CertificateRole::Client, _) => return None,
+        (CertificateRole::Authority, Api::Harvester) => (
+            format!("CA {subject}"),
+            Group::HarvesterCredential,
+            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, plan its rotation with the Harvester documentation first.",
+        ),
+        (CertificateRole::Authority, Api::Guest) => (
+            format!("CA {subject}"),
+            Group::KubeletCredential,
+            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the service on each node.",
+        ),
+        (CertificateRole::Server, Api::Harvester) => (
+            format!("{subject} (server)"),
+            Group::HarvesterApi,
+            "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
+        ),
+        (CertificateRole::Server, Api::Guest) => (
+            format!("{subject} (server)"),
+            Group::Node,
+            "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: `kubeadm certs renew all`.",
+        ),
+    };
+    let finding = Finding::new(Code::CredentialExpires, format!("{origin}: {what} {when}"));
+    Some(finding.about(group).with_remedy(step))
+}
+
+/// Returns a finding if an untrusted server certificate is not valid for the name of the server.
+fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let (failure, group) = match certificate.api {
+        Api::Harvester => (case.observation.candidates.why(), Group::HarvesterApi),
+        Api::Guest => (case.observation.node.why(), Group::Node),
+    };
+    let is_distrusted = failure.is_some_and(|why| why.kind == UnavailableKind::Tls);
+    let address = Address::parse(&certificate.origin)?;
+    if certificate.role != CertificateRole::Server
+        || !is_distrusted
+        || is_for(&certificate.names, address.host())
+    {
+        return None;
+    }
+    let names = match certificate.names.as_slice() {
+        [] => "no name".to_owned(),
+        names => names.join(", "),
+    };
+    let origin = &certificate.origin;
+    let text = format!("{origin}: the certificate is valid for {names}");
+    Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
+}
+
+/// Reports whether one of the names matches this host (RFC 9525, 6.3: a wildcard matches only the leftmost label).
+fn is_for(names: &[String], host: &str) -> bool {
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| {
+        let starred = name.strip_prefix("*.").zip(parent);
+        name.eq_ignore_ascii_case(host)
+            || starred.is_some_and(|(named, parent)| named.eq_ignore_ascii_case(parent))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::testing::{Bench, DAY, certificate};
+    use crate::facts::Fact;
+
+    #[test]
+    fn authorities_and_servers_are_reported_at_thirty_fourteen_seven_and_one_days() {
+        let bench = Bench::new();
+        for (left, text) in [
+            (31 * DAY, None),
+            (30 * DAY - 1, Some("less than 30 days")),
+            (14 * DAY - 1, Some("less than 14 days")),
+            (7 * DAY - 1, Some("less than 7 days")),
+            (DAY - 1, Some("less than a day")),
+            (0, Some("expired at")),
+            (-DAY, Some("expired at")),
+        ] {
+            for role in [
+                CertificateRole::Client,
+                CertificateRole::Authority,
+                CertificateRole::Server,
+            ] {
+                let certificate = certificate(Api::Harvester, role, -DAY, left);
+                let found = bench.ask(|case| expires(case, &certificate));
+                // The running agent reports the client certificate.
+                let expected = text.filter(|_| role != CertificateRole::Client);
+                assert_eq!(found.is_some(), expected.is_some(), "{left} {role:?}");
+                if let (Some(found), Some(text)) = (found, expected) {
+                    assert_eq!(found.code, Code::CredentialExpires);
+                    assert!(found.seen.contains(text), "{}", found.seen);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_under_another_name_is_reported_with_the_names_that_it_has() {
+        let mut bench = Bench::new();
+        bench.world.observation.candidates = Fact::failed(UnavailableKind::Tls, "not trusted");
+        let server = |names: &[&str], origin: &str| Certificate {
+            origin: origin.to_owned(),
+            names: names.iter().map(ToString::to_string).collect(),
+            ..certificate(Api::Harvester, CertificateRole::Server, -DAY, 300 * DAY)
+        };
+        let other = server(&["192.0.2.10", "rke2"], "https://harvester.example:6443");
+        let found = bench.ask(|case| misnamed(case, &other)).unwrap();
+        assert_eq!(found.code, Code::ServerNotInCertificate);
+        assert!(found.seen.ends_with("192.0.2.10, rke2"), "{}", found.seen);
+        for (name, origin, is_valid) in [
+            ("192.0.2.10", "https://192.0.2.10:6443", true),
+            (
+                "fd00::10",
+                "https://[fd00::10]:6443/k8s/clusters/local",
+                true,
+            ),
+            ("Harvester.example", "https://harvester.example:6443", true),
+            ("*.example", "https://harvester.example:6443", true),
+            ("*.example", "https://a.b.example:6443", false),
+            ("*.example", "https://example:6443", false),
+            ("192.0.2.1", "https://192.0.2.10:6443", false),
+        ] {
+            let certificate = server(&[name], origin);
+            let found = bench.ask(|case| misnamed(case, &certificate));
+            assert_eq!(found.is_none(), is_valid, "{name} {origin}");
+        }
+        // A trusted server has a name that matches, such as `tls-server-name`.
+        assert_eq!(Bench::new().ask(|case| misnamed(case, &other)), None);
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Is the clock of this machine right? If it is wrong, expired certificates are a consequence, not the cause.
+//!
+//! The clock of a server may be wrong as well, and the guest cluster's server may run on this machine. So a difference alone is a
+//! warning. It is the cause of a problem only if a certificate or token is valid according to only one of the clocks.
+
+use zbus::wire::Variant;
+
+use super::credentials;
+use crate::access::token::TokenKind;
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Checked, date};
+use crate::commands::doctor::certificate::{Certificate, CertificateRole, Server};
+use crate::commands::doctor::reader::{Reader, briefly};
+use crate::facts::observation::Api;
+use crate::facts::{Fact, UnavailableKind};
+use crate::observe::guest_agent::why;
+use crate::wire::dbus::{Bus, Peer};
+
+/// The maximum difference between clocks, in seconds: the date in a response has no fractions, and the response takes time.
+const DIFFERENCE_MAX: i64 = 60;
+
+/// The D-Bus service of systemd-timedated.
+const TIMEDATE: Peer<'_> = Peer {
+    name: "org.freedesktop.timedate1",
+    path: "/org/freedesktop/timedate1",
+    interface: "org.freedesktop.timedate1",
+};
+
+/// The clocks, and what depends on them.
+#[derive(Debug, Default)]
+struct Clocks {
+    /// The time in seconds by which the clock of Harvester's server is ahead of ours.
+    harvester: Option<i64>,
+    /// The same of the guest cluster's server.
+    guest: Option<i64>,
+    /// Whether the kernel clock is synchronized.
+    is_synchronized: Option<bool>,
+    /// The token and the certificates.
+    lives: Vec<Lifetime>,
+}
+
+/// The validity of a certificate or token.
+#[derive(Debug)]
+struct Lifetime {
+    what: String,
+    begins: i64,
+    ends: i64,
+}
+
+/// Reads the clocks of both servers, the synchronization of ours, and all validities.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let what = "the server's certificate and clock";
+    let harvester = reader.server(Api::Harvester).await;
+    let harvester = checked.need(Group::HarvesterApi, what, harvester);
+    let guest = checked.need(Group::Node, what, reader.server(Api::Guest).await);
+    let ahead = |server: Option<&Server>| server.and_then(|server| server.ahead);
+    let synchronized = briefly(synchronized(reader.observer.bus())).await;
+    let what = "clock synchronization (NTP)";
+    let synchronized = checked.need(Group::Machine, what, &synchronized);
+    let token = credentials::token(reader);
+    let token = checked.need(Group::HarvesterCredential, "the type of its token", &token);
+    let certificates = reader.certificates().await;
+    let lives = token.and_then(Lifetime::of_token).into_iter();
+    let clocks = Clocks {
+        harvester: ahead(harvester),
+        guest: ahead(guest),
+        is_synchronized: synchronized.copied(),
+        lives: lives.chain(certificates.iter().map(Lifetime::of)).collect(),
+    };
+    checked
+        .findings
+        .extend(judge(reader.case.seconds(), &clocks));
+}
+
+/// Asks systemd-timedated, which asks the kernel (`adjtimex(2)`), regardless of the NTP client.
+async fn synchronized(bus: &Bus) -> Fact<bool> {
+    match bus.property(TIMEDATE, "NTPSynchronized").await {
+        Ok(Variant::Bool(synchronized)) => Fact::Known(synchronized),
+        Ok(_) => Fact::failed(
+            UnavailableKind::Malformed,
+            "NTPSynchronized is not a boolean",
+        ),
+        Err(error) => Fact::Failed(why(&error)),
+    }
+}
+
+impl Lifetime {
+    fn of_token(token: &TokenKind) -> Option<Self> {
+        let TokenKind::Jwt(claims) = token else {
+            return None;
+        };
+        Some(Self {
+            what: "the Harvester token".to_owned(),
+            begins: claims.issued.unwrap_or(i64::MIN),
+            ends: claims.expires.unwrap_or(i64::MAX),
+        })
+    }
+
+    fn of(certificate: &Certificate) -> Self {
+        let role = match certificate.role {
+            CertificateRole::Client => "client certificate",
+            CertificateRole::Authority => "CA certificate",
+            CertificateRole::Server => "certificate",
+        };
+        let (subject, origin) = (&certificate.subject, &certificate.origin);
+        Self {
+            what: format!("the {role} `{subject}` of {origin}"),
+            begins: certificate.begins,
+            ends: certificate.ends,
+        }
+    }
+
+    fn covers(&self, time: i64) -> bool {
+        (self.begins..=self.ends).contains(&time)
+    }
+
+    fn span(&self) -> String {
+        match (self.begins, self.ends) {
+            (i64::MIN, ends) => format!("until {}", date(ends)),
+            (begins, i64::MAX) => format!("from {}", date(begins)),
+            (begins, ends) => format!("from {} until {}", date(begins), date(ends)),
+        }
+    }
+}
+
+fn judge(now: i64, clocks: &Clocks) -> Vec<Finding> {
+    let servers = [
+        ("the Harvester API", clocks.harvester),
+        ("the guest cluster API", clocks.guest),
+    ];
+    let differing = servers
+        .into_iter()
+        .filter_map(|(whose, ahead)| Some((whose, ahead?)))
+        .filter(|(_, ahead)| ahead.saturating_abs() > DIFFERENCE_MAX)
+        .max_by_key(|(_, ahead)| ahead.saturating_abs());
+    let mut lives = clocks.lives.iter();
+    let mut findings = Vec::new();
+    if let Some((whose, ahead)) = differing {
+        let theirs = now.saturating_add(ahead);
+        let text = format!(
+            "it is {} on this node and {} according to {whose}",
+            date(now),
+            date(theirs)
+        );
+        findings.push(
+            match lives.find(|life| life.covers(now) != life.covers(theirs)) {
+                Some(life) => {
+                    let (what, span) = (&life.what, life.span());
+                    let text = format!(
+                        "{text}; {what} is valid according to only one of the two clocks ({span})"
+                    );
+                    Finding::new(Code::ClockSkew, text)
+                }
+                None => Finding::new(Code::ClockDrift, text),
+            },
+        );
+    } else if clocks.harvester.is_none()
+        && let Some(life) = lives.find(|life| now < life.begins)
+    {
+        // No server confirms our time, and a certificate or token is from the future. The guest cluster's server does not count: it
+        // may run on this machine.
+        let text = format!(
+            "it is {} on this node, and {} is not yet valid ({})",
+            date(now),
+            life.what,
+            life.span()
+        );
+        findings.push(Finding::new(Code::ClockSkew, text));
+    }
+    if clocks.is_synchronized == Some(false) {
+        let text = "NTPSynchronized is no (timedatectl)";
+        findings.push(Finding::new(Code::ClockNotSynchronized, text));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::token::Claims;
+    use crate::catalog::split_consequences;
+    use crate::commands::doctor::testing::{DAY, NOW, certificate};
+
+    /// Creates a machine whose kubelet certificate is valid between these times, in seconds from now.
+    fn with_certificate(begins: i64, ends: i64) -> Clocks {
+        let certificate = certificate(Api::Guest, CertificateRole::Client, begins, ends);
+        Clocks {
+            lives: vec![Lifetime::of(&certificate)],
+            ..Clocks::default()
+        }
+    }
+
+    fn codes(clocks: &Clocks) -> Vec<Code> {
+        let found = judge(NOW, clocks);
+        found.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_clock_that_makes_a_certificate_seem_ended_is_the_cause() {
+        // (begins, ends, offset of Harvester's clock) and whether the clock is the cause.
+        for (begins, ends, ahead, is_cause) in [
+            (-400 * DAY, -30 * DAY, -60 * DAY, true),
+            (10 * DAY, 300 * DAY, 20 * DAY, true),
+            (-10 * DAY, 5 * DAY, 20 * DAY, true),
+            (-10 * DAY, 300 * DAY, 20 * DAY, false),
+            (-400 * DAY, -30 * DAY, 0, false),
+            (-400 * DAY, -30 * DAY, -5 * DAY, false),
+        ] {
+            let mut clocks = with_certificate(begins, ends);
+            clocks.harvester = Some(ahead);
+            let expected: &[Code] = match (is_cause, ahead) {
+                (true, _) => &[Code::ClockSkew],
+                (false, 0) => &[],
+                (false, _) => &[Code::ClockDrift],
+            };
+            assert_eq!(codes(&clocks), expected, "{begins} {ends} {ahead}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_clock_hides_what_follows_from_it() {
+        let codes = [
+            Code::CredentialExpires,
+            Code::HarvesterTlsError,
+            Code::GuestApiTlsError,
+            Code::HarvesterUnauthorized,
+            Code::ClockSkew,
+            Code::HarvesterCredentialMissing,
+        ];
+        let found = codes.map(|code| Finding::new(code, ""));
+        let (left, _) = split_consequences(found.to_vec());
+        let left: Vec<Code> = left.iter().map(|finding| finding.code).collect();
+        // Date and certificate of a server that cannot be verified prove nothing: its error is always shown.
+        let shown = [
+            Code::HarvesterTlsError,
+            Code::GuestApiTlsError,
+            Code::ClockSkew,
+            Code::HarvesterCredentialMissing,
+        ];
+        assert_eq!(left, shown);
+    }
+
+    #[test]
+    fn a_certificate_of_the_future_shows_a_wrong_clock_without_time_synchronization() {
+        let mut clocks = with_certificate(30 * DAY, 300 * DAY);
+        assert_eq!(codes(&clocks), [Code::ClockSkew]);
+        // A server on this machine has the same clock, right or wrong.
+        clocks.guest = Some(0);
+        assert_eq!(codes(&clocks), [Code::ClockSkew]);
+        clocks.harvester = Some(1);
+        assert_eq!(codes(&clocks), []);
+    }
+
+    fn with_token(issued: Option<i64>, expires: Option<i64>, ahead: i64) -> Clocks {
+        let token = TokenKind::Jwt(Claims {
+            issued,
+            expires,
+            ..Claims::default()
+        });
+        let mut clocks = with_certificate(-DAY, DAY);
+        clocks.lives.insert(0, Lifetime::of_token(&token).unwrap());
+        clocks.harvester = Some(ahead);
+        clocks
+    }
+
+    #[test]
+    fn a_token_that_ends_by_one_clock_only_is_distinguished_too() {
+        let found = judge(NOW, &with_token(None, Some(NOW - 60), -DAY));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].code, Code::ClockSkew);
+        let text = &found[0].seen;
+        assert!(text.contains("the Harvester token"), "{text}");
+    }
+
+    #[test]
+    fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
+        for ahead in [-60, -1, 0, 60] {
+            let mut clocks = with_certificate(-DAY, DAY);
+            clocks.harvester = Some(ahead);
+            assert_eq!(codes(&clocks), [], "{ahead}");
+        }
+        for ahead in [i64::MIN, i64::MAX] {
+            let clocks = with_token(Some(i64::MIN), Some(i64::MAX), ahead);
+            assert_eq!(codes(&clocks), [Code::ClockSkew], "{ahead}");
+        }
+    }
+
+    #[test]
+    fn a_clock_without_a_time_service_is_a_notice_and_not_knowing_it_is_none() {
+        let mut clocks = Clocks::default();
+        assert_eq!(codes(&clocks), []);
+        clocks.is_synchronized = Some(true);
+        assert_eq!(codes(&clocks), []);
+        clocks.is_synchronized = Some(false);
+        assert_eq!(codes(&clocks), [Code::ClockNotSynchronized]);
+    }
+}

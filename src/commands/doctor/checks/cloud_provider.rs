@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the right cloud provider initialized our Node, and if not, why not?
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Case, Checked, date};
+use crate::commands::doctor::objects::{
+    CLOUD_PROVIDER, Component, Instance, KUBEVIRT_CLOUD_PROVIDER, NodeObject, Uninitialized,
+};
+use crate::commands::doctor::reader::Reader;
+use crate::decide::findings::replacing_provider_id;
+use crate::facts::release::Rank;
+
+/// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
+/// to be pulled first.
+const GRACE_SECONDS: i64 = 120;
+
+/// The first release of the cloud provider that finds a VM by the name from its guest agent (harvester/harvester#4947).
+const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
+
+/// The prefix of Harvester's providerID; the UID of the VM follows.
+const HARVESTER: &str = "harvester://";
+
+/// What helps to explain the taint.
+#[derive(Debug, Default)]
+struct Signs {
+    /// Harvester's cloud provider on this Node.
+    cloud_provider: Option<Component>,
+    /// The pod of KubeVirt's own cloud provider on this Node.
+    kubevirt: Option<String>,
+    /// Whether the host is connected to the QEMU guest agent.
+    is_agent_connected: Option<bool>,
+}
+
+/// Reads the Node, its pods and the VM.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let node = checked.need(Group::Node, "the taints of the Node", reader.node().await);
+    let mut signs = Signs::default();
+    if let Some(pods) = reader.pods().await.known() {
+        signs.cloud_provider = pods.component(CLOUD_PROVIDER).known().cloned();
+        let mut pods = pods.list.iter();
+        let pod = pods.find(|pod| pod.tag(KUBEVIRT_CLOUD_PROVIDER).is_some());
+        signs.kubevirt = pod.map(|pod| pod.reference.clone());
+    }
+    let instance = reader.instance().await.known();
+    signs.is_agent_connected = instance.map(Instance::is_agent_connected);
+    let taint = node.and_then(NodeObject::uninitialized);
+    let case = &reader.case;
+    checked.findings.extend(
+        [
+            taint.and_then(|taint| uninitialized(case, &signs, &taint)),
+            foreign(case),
+            kubevirt(case, &signs),
+        ]
+        .into_iter()
+        .flatten(),
+    );
+}
+
+fn uninitialized(case: &Case<'_>, signs: &Signs, taint: &Uninitialized) -> Option<Finding> {
+    let since = taint.since.map(|since| {
+        let age = case.seconds().saturating_sub(since);
+        (age, date(since))
+    });
+    let since = match since {
+        // A time in the future is a clock problem, and has no grace period.
+        Some((age, _)) if (-GRACE_SECONDS..GRACE_SECONDS).contains(&age) => return None,
+        Some((..0, since)) => format!("since {since}, which is in the future on this node"),
+        Some((age, since)) => format!("since {since} ({} min)", age / 60),
+        None => "since an unknown time".to_owned(),
+    };
+    let node = case.observation.node.known();
+    let id = match node.and_then(|node| node.provider_id.as_ref()) {
+        Some(_) => "",
+        None => ", no providerID",
+    };
+    let text = format!(
+        "effect {}, {since}{id}; likely cause: {}",
+        taint.effect.escape_debug(),
+        cause(case, signs, taint)
+    );
+    Some(Finding::new(Code::NodeUninitialized, text))
+}
+
+/// Returns the first cause between the kubelet and the cloud provider.
+fn cause(case: &Case<'_>, signs: &Signs, taint: &Uninitialized) -> String {
+    if let Some(cause) = other_name(case, signs) {
+        return cause;
+    }
+    if taint.effect == "PreferNoSchedule" {
+        return "the Harvester cloud provider did not finish updating region and zone".to_owned();
+    }
+    let mut names = case.observation.distributions.iter();
+    let asked_for = names.find_map(|distribution| distribution.cloud_provider_name.as_deref());
+    match (asked_for, &signs.cloud_provider) {
+        (Some(other), _) if !case.asks_for_cloud_provider() => format!(
+            "RKE2/K3s is configured for cloud provider `{}`, which is not running",
+            other.escape_debug()
+        ),
+        (_, Some(Component { pod, .. })) => format!(
+            "Harvester cloud provider, pod {pod}, has no credential or cannot read the VM: see its log"
+        ),
+        _ => "Harvester cloud provider is not running, has no credential, or cannot read the VM"
+            .to_owned(),
+    }
+}
+
+/// Returns the cause if the names differ: the cloud provider searches by Node name, and since 0.2.1 also by the guest agent's
+/// name.
+fn other_name(case: &Case<'_>, signs: &Signs) -> Option<String> {
+    let (node, vm) = case.node_and_vm().filter(|(node, vm)| node != vm)?;
+    let release = signs.cloud_provider.as_ref();
+    let by_agent = release.map(|one| one.release.rank() >= BY_GUEST_AGENT);
+    let why = match (by_agent, signs.is_agent_connected) {
+        (Some(true), Some(true)) => return None,
+        (Some(true), _) => {
+            "finds a VM with another name only through qemu-guest-agent, which is not connected"
+        }
+        (Some(false), _) => "is too old to find a VM with another name",
+        (None, _) => "finds a VM with another name only since v0.2.1, through qemu-guest-agent",
+    };
+    Some(format!(
+        "the Node is `{node}`, its VM is `{vm}`, and the Harvester cloud provider {why}"
+    ))
+}
+
+/// Returns a finding for a foreign providerID. It is immutable, so Harvester's cloud provider cannot replace it.
+fn foreign(case: &Case<'_>) -> Option<Finding> {
+    let id = case.observation.node.known()?.provider_id.as_deref()?;
+    if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
+        return None;
+    }
+    let text = format!("`{}`, expected {HARVESTER}UID", id.escape_debug());
+    let finding = Finding::new(Code::ProviderIdNotHarvester, text);
+    Some(replacing_provider_id(finding, case.observation))
+}
+
+fn kubevirt(case: &Case<'_>, signs: &Signs) -> Option<Finding> {
+    let node = case.observation.node.known();
+    let id = node.and_then(|node| node.provider_id.as_deref());
+    let id = id.filter(|id| id.starts_with("kubevirt://"));
+    let text = match (&signs.kubevirt, id) {
+        (Some(pod), _) => format!("pod {pod}"),
+        (None, Some(id)) => format!("providerID `{}`", id.escape_debug()),
+        (None, None) => return None,
+    };
+    Some(Finding::new(Code::KubevirtCloudProvider, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::testing::{Bench, NOW, release};
+
+    fn component(text: &str) -> Option<Component> {
+        Some(Component {
+            release: release(text),
+            pod: "kube-system/p".to_owned(),
+        })
+    }
+
+    fn judged(bench: &Bench, signs: &Signs, effect: &str, seconds: Option<i64>) -> Option<String> {
+        let taint = Uninitialized {
+            effect: effect.to_owned(),
+            since: seconds.map(|seconds| NOW - seconds),
+        };
+        let finding = bench.ask(|case| uninitialized(case, signs, &taint))?;
+        assert_eq!(finding.code, Code::NodeUninitialized);
+        Some(finding.seen)
+    }
+
+    #[test]
+    fn a_node_that_no_cloud_provider_takes_on_is_an_error_after_two_minutes() {
+        let (bench, signs) = (Bench::new(), Signs::default());
+        let judged = |seconds| judged(&bench, &signs, "NoSchedule", seconds);
+        assert_eq!(judged(Some(119)), None);
+        // A time slightly in the future, as from a server's clock, counts as new; a later one does not.
+        assert_eq!(judged(Some(-30)), None);
+        for since in [Some(120), Some(86_400), Some(-86_400), None] {
+            assert!(judged(since).is_some(), "{since:?}");
+        }
+        let text = judged(Some(3600)).unwrap();
+        assert!(
+            text.contains("2026-11-18T") && text.contains("(60 min)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_likely_cause_is_the_first_on_the_way() {
+        let mut signs = Signs::default();
+        let of = |bench: &Bench, signs: &Signs, effect| judged(bench, signs, effect, None).unwrap();
+        let (mut renamed, bench) = (Bench::new(), Bench::new());
+        renamed.rename_node();
+        let text = of(&renamed, &signs, "NoSchedule");
+        assert!(
+            text.contains("`renamed`, its VM is `pool1-abcde`"),
+            "{text}"
+        );
+        let again = of(&bench, &signs, "PreferNoSchedule");
+        assert!(again.contains("did not finish updating"), "{again}");
+        let absent = of(&bench, &signs, "NoSchedule");
+        assert!(absent.contains("is not running"), "{absent}");
+        // A new cloud provider finds another name through the guest agent, if it is connected.
+        for (version, is_heard, part) in [
+            ("v0.2.0", true, "too old"),
+            ("v0.2.1", false, "is not connected"),
+            ("v0.2.1", true, "pod kube-system/p"),
+        ] {
+            signs.cloud_provider = component(version);
+            signs.is_agent_connected = Some(is_heard);
+            let text = of(&renamed, &signs, "NoSchedule");
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        let mut other = Bench::new();
+        other.world.observation.distributions[0].cloud_provider_name = Some("aws".to_owned());
+        let text = of(&other, &Signs::default(), "NoSchedule");
+        assert!(text.contains("cloud provider `aws`"), "{text}");
+    }
+
+    #[test]
+    fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
+        let mut bench = Bench::new();
+        bench.world.node().provider_id = Some("rke2://n".to_owned());
+        let code = |bench: &Bench| bench.ask(foreign).map(|finding| finding.code);
+        assert_eq!(code(&bench), Some(Code::ProviderIdNotHarvester));
+        bench.world.observation.distributions.clear();
+        assert_eq!(code(&bench), None);
+        bench.world.node().provider_id = None;
+        assert_eq!(code(&bench), None);
+    }
+
+    #[test]
+    fn kubevirts_own_cloud_provider_is_known_by_its_pod_or_by_what_it_wrote() {
+        let mut bench = Bench::new();
+        let mut signs = Signs::default();
+        let code = |bench: &Bench, signs: &Signs| {
+            let finding = bench.ask(|case| kubevirt(case, signs));
+            finding.map(|finding| finding.code)
+        };
+        assert_eq!(code(&bench, &signs), None);
+        bench.world.node().provider_id = Some("kubevirt://pool1-abcde".to_owned());
+        assert_eq!(code(&bench, &signs), Some(Code::KubevirtCloudProvider));
+        bench.world.node().provider_id = None;
+        signs.kubevirt = Some("kube-system/ccm".to_owned());
+        assert_eq!(code(&bench, &signs), Some(Code::KubevirtCloudProvider));
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Does the Harvester credential fit its server and its namespace, and is it where it is searched?
+
+use std::path::{Path, PathBuf};
+
+use crate::access::kubeconfig;
+use crate::access::search::harvester_candidates;
+use crate::access::token::{Claims, TokenKind, classify};
+use crate::catalog::{Code, Finding};
+use crate::commands::doctor::address::Address;
+use crate::commands::doctor::case::{Case, Checked};
+use crate::commands::doctor::reader::Reader;
+use crate::decide::identity::OwnVm;
+use crate::facts::distribution::Configured;
+use crate::facts::observation::Harvester;
+use crate::facts::{Fact, UnavailableKind};
+use crate::sys::escape::shell_word;
+use crate::sys::root::Root;
+
+/// A path where the Harvester credential is searched.
+#[derive(Debug, Clone)]
+struct Place {
+    path: PathBuf,
+    /// The file of the distribution whose `cloud-provider-config` refers to it.
+    named_in: Option<PathBuf>,
+    content: Content,
+}
+
+/// The content of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    EmptyFile,
+    File,
+    Directory,
+    Unknown,
+}
+
+/// Reads the paths, and what the token says of itself. A token that could not be read is reported by the check of the clock.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let places = places(&reader.case, reader.observer.root());
+    let token = token(reader);
+    let findings = judge(&reader.case, token.known(), &places);
+    checked.findings.extend(findings);
+    checked.kubeconfig = path_to_write(&places);
+}
+
+/// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
+/// instead.
+pub(super) fn token(reader: &Reader<'_>) -> Fact<TokenKind> {
+    let token = match reader.observer.connections().harvester.link() {
+        Ok(link) => Ok(link.credential.token.clone()),
+        Err(why) => {
+            let root = reader.observer.root();
+            let places = places(&reader.case, root);
+            let token = file(&places).and_then(|file| kubeconfig::token(root, file));
+            token.map(Some).ok_or(why)
+        }
+    };
+    match token {
+        Ok(token) => token.map_or(Fact::Absent, |token| Fact::Known(classify(&token))),
+        Err(why) => Fact::Failed(why.skipping()),
+    }
+}
+
+/// Returns each path where the Harvester credential is searched, in the order of the search.
+fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
+    let distributions = &case.observation.distributions;
+    let configured = case.settings.harvester.kubeconfig.as_deref();
+    let named = |path: &Path| {
+        let mut named = distributions
+            .iter()
+            .filter_map(|one| one.cloud_provider_config.as_ref());
+        let found = named.find(|Configured { value, .. }| value == path);
+        found.map(|Configured { origin, .. }| origin.clone())
+    };
+    let candidates = harvester_candidates(configured, distributions);
+    let places = candidates.into_iter().map(|candidate| Place {
+        named_in: named(&candidate.path),
+        content: content(root, &candidate.path),
+        path: candidate.path,
+    });
+    places.collect()
+}
+
+/// Returns the file that ends the search, unless something else does.
+fn file(places: &[Place]) -> Option<&Path> {
+    let mut files = places.iter();
+    let file = files.find(|place| place.content == Content::File)?;
+    Some(&file.path)
+}
+
+fn content(root: &Root, path: &Path) -> Content {
+    match root.metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Content::Directory,
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
+        Ok(metadata) if metadata.is_file() => Content::File,
+        Err(error) if error.is_absent() => Content::Nothing,
+        Ok(_) | Err(_) => Content::Unknown,
+    }
+}
+
+/// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that the
+/// distribution's configuration names, since the cloud provider and the CSI driver mount it.
+fn path_to_write(places: &[Place]) -> Option<PathBuf> {
+    let mut all = places.iter();
+    let place = all
+        .find(|place| place.content != Content::Nothing)
+        .or_else(|| places.iter().find(|place| place.named_in.is_some()));
+    place.map(|place| place.path.clone())
+}
+
+fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {
+    let harvester = case.observation.harvester.known();
+    let findings = [
+        harvester.and_then(|harvester| mismatched(case, harvester, token?)),
+        unusable(case, token, places),
+        harvester.and_then(|harvester| address(case, harvester)),
+        harvester.and_then(|harvester| namespace(case, harvester, token?)),
+        in_the_way(case, places),
+        named_in_vain(case, places),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+/// Returns a finding if the type of a token does not match its server.
+fn mismatched(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Option<Finding> {
+    let (file, server) = (harvester.kubeconfig.display(), &harvester.server);
+    let failure = case.observation.candidates.why().map(|why| why.kind);
+    let address = Address::parse(server);
+    let is_rancher = address.is_some_and(|address| address.is_external_rancher());
+    let (code, text) = match (token, failure) {
+        (TokenKind::Rancher { name }, Some(UnavailableKind::Credential)) => (
+            Code::RancherTokenRejected,
+            format!("{server} rejects the token `{name}` in {file}"),
+        ),
+        (TokenKind::Rancher { name }, _) => return Some(of_rancher(&harvester.kubeconfig, name)),
+        (
+            TokenKind::Jwt(Claims {
+                service_account: Some(account),
+                ..
+            }),
+            Some(UnavailableKind::Credential | UnavailableKind::Tls),
+        ) if is_rancher => (
+            Code::ServerIsRancher,
+            format!("{file} sends the token of service account {account} to Rancher, {server}"),
+        ),
+        _ => return None,
+    };
+    Some(Finding::new(code, text))
+}
+
+fn of_rancher(file: &Path, name: &str) -> Finding {
+    let file = file.display();
+    let text = format!("the token in {file} is `{name}`, issued by Rancher");
+    Finding::new(Code::RancherTokenInUse, text)
+}
+
+/// Returns a finding for a token of Rancher in a file that the agent cannot use, but the CSI driver and the cloud provider can.
+fn unusable(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Option<Finding> {
+    case.observation.harvester.why()?;
+    match token? {
+        TokenKind::Rancher { name } => Some(of_rancher(file(places)?, name)),
+        _ => None,
+    }
+}
+
+/// Returns a finding for the address of Harvester's UI, which has another CA and may respond with an HTML page.
+fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let kind = case.observation.candidates.why()?.kind;
+    let is_odd = matches!(kind, UnavailableKind::Tls | UnavailableKind::Refused);
+    if !is_odd || !Address::parse(&harvester.server)?.is_web() {
+        return None;
+    }
+    let file = harvester.kubeconfig.display();
+    let text = format!("{file} has server {}", harvester.server);
+    Some(Finding::new(Code::ServerIsHarvesterUi, text))
+}
+
+/// Returns a finding if the token and the kubeconfig have different namespaces, and no VM is found.
+fn namespace(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Option<Finding> {
+    let TokenKind::Jwt(claims) = token else {
+        return None;
+    };
+    let ours = &claims.service_account.as_ref()?.namespace;
+    let failure = case.observation.candidates.why().map(|why| why.kind);
+    let is_forbidden = failure == Some(UnavailableKind::Forbidden);
+    let is_not_found = matches!(case.identity.vm, OwnVm::NotFound(_));
+    if *ours == harvester.namespace || !(is_forbidden || is_not_found) {
+        return None;
+    }
+    let origin = match &case.settings.harvester.namespace {
+        Some(_) => "`[harvester] namespace`".to_owned(),
+        None => harvester.kubeconfig.display().to_string(),
+    };
+    let text = format!(
+        "the token belongs to namespace {ours}, {origin} has {}, and no VM there matches this node or can be read",
+        harvester.namespace
+    );
+    Some(Finding::new(Code::CredentialNamespaceDiffers, text))
+}
+
+/// Returns a finding for a path that stops the search: the search uses the first path that exists.
+fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let why = case.observation.harvester.why()?;
+    if why.kind != UnavailableKind::Credential {
+        return None;
+    }
+    let mut places = places.iter();
+    let place = places.find(|place| place.content != Content::Nothing)?;
+    let path = place.path.display();
+    match place.content {
+        Content::Directory => Some(Finding::new(
+            Code::CredentialIsDirectory,
+            format!("{path} is a directory"),
+        )),
+        Content::EmptyFile => {
+            let text = format!("{path} is empty");
+            Some(Finding::new(Code::CredentialIsEmpty, text))
+        }
+        Content::Nothing | Content::File | Content::Unknown => None,
+    }
+}
+
+/// Returns a finding for a configured path that does not exist, while the credential in use is elsewhere.
+fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let used = &case.observation.harvester.known()?.kubeconfig;
+    let mut places = places.iter();
+    let place =
+        places.find(|place| place.named_in.is_some() && place.content == Content::Nothing)?;
+    let origin = place.named_in.as_ref()?.display();
+    let (path, used) = (place.path.display(), used.display());
+    let text = format!(
+        "`cloud-provider-config` in {origin} is {path}, which does not exist; the kubeconfig in use is {used}"
+    );
+    let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
+    let command = format!("install -D -m 0600 {used} {path}");
+    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
+}
+
+#[cfg(test)]
+mod tests;

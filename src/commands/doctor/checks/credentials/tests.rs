@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::commands::doctor::testing::Bench;
+use crate::facts::names::{Namespace, ServiceAccount};
+
+fn harvester(bench: &mut Bench) -> &mut Harvester {
+    match &mut bench.world.observation.harvester {
+        Fact::Known(harvester) => harvester,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn codes(bench: &Bench, token: Option<&TokenKind>, places: &[Place]) -> Vec<Code> {
+    bench.codes(|case| judge(case, token, places))
+}
+
+fn account(namespace: &str) -> TokenKind {
+    TokenKind::Jwt(Claims {
+        service_account: ServiceAccount::parse(&format!("{namespace}:gc8")).ok(),
+        ..Claims::default()
+    })
+}
+
+fn rancher() -> TokenKind {
+    TokenKind::Rancher {
+        name: "kubeconfig-u-abcde".to_owned(),
+    }
+}
+
+fn place(path: &str, content: Content) -> Place {
+    Place {
+        path: path.into(),
+        named_in: None,
+        content,
+    }
+}
+
+const API: &str = "https://192.0.2.1:6443";
+const RANCHER: &str = "https://r.example/k8s/clusters/c-m-x";
+
+#[test]
+fn each_wrong_pair_of_token_and_server_has_its_own_name() {
+    let tls = Some(UnavailableKind::Tls);
+    let refused = Some(UnavailableKind::Refused);
+    let unauthorized = Some(UnavailableKind::Credential);
+    let (account, rancher, opaque) = (account("default"), rancher(), TokenKind::Opaque);
+    let local = "https://192.0.2.1/k8s/clusters/local";
+    let on_port = "https://r.example:8443/k8s/clusters/c-m-x/";
+    for (token, server, failure, expected) in [
+        (&account, API, None, None),
+        (&account, API, unauthorized, None),
+        (&account, API, tls, None),
+        (&opaque, API, unauthorized, None),
+        (&rancher, API, None, Some(Code::RancherTokenInUse)),
+        (
+            &rancher,
+            API,
+            unauthorized,
+            Some(Code::RancherTokenRejected),
+        ),
+        (
+            &rancher,
+            RANCHER,
+            unauthorized,
+            Some(Code::RancherTokenRejected),
+        ),
+        (&account, RANCHER, unauthorized, Some(Code::ServerIsRancher)),
+        (&account, on_port, unauthorized, Some(Code::ServerIsRancher)),
+        (&account, local, unauthorized, None),
+        (&account, local, tls, Some(Code::ServerIsHarvesterUi)),
+        (
+            &account,
+            "https://192.0.2.1",
+            tls,
+            Some(Code::ServerIsHarvesterUi),
+        ),
+        (
+            &account,
+            "https://harvester.example",
+            refused,
+            Some(Code::ServerIsHarvesterUi),
+        ),
+        (
+            &account,
+            "https://[fd00::1]",
+            tls,
+            Some(Code::ServerIsHarvesterUi),
+        ),
+        (&account, "https://[fd00::1]:6443", tls, None),
+        (&account, "https://192.0.2.1", None, None),
+    ] {
+        let mut bench = Bench::new();
+        harvester(&mut bench).server = server.to_owned();
+        if let Some(kind) = failure {
+            bench.world.observation.candidates = Fact::failed(kind, "said so");
+        }
+        let expected: Vec<Code> = expected.into_iter().collect();
+        let found = codes(&bench, Some(token), &[]);
+        assert_eq!(found, expected, "{token:?} {server} {failure:?}");
+    }
+}
+
+#[test]
+fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
+    let mut bench = Bench::new();
+    let token = account("team-a");
+    let texts = |bench: &Bench| bench.texts(|case| judge(case, Some(&token), &[]));
+    assert_eq!(texts(&bench), [""; 0]);
+    bench.world.observation.candidates = Fact::failed(UnavailableKind::Forbidden, "403");
+    let found = texts(&bench);
+    assert!(
+        found[0].starts_with("credential-namespace-differs: "),
+        "{found:?}"
+    );
+    assert!(found[0].contains("team-a") && found[0].contains("/etc/kubernetes/cloud-config"));
+    bench.world.settings.harvester.namespace = Some(Namespace::parse("default").unwrap());
+    assert!(texts(&bench)[0].contains("[harvester] namespace"));
+    harvester(&mut bench).namespace = Namespace::parse("team-a").unwrap();
+    assert_eq!(texts(&bench), [""; 0]);
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_credential_is_named() {
+    for (content, expected) in [
+        (Content::Directory, Some(Code::CredentialIsDirectory)),
+        (Content::EmptyFile, Some(Code::CredentialIsEmpty)),
+        (Content::File, None),
+        (Content::Unknown, None),
+    ] {
+        let mut bench = Bench::new();
+        bench.world.observation.harvester =
+            Fact::failed(UnavailableKind::Credential, "it cannot be used");
+        // The search uses the first path that exists.
+        let places = [
+            place("/a", Content::Nothing),
+            place("/b", content),
+            place("/c", Content::Directory),
+        ];
+        assert_eq!(
+            codes(&bench, None, &places),
+            Vec::from_iter(expected),
+            "{content:?}"
+        );
+        let texts = bench.texts(|case| judge(case, None, &places));
+        assert!(texts.iter().all(|text| text.contains("/b")));
+        assert_eq!(path_to_write(&places), Some("/b".into()));
+    }
+}
+
+#[test]
+fn a_token_of_rancher_is_named_in_a_file_that_cannot_be_used() {
+    let mut bench = Bench::new();
+    bench.world.observation.harvester =
+        Fact::failed(UnavailableKind::Credential, "it has no CA certificate");
+    let places = [place("/b", Content::File)];
+    for (token, expected) in [
+        (account("default"), vec![]),
+        (rancher(), vec![Code::RancherTokenInUse]),
+    ] {
+        assert_eq!(codes(&bench, Some(&token), &places), expected);
+    }
+}
+
+#[test]
+fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
+    let mut bench = Bench::new();
+    let mut places = [
+        place("/other", Content::Nothing),
+        place("/data/cloud-provider-config", Content::Nothing),
+    ];
+    assert_eq!(path_to_write(&places), None);
+    places[1].named_in = Some("/etc/rancher/rke2/config.yaml".into());
+    assert_eq!(
+        path_to_write(&places),
+        Some("/data/cloud-provider-config".into())
+    );
+    assert_eq!(
+        codes(&bench, None, &places),
+        [Code::CredentialNotAtNamedPath]
+    );
+    bench.world.observation.harvester =
+        Fact::failed(UnavailableKind::Missing, "no credential at all");
+    assert_eq!(codes(&bench, None, &places), []);
+}

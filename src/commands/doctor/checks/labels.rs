@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Does another writer set the topology labels of our Node, and do pods have those of another zone?
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Case, Checked, finding};
+use crate::commands::doctor::objects::Pod;
+use crate::commands::doctor::reader::Reader;
+use crate::facts::topology::{TWINS, ZONE};
+
+/// The field manager of the agent in `managedFields`.
+const OURS: &str = "harvester-node-agent";
+
+/// The maximum number of pods that one finding names.
+const NAMED_MAX: usize = 3;
+
+/// Reads the pods; the labels of the Node are those of the round.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let pods = reader.pods().await;
+    let pods = checked.need(Group::Node, "the labels of the pods on this Node", pods);
+    let pods = pods.map(|pods| pods.list.as_slice());
+    let findings = judge(&reader.case, pods.unwrap_or_default());
+    checked.findings.extend(findings);
+}
+
+fn judge(case: &Case<'_>, pods: &[Pod]) -> Vec<Finding> {
+    let findings = [conflict(case), twins(case), other_zone(case, pods)];
+    findings.into_iter().flatten().collect()
+}
+
+/// Returns a finding if another field manager overwrote a topology label with a value that differs from the host's.
+fn conflict(case: &Case<'_>) -> Option<Finding> {
+    let node = case.observation.node.known()?;
+    let topology = &case.placement?.known.as_ref()?.topology;
+    let pairs = TWINS
+        .iter()
+        .flat_map(|(key, beta)| [(*key, *key), (*beta, *key)]);
+    let texts = pairs.filter_map(|(key, asked)| {
+        let wanted = topology.value(asked)?;
+        let present = node.labels.get(key);
+        let present = present.filter(|value| *value != wanted.as_str())?;
+        let manager = node.label_managers.get(key).filter(|name| *name != OURS)?;
+        Some(format!(
+            "`{}` wrote {key}={}, the host has {wanted}",
+            manager.escape_debug(),
+            present.escape_debug()
+        ))
+    });
+    finding(Code::TopologyLabelOverwritten, &texts.collect::<Vec<_>>())
+}
+
+/// Returns a finding if a topology key and its deprecated beta key differ.
+fn twins(case: &Case<'_>) -> Option<Finding> {
+    let node = case.observation.node.known()?;
+    let writer = |key: &str| match node.label_managers.get(key) {
+        Some(manager) => format!(" (by `{}`)", manager.escape_debug()),
+        None => String::new(),
+    };
+    let texts = TWINS.iter().filter_map(|(key, beta)| {
+        let old = node.labels.get(*beta)?;
+        let new = node.labels.get(*key).map_or("missing", String::as_str);
+        (old != new).then(|| {
+            format!(
+                "{key} is {}{}, {beta} is {}{}",
+                new.escape_debug(),
+                writer(key),
+                old.escape_debug(),
+                writer(beta)
+            )
+        })
+    });
+    finding(Code::BetaLabelsDiffer, &texts.collect::<Vec<_>>())
+}
+
+/// Returns a finding about pods that were created while the Node had another zone.
+fn other_zone(case: &Case<'_>, pods: &[Pod]) -> Option<Finding> {
+    let zone = case.observation.node.known()?.labels.get(ZONE)?;
+    let others = pods.iter().filter_map(|pod| {
+        let other = pod.zone.as_ref().filter(|other| other.as_str() != zone)?;
+        Some(format!("{} ({other})", pod.reference))
+    });
+    let others: Vec<String> = others.collect();
+    let (count, pods) = match others.len() {
+        0 => return None,
+        1 => (1, "pod"),
+        count => (count, "pods"),
+    };
+    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let more = match count - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!(
+        "the Node has zone {}, {count} {pods} another: {}{more}",
+        zone.escape_debug(),
+        named.join(", ")
+    );
+    Some(Finding::new(Code::PodsInOtherZone, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::doctor::testing::{Bench, object};
+    use crate::facts::topology::{REGION, ZONE_BETA};
+
+    /// A Node with these labels, each written by a field manager.
+    fn labeled(labels: &[(&str, &str, Option<&str>)]) -> Bench {
+        let mut bench = Bench::new();
+        let node = bench.world.node();
+        for (key, value, manager) in labels {
+            node.labels.insert((*key).to_owned(), (*value).to_owned());
+            let manager = manager.map(|name| ((*key).to_owned(), name.to_owned()));
+            node.label_managers.extend(manager);
+        }
+        bench
+    }
+
+    fn found(bench: &Bench) -> Vec<String> {
+        bench.texts(|case| judge(case, &[]))
+    }
+
+    #[test]
+    fn pods_that_were_created_in_another_zone_are_named() {
+        let with = |zones: &[&str]| {
+            let pod = |(index, zone): (usize, &&str)| {
+                let name = format!("p{index}");
+                object(
+                    json!({"metadata": {"namespace": "shop", "name": name, "labels": {ZONE: zone}}}),
+                )
+            };
+            let pods: Vec<Pod> = zones.iter().enumerate().map(pod).collect();
+            labeled(&[(ZONE, "rack-b", None)]).texts(|case| judge(case, &pods))
+        };
+        // A pod without the label is one of an older Kubernetes.
+        assert_eq!(with(&["rack-b", ""]), [""; 0]);
+        let text = "pods-in-other-zone: the Node has zone rack-b, 1 pod another: shop/p1 (rack-a)";
+        assert_eq!(with(&["rack-b", "rack-a", ""]), [text]);
+        let many = with(&["rack-a"; 5]);
+        let text = "pods-in-other-zone: the Node has zone rack-b, 5 pods another: shop/p0 (rack-a), shop/p1 (rack-a), shop/p2 (rack-a) and \
+                    2 more";
+        assert_eq!(many, [text]);
+    }
+
+    #[test]
+    fn a_rival_is_named_with_what_it_wrote_and_only_where_that_is_wrong() {
+        let of = |manager| {
+            found(&labeled(&[
+                (REGION, "eu-1", Some(manager)),
+                (ZONE, "rack-z", Some(manager)),
+                (ZONE_BETA, "rack-z", Some(manager)),
+            ]))
+        };
+        let text = format!(
+            "topology-label-overwritten: `kubectl-label` wrote {ZONE}=rack-z, the host has rack-a; \
+             `kubectl-label` wrote {ZONE_BETA}=rack-z, the host has rack-a"
+        );
+        assert_eq!(of("kubectl-label"), [text]);
+        // The agent itself, in the last round.
+        assert_eq!(of(OURS), [""; 0]);
+    }
+
+    #[test]
+    fn twins_that_disagree_are_reported_with_who_wrote_each() {
+        let one = labeled(&[(ZONE_BETA, "rack-a", None)]);
+        let text = format!("beta-labels-differ: {ZONE} is missing, {ZONE_BETA} is rack-a");
+        assert_eq!(found(&one), [text]);
+        let both = labeled(&[(ZONE, "rack-a", None), (ZONE_BETA, "rack-a", None)]);
+        assert_eq!(found(&both), [""; 0]);
+        let differing = labeled(&[
+            (ZONE, "rack-a", Some("terraform")),
+            (ZONE_BETA, "rack-z", Some("kubelet")),
+        ]);
+        let text = format!(
+            "beta-labels-differ: {ZONE} is rack-a (by `terraform`), {ZONE_BETA} is rack-z (by `kubelet`)"
+        );
+        assert!(found(&differing).contains(&text));
+    }
+
+    #[test]
+    fn texts_from_outside_are_escaped() {
+        let bench = labeled(&[(ZONE_BETA, "\u{202e}", Some("\n"))]);
+        let found = found(&bench);
+        let is_bad = |character: char| character.is_control() || character == '\u{202e}';
+        assert!(!found.is_empty() && !found.iter().any(|text| text.contains(is_bad)));
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the Harvester credential the permissions to follow the VM? If the search is permitted, it can hide that `get` or `watch` is
+//! not.
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Case, Checked};
+use crate::commands::doctor::reader::Reader;
+use crate::commands::rbac::permissions::{self, INSTANCES, Permission, unasked};
+use crate::config::WatchMode;
+use crate::facts::Fact;
+use crate::facts::observation::Api;
+use crate::wire::kubeapi::{Client, ResourceAttributes};
+
+/// Asks Harvester for an access review of each permission.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let ask = async |_: &Client, attributes: &ResourceAttributes| {
+        let review = async |client: &Client| client.may(attributes).await;
+        let review = reader.request(Api::Harvester, review).await;
+        review.map(|review| review.allowed)
+    };
+    let permissions = match reader.without_harvester() {
+        Some(why) => unasked(why),
+        None => {
+            let connections = reader.observer.connections();
+            permissions::read_by(connections, reader.case.settings, reader.round, ask).await
+        }
+    };
+    let mut all = permissions.iter();
+    if let Some(unknown) = all.find(|one| one.allowed.why().is_some()) {
+        let what = "permissions of the Harvester credential";
+        checked.need(Group::HarvesterApi, what, &unknown.allowed);
+    }
+    checked.findings.extend(judge(&reader.case, &permissions));
+}
+
+/// Returns the missing permissions that nothing replaces. A request that was forbidden in the round has its own finding.
+fn judge(case: &Case<'_>, permissions: &[Permission]) -> Vec<Finding> {
+    if case.observation.candidates.known().is_none() {
+        return Vec::new();
+    }
+    let missing = permissions.iter().filter_map(|permission| {
+        let useful = permission.useful;
+        if permission.allowed != Fact::Known(false) || useful.resource != INSTANCES {
+            return None;
+        }
+        let code = match useful.verb {
+            "get" => Code::HarvesterForbidden,
+            "watch" if case.settings.mode == WatchMode::Watch => Code::WatchUnavailable,
+            _ => return None,
+        };
+        let seen = format!(
+            "the credential cannot {} {}.{}: {}",
+            useful.verb, useful.resource, useful.group, useful.without
+        );
+        Some(Finding::new(code, seen))
+    });
+    missing.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::testing::Bench;
+    use crate::commands::rbac::permissions::USEFUL;
+    use crate::facts::UnavailableKind;
+
+    /// Returns all permissions except one verb on the VM.
+    fn without(verb: &str) -> Vec<Permission> {
+        let all = USEFUL.iter();
+        all.map(|useful| Permission {
+            useful,
+            allowed: Fact::Known(useful.resource != INSTANCES || useful.verb != verb),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_right_that_nothing_makes_up_for_is_missed() {
+        let mut bench = Bench::new();
+        let codes = |bench: &Bench, verb| bench.codes(|case| judge(case, &without(verb)));
+        for (verb, expected) in [
+            ("get", vec![Code::HarvesterForbidden]),
+            ("watch", vec![Code::WatchUnavailable]),
+            ("list", vec![]),
+            ("delete", vec![]),
+        ] {
+            assert_eq!(codes(&bench, verb), expected, "{verb}");
+        }
+        bench.world.settings.mode = WatchMode::Signals;
+        assert_eq!(codes(&bench, "watch"), []);
+    }
+
+    #[test]
+    fn what_the_round_was_refused_is_not_said_twice() {
+        let mut bench = Bench::new();
+        bench.world.observation.candidates = Fact::failed(UnavailableKind::Forbidden, "403");
+        assert_eq!(bench.codes(|case| judge(case, &without("get"))), []);
+    }
+}

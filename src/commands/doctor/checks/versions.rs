@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Are the releases of Harvester, RKE2 and the cloud provider new enough for each other? Unknown versions are gaps, not compatible
+//! ones.
+//!
+//! To add a row to the table: a requirement of Harvester's documentation, the releases that do not meet it, and the page.
+
+use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::case::{Case, Checked};
+use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, Pods};
+use crate::commands::doctor::reader::Reader;
+use crate::facts::release::{Rank, Release};
+use crate::facts::{Fact, UnavailableKind};
+
+/// The prerequisites of the cloud provider, and the features of its releases.
+const CLOUD_PROVIDER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/cloud-provider/";
+/// The topology of the hosts for VMs of the node driver.
+const NODE_DRIVER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/node/rke2-cluster/";
+const INHERIT_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/1418";
+const RESYNC_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/3142";
+const OTHER_CLUSTERS: &str = "https://github.com/harvester/harvester/issues/4459";
+
+/// The reason why a version is unknown on this Node.
+const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
+    kubectl -n kube-system get pods -o wide | grep harvester";
+
+/// The known versions.
+#[derive(Debug)]
+struct Versions<'a> {
+    harvester: Option<&'a Release>,
+    kubelet: Option<&'a Release>,
+    cloud_provider: Option<&'a Component>,
+    /// Whether the namespace has VMs other than ours, or this is unknown.
+    may_have_neighbors: bool,
+}
+
+/// A fault in some releases: the first affected one, the first without it, when it matters, its effect, and the page about it.
+type Row = (Part, Rank, Rank, Only, &'static str, &'static str);
+
+/// A component with a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Harvester,
+    CloudProvider,
+    Rke2,
+}
+
+/// The condition under which a fault matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    Always,
+    /// With a cloud provider of this release or a newer one.
+    WithCloudProviderSince(Rank),
+    /// The namespace has other VMs, or this is unknown.
+    WhereOthersAre,
+    /// The distribution is configured for Harvester's cloud provider.
+    WithHarvesterCloudProvider,
+}
+
+const FIRST: Rank = v(0, 0, 0);
+const NO_TOPOLOGY: &str = "the bundled cloud provider sets neither region nor zone";
+
+const fn v(major: u32, minor: u32, patch: u32) -> Rank {
+    Rank::of(major, minor, patch)
+}
+
+#[rustfmt::skip]
+const ROWS: [Row; 8] = [
+    (Part::Harvester, FIRST, v(1, 0, 3), Only::Always,
+        "it does not annotate the VM with region and zone of the host", NODE_DRIVER_PAGE),
+    (Part::Harvester, FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
+        "the cloud provider of this cluster needs a newer Harvester to follow a migration", CLOUD_PROVIDER_PAGE),
+    (Part::CloudProvider, FIRST, v(0, 1, 4), Only::Always,
+        "it sets neither region nor zone", INHERIT_TOPOLOGY),
+    (Part::CloudProvider, v(0, 1, 4), v(0, 2, 0), Only::Always,
+        "it sets region and zone only when the Node is created, not after a migration", RESYNC_TOPOLOGY),
+    (Part::CloudProvider, v(0, 2, 0), v(0, 2, 2), Only::WhereOthersAre,
+        "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)", OTHER_CLUSTERS),
+    (Part::Rke2, FIRST, v(1, 22, 12), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
+    (Part::Rke2, v(1, 23, 0), v(1, 23, 9), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
+    (Part::Rke2, v(1, 24, 0), v(1, 24, 3), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
+];
+
+impl Part {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Harvester => "Harvester",
+            Self::CloudProvider => "Harvester cloud provider",
+            Self::Rke2 => "RKE2",
+        }
+    }
+
+    fn code(self) -> Code {
+        match self {
+            Self::Harvester => Code::HarvesterTooOld,
+            Self::CloudProvider => Code::CloudProviderTooOld,
+            Self::Rke2 => Code::KubeletTooOld,
+        }
+    }
+}
+
+/// Reads the versions, compares them, and adds them to the summary.
+pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let case = &reader.case;
+    let harvester = reader.harvester_release().await;
+    let harvester = checked.need(Group::Versions, "the version of Harvester", harvester);
+    let kubelet = match reader.node().await {
+        Fact::Known(node) => node.kubelet(),
+        Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why.clone()),
+    };
+    let kubelet = checked.need(Group::Versions, "the version of the kubelet", &kubelet);
+    let pods = reader.pods().await;
+    let (cloud_provider, csi_driver) = match pods {
+        Fact::Known(pods) => (cloud_provider(case, pods), pods.component(CSI_DRIVER)),
+        Fact::Absent | Fact::Failed(_) => (Fact::Absent, Fact::Absent),
+    };
+    let pods = checked.need(Group::Versions, "the pods of this Node", pods);
+    let unreadable = pods.and_then(|pods| pods.unreadable.as_ref());
+    let unreadable: Fact<()> = unreadable.map_or(Fact::Absent, |error| {
+        Fact::failed(UnavailableKind::Malformed, error)
+    });
+    checked.need(Group::Versions, "a pod of this Node", &unreadable);
+    let what = "the version of the Harvester cloud provider";
+    let cloud_provider = checked.need(Group::Versions, what, &cloud_provider);
+    let what = "the version of the Harvester CSI driver";
+    let csi_driver = checked.need(Group::Versions, what, &csi_driver);
+    let neighbors = reader.namespace().await.known();
+    let versions = Versions {
+        harvester,
+        kubelet,
+        cloud_provider,
+        may_have_neighbors: neighbors.is_none_or(|all| all.len() > 1),
+    };
+    checked.findings.extend(judge(case, &versions));
+    let known = [
+        ("Harvester", harvester),
+        ("kubelet", kubelet),
+        ("cloud provider", cloud_provider.map(|one| &one.release)),
+        ("CSI driver", csi_driver.map(|one| &one.release)),
+    ];
+    for (name, release) in known {
+        if let Some(release) = release {
+            checked.note(Group::Versions, format!("{name} {release}"));
+        }
+    }
+}
+
+/// Returns Harvester's cloud provider. Absent if there is no sign of it.
+fn cloud_provider(case: &Case<'_>, pods: &Pods) -> Fact<Component> {
+    let node = case.observation.node.known();
+    // It has initialized our Node, or it is configured.
+    let is_somewhere =
+        case.asks_for_cloud_provider() || node.is_some_and(|node| node.vm_uid().is_some());
+    match pods.component(CLOUD_PROVIDER) {
+        Fact::Absent if is_somewhere => Fact::failed(UnavailableKind::NotAsked, ELSEWHERE),
+        component => component,
+    }
+}
+
+/// Returns a finding for each row of the table that matches.
+fn judge(case: &Case<'_>, versions: &Versions<'_>) -> Vec<Finding> {
+    let cloud_provider = versions.cloud_provider;
+    let finding = |(part, from, below, only, fault, source): &Row| {
+        let (release, pod) = match part {
+            Part::Harvester => (versions.harvester?, None),
+            Part::CloudProvider => (&cloud_provider?.release, Some(&cloud_provider?.pod)),
+            Part::Rke2 => (versions.kubelet.filter(|kubelet| kubelet.is_rke2())?, None),
+        };
+        let applies = match *only {
+            Only::Always => true,
+            Only::WithCloudProviderSince(least) => {
+                cloud_provider.is_some_and(|one| least <= one.release.rank())
+            }
+            Only::WhereOthersAre => versions.may_have_neighbors,
+            Only::WithHarvesterCloudProvider => case.asks_for_cloud_provider(),
+        };
+        let is_hit = (*from..*below).contains(&release.rank()) && applies;
+        let text = format!(
+            "{} {release}{}: {fault}; fixed in {below}, see {source}",
+            part.title(),
+            pod.map(|pod| format!(" (pod {pod})")).unwrap_or_default(),
+        );
+        is_hit.then(|| Finding::new(part.code(), text))
+    };
+    ROWS.iter().filter_map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::testing::{Bench, release};
+    use crate::facts::distribution::{Distribution, DistributionKind};
+
+    /// Returns the findings of these versions, on a node that is configured for Harvester's cloud provider.
+    fn found(harvester: &str, kubelet: &str, cloud_provider: &str, neighbors: bool) -> Vec<String> {
+        let mut bench = Bench::new();
+        bench.world.observation.distributions = vec![Distribution {
+            cloud_provider_name: Some("harvester".to_owned()),
+            ..Distribution::new(DistributionKind::Rke2)
+        }];
+        let (harvester, kubelet) = (release(harvester), release(kubelet));
+        let cloud_provider = Component {
+            release: release(cloud_provider),
+            pod: "kube-system/p".to_owned(),
+        };
+        let versions = Versions {
+            harvester: Some(&harvester),
+            kubelet: Some(&kubelet),
+            cloud_provider: Some(&cloud_provider),
+            may_have_neighbors: neighbors,
+        };
+        bench.texts(|case| judge(case, &versions))
+    }
+
+    fn codes(found: &[String]) -> Vec<&str> {
+        let codes = found.iter().filter_map(|text| text.split(": ").next());
+        codes.collect()
+    }
+
+    #[test]
+    fn the_cloud_provider_is_judged_by_what_each_release_does() {
+        let of = |release, neighbors| found("v1.6.1", "v1.33.5+rke2r1", release, neighbors);
+        for text in [
+            "v0.1.3",
+            "v0.1.4",
+            "v0.1.5",
+            "v0.2.0",
+            "v0.2.1",
+            "v0.2.0-rc1",
+        ] {
+            assert_eq!(codes(&of(text, true)), ["cloud-provider-too-old"], "{text}");
+        }
+        for text in ["v0.2.2", "v0.2.4", "v0.2.8", "v0.3.0", "v1.0.0"] {
+            assert_eq!(of(text, true), [""; 0], "{text}");
+        }
+        // As the only VM in its namespace, it cannot be confused with another.
+        for text in ["v0.2.0", "v0.2.1"] {
+            assert_eq!(of(text, false), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn harvester_is_too_old_for_what_the_cluster_asks_of_it() {
+        for (harvester, cloud_provider, lines) in [
+            ("v1.0.2", "v0.2.4", 2),
+            ("v1.0.3", "v0.2.4", 1),
+            ("v1.0.3", "v0.1.5", 0),
+            ("v1.2.0-rc1", "v0.2.4", 1),
+            ("v1.2.0", "v0.2.4", 0),
+            ("v1.9.0-rc6", "v0.2.4", 0),
+        ] {
+            let found = found(harvester, "v1.33.5+rke2r1", cloud_provider, false);
+            let found = codes(&found)
+                .into_iter()
+                .filter(|code| *code == "harvester-too-old");
+            assert_eq!(found.count(), lines, "{harvester} {cloud_provider}");
+        }
+    }
+
+    #[test]
+    fn rke2_before_its_first_cloud_provider_with_topology_is_too_old() {
+        let of = |kubelet| found("v1.6.1", kubelet, "v0.2.4", false);
+        for text in [
+            "v1.21.14+rke2r1",
+            "v1.22.11+rke2r2",
+            "v1.23.8+rke2r1",
+            "v1.24.2+rke2r1",
+        ] {
+            assert_eq!(codes(&of(text)), ["kubelet-too-old"], "{text}");
+        }
+        for text in [
+            "v1.22.12+rke2r1",
+            "v1.23.9+rke2r1",
+            "v1.24.3+rke2r1",
+            "v1.36.0+rke2r1",
+            "v1.24.1+k3s1",
+        ] {
+            assert_eq!(of(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_finding_names_the_release_who_reports_it_since_when_it_is_mended_and_the_source() {
+        let found = found("v1.6.1", "v1.33.5+rke2r1", "v0.1.5", false);
+        for part in [
+            "cloud provider v0.1.5 (pod kube-system/p)",
+            "fixed in v0.2.0",
+            "https://github.com/harvester/harvester/issues/3142",
+        ] {
+            assert!(found[0].contains(part), "{part} is missing in {}", found[0]);
+        }
+    }
+
+    #[test]
+    fn every_row_can_be_violated() {
+        for (_, from, below, only, fault, source) in &ROWS {
+            assert!(from < below, "{fault}");
+            assert!(source.starts_with("https://"), "{fault}");
+            if let Only::WithCloudProviderSince(least) = only {
+                assert!(least > from);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cloud_provider_on_another_node_is_a_gap_and_one_that_is_not_configured_is_not() {
+        let mut bench = Bench::new();
+        let of = |bench: &Bench| bench.ask(|case| cloud_provider(case, &Pods::default()));
+        bench.world.observation.distributions.clear();
+        bench.world.node().provider_id = None;
+        assert_eq!(of(&bench), Fact::Absent);
+        bench.world.node().provider_id = Some("harvester://vm-uid".to_owned());
+        let found = of(&bench);
+        let why = found.why().unwrap();
+        assert!(why.text.contains("kubectl"), "{}", why.text);
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The running agent, according to its lock and its status file.
+
+use std::collections::BTreeMap;
+
+use crate::catalog::{Code, Finding};
+use crate::commands::status::presence;
+use crate::report::status::Status;
+use crate::report::status_file;
+use crate::sys::lock::Presence;
+use crate::sys::root::Root;
+
+/// The drop-in of both packages for kernels without user namespaces.
+const NO_NAMESPACE: &str =
+    "/usr/share/doc/harvester-node-agent/examples/systemd/no-user-namespace.conf";
+
+/// The running agent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Service {
+    /// Its process, if it runs.
+    pub(super) presence: Presence,
+    /// Whether the kernel allows no user namespaces, which the units need (`PrivateUsers=`).
+    lacks_namespaces: bool,
+    /// The time of the last status change, RFC 3339; the status is written on changes only.
+    pub(super) updated_at: Option<String>,
+    /// The findings in its status.
+    findings: Vec<Finding>,
+    /// The time when each finding was first observed, by code, RFC 3339.
+    since: BTreeMap<Code, String>,
+}
+
+impl Service {
+    /// Reads lock, status and the limit of user namespaces, which some hardening guides set to 0.
+    pub(super) fn read(root: &Root) -> Self {
+        let status = status_file::read(root).ok();
+        let status = status.and_then(|status| Status::from_json(&status).ok());
+        let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
+        let mut service = Self {
+            presence: presence(root, status.as_ref().map(|status| &status.agent)),
+            lacks_namespaces: limit.is_ok_and(|limit| limit.trim() == "0"),
+            updated_at: status.as_ref().map(|one| one.last_update_time.clone()),
+            ..Self::default()
+        };
+        for finding in status.into_iter().flat_map(|status| status.findings) {
+            let code = finding.code;
+            // One code may be about several event sources.
+            if let Some(at) = finding.first_observed_time {
+                let first = service.since.entry(code).or_insert_with(|| at.clone());
+                *first = at.min(first.clone());
+            }
+            let reported = Finding::new(code, finding.observed);
+            service.findings.push(reported.with_steps(finding.fix));
+        }
+        service
+    }
+
+    /// Reports whether it runs, if known: the kernel may hide its process, or it has just started.
+    pub(super) fn is_running(&self) -> Option<bool> {
+        match self.presence {
+            Presence::Running(_) => Some(true),
+            Presence::Absent => Some(false),
+            Presence::Unknown => None,
+        }
+    }
+
+    /// Returns a finding if no agent keeps the labels up to date.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        if self.is_running() != Some(false) {
+            return None;
+        }
+        let seen = match &self.updated_at {
+            Some(at) => format!("no agent process is running; last status from {at}"),
+            None => {
+                "no agent process is running, and no status has been written since boot".to_owned()
+            }
+        };
+        if !self.lacks_namespaces {
+            return Some(Finding::new(Code::AgentNotRunning, seen));
+        }
+        let seen = format!(
+            "{seen}; `user.max_user_namespaces` is 0, so the units fail with status 217/USER unless they have a drop-in"
+        );
+        let dir = "/etc/systemd/system/harvester-node-agent";
+        let commands = ["", "-gate"].map(|unit| {
+            format!(
+                "install -D -m 0644 {NO_NAMESPACE} {dir}{unit}.service.d/no-user-namespace.conf"
+            )
+        });
+        let restart =
+            "systemctl daemon-reload && systemctl restart harvester-node-agent".to_owned();
+        let commands = commands.into_iter().chain([restart]).collect();
+        let step = "Install the drop-in for both units, and start the service again.";
+        let finding = Finding::new(Code::AgentNotRunning, seen);
+        Some(finding.with_remedy(step).with_commands(commands))
+    }
+
+    /// Returns the findings of the running agent that a single round cannot detect, because they need history. Findings in `found`
+    /// are newer and replace those of the agent.
+    pub(super) fn reported(&self, found: &[Finding]) -> Vec<Finding> {
+        let is_new = |code| found.iter().all(|finding| finding.code != code);
+        let reported = self.findings.iter();
+        reported
+            .filter(|_| self.is_running() == Some(true))
+            .filter(|reported| reported.code.entry().flags.needs_memory && is_new(reported.code))
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the time when the running agent first observed this finding.
+    pub(super) fn since(&self, code: Code) -> Option<&str> {
+        let since = self.since.get(&code)?;
+        (self.is_running() == Some(true)).then_some(since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lock::Holder;
+
+    fn service(presence: Presence) -> Service {
+        let finding = |code| Finding::new(code, "seen");
+        Service {
+            presence,
+            findings: vec![finding(Code::LabelConflict), finding(Code::HostnameDiffers)],
+            since: BTreeMap::from([(Code::HostnameDiffers, "2026-11-21T10:00:00Z".to_owned())]),
+            ..Service::default()
+        }
+    }
+
+    fn running() -> Service {
+        service(Presence::Running(Holder { pid: Some(1) }))
+    }
+
+    #[test]
+    fn an_agent_that_does_not_run_is_found_and_its_old_complaints_count_no_more() {
+        let (running, gone) = (running(), service(Presence::Absent));
+        assert_eq!(running.finding(), None);
+        let found = gone.finding().map(|finding| finding.code);
+        assert_eq!(found, Some(Code::AgentNotRunning));
+        let at = "2026-11-21T10:00:00Z";
+        assert_eq!(running.since(Code::HostnameDiffers), Some(at));
+        assert_eq!(running.since(Code::LabelConflict), None);
+        assert_eq!(gone.since(Code::HostnameDiffers), None);
+        // The kernel may hide the process.
+        assert_eq!(service(Presence::Unknown).finding(), None);
+    }
+
+    #[test]
+    fn what_needs_a_memory_is_reported_by_the_running_agent() {
+        let codes = |service: &Service, found: &[Finding]| -> Vec<Code> {
+            let reported = service.reported(found);
+            reported.iter().map(|reported| reported.code).collect()
+        };
+        assert_eq!(codes(&running(), &[]), [Code::LabelConflict]);
+        let found = [Finding::new(Code::LabelConflict, "newer")];
+        assert_eq!(codes(&running(), &found), []);
+        assert_eq!(codes(&service(Presence::Absent), &[]), []);
+    }
+
+    #[test]
+    fn a_kernel_without_user_namespaces_is_named_with_the_drop_in_that_the_units_need() {
+        let stopped = Service {
+            lacks_namespaces: true,
+            ..service(Presence::Absent)
+        };
+        let finding = stopped.finding().unwrap();
+        assert!(finding.seen.contains("217/USER"), "{}", finding.seen);
+        let commands = finding.commands().iter();
+        let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
+        assert_eq!(commands.len(), 3);
+        assert!(
+            commands[0].contains("no-user-namespace.conf"),
+            "{commands:?}"
+        );
+        let gate = "harvester-node-agent-gate.service.d";
+        assert!(commands[1].contains(gate), "{commands:?}");
+        let running = Service {
+            lacks_namespaces: true,
+            ..running()
+        };
+        assert_eq!(running.finding(), None);
+    }
+}

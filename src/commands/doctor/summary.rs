@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The names of this machine, and one line for each group: its observations, with or without a problem.
+
+use time::UtcDateTime;
+
+use super::address::Address;
+use super::diagnosis::Found;
+use crate::access::search::CLOUD_CONFIG;
+use crate::catalog::{Finding, Group};
+use crate::facts::names::ServiceAccount;
+use crate::facts::observation::Api;
+use crate::report::problem::Problem;
+use crate::report::relative::relative;
+use crate::report::show::lifetime;
+use crate::report::status::{CredentialStatus, Status};
+use crate::report::text::Mark;
+use crate::sys::lock::Presence;
+
+const NOT_CHECKED: &str = "not checked";
+
+/// The names in what a round found.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    pub(super) found: &'a Found,
+    pub(super) now: UtcDateTime,
+}
+
+impl<'a> Names<'a> {
+    /// Returns the observations of a group, in about one line.
+    pub(super) fn summary(&self, group: Group, mark: Mark) -> String {
+        let Some(status) = self
+            .found
+            .status
+            .as_ref()
+            .filter(|_| group != Group::Machine)
+        else {
+            return match group {
+                Group::Machine => self.agent(),
+                _ => NOT_CHECKED.to_owned(),
+            };
+        };
+        let own = match group {
+            Group::Machine => self.agent(),
+            Group::GuestAgent => {
+                let agent = &status.qemu_guest_agent;
+                match &agent.unit {
+                    Some(unit) => format!("{} ({unit})", agent.state),
+                    None => agent.state.clone(),
+                }
+            }
+            Group::HarvesterCredential => self.credential(&status.credentials.harvester),
+            Group::HarvesterApi => match &status.credentials.harvester.server {
+                Some(server) => server.clone(),
+                None => NOT_CHECKED.to_owned(),
+            },
+            Group::Identity => identity(status),
+            Group::Placement => placement(status),
+            Group::KubeletCredential => self.credential(&status.credentials.kubelet),
+            Group::Node => match &status.labels.node {
+                Some(node) => format!("{node}, labels {}", status.labels.state),
+                None => "unknown".to_owned(),
+            },
+            Group::Versions => String::new(),
+            Group::Image => match mark {
+                Mark::Ok => "no machine-specific state from the image",
+                Mark::Skipped => "not everything was checked",
+                Mark::Found(_) => "has problems",
+            }
+            .to_owned(),
+        };
+        let notes = self.found.notes.iter().filter(|(about, _)| *about == group);
+        let notes = notes.map(|(_, note)| note.as_str());
+        let parts = [own.as_str()].into_iter().chain(notes);
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        match (parts.as_slice(), group) {
+            ([], _) => "unknown".to_owned(),
+            (parts, Group::Placement) => parts.join("; "),
+            (parts, _) => parts.join(", "),
+        }
+    }
+
+    /// Returns the name of the Node, or the hostname if there is no Node.
+    pub(super) fn node(&self) -> String {
+        let status = self.found.status.as_ref();
+        let node = status.and_then(|status| status.labels.node.as_ref());
+        let hostname = || Some(&status?.identity.names.first()?.name);
+        let name = node.or_else(hostname);
+        name.cloned().unwrap_or_else(|| "this node".to_owned())
+    }
+
+    /// Returns the VM, its host, and the state of the labels; `None` if the VM is unknown.
+    pub(super) fn place(&self) -> Option<String> {
+        let status = self.found.status.as_ref()?;
+        let vm = status.identity.vm.as_ref()?.full_name();
+        let host = match &status.placement {
+            Some(_) => placement(status),
+            None => "an unknown host".to_owned(),
+        };
+        let labels = match status.labels.state.as_str() {
+            "synced" => "in sync",
+            state => state,
+        };
+        Some(format!("VM {vm} on {host}, labels {labels}"))
+    }
+
+    /// Returns a finding as it is shown.
+    pub(super) fn problem(&self, finding: &Finding) -> Problem {
+        let since = self.found.service.since(finding.code);
+        Problem {
+            first_observed_time: since.map(str::to_owned),
+            ..Problem::new(finding, |word| self.word(word, finding.api()))
+        }
+    }
+
+    /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
+    fn word(&self, word: &str, api: Option<Api>) -> Option<&'a str> {
+        let status = self.found.status.as_ref()?;
+        let new = || self.found.kubeconfig.as_deref().unwrap_or(CLOUD_CONFIG);
+        let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
+        match word {
+            "<HARVESTER_API>" => {
+                let server = status.credentials.harvester.server.as_deref();
+                server.filter(is_api)
+            }
+            "<KUBECONFIG>" if api != Some(Api::Guest) => {
+                status.word(word, api).or_else(|| Some(new()))
+            }
+            _ => status.word(word, api),
+        }
+    }
+
+    fn agent(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let service = &self.found.service;
+        match (&service.presence, &service.updated_at) {
+            (Presence::Running(holder), Some(at)) => {
+                let ago = relative(self.now, at);
+                format!("{version}, active ({holder}), last change {ago}")
+            }
+            (Presence::Running(holder), None) => {
+                format!("{version}, active ({holder}), no status yet")
+            }
+            (Presence::Unknown, _) => format!("{version}, it is unknown whether it is running"),
+            (Presence::Absent, _) => format!("{version}, not running"),
+        }
+    }
+
+    fn credential(&self, credential: &CredentialStatus) -> String {
+        if credential.kubeconfig.is_none() {
+            return "none in use".to_owned();
+        }
+        let user = credential.user.as_deref().unwrap_or("user unknown");
+        let user = match ServiceAccount::of_user(user) {
+            Some(account) => format!("{}/{}", account.namespace, account.name),
+            None => user.to_owned(),
+        };
+        format!("{user}, {}", lifetime(credential, self.now))
+    }
+}
+
+fn identity(status: &Status) -> String {
+    let identity = &status.identity;
+    if identity.vm.is_none() {
+        return "VM unknown".to_owned();
+    }
+    let names = identity.names.iter();
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| name.verdict.is_match());
+    if wrong.is_empty() {
+        let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
+        return format!("{} match the VM", kinds.join(", "));
+    }
+    let wrong = wrong.iter().map(|name| {
+        let (kind, state) = (name.kind.as_str(), name.verdict.name());
+        format!("{kind} `{}` {state}", name.name)
+    });
+    wrong.collect::<Vec<_>>().join(", ")
+}
+
+fn placement(status: &Status) -> String {
+    let Some(placement) = &status.placement else {
+        return "host unknown".to_owned();
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let (region, zone) = (text(&placement.region), text(&placement.zone));
+    format!("host {}, region {region}, zone {zone}", placement.host)
+}
