@@ -22,7 +22,9 @@ const REVIEW: &str =
     "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml";
 const APPLY: &str = "kubectl apply -f rbac.yaml";
 /// Writes a kubeconfig with the token of the service account to this node.
-const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG> --replace";
+const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
+/// The same, for a kubeconfig that does not work.
+const REPLACE: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG> --replace";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
@@ -190,7 +192,7 @@ catalog! {
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
             "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
-            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it.",
+            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester` and restart it, so that Harvester annotates it.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
@@ -434,12 +436,12 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG];
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
@@ -511,7 +513,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         see: [NODE_AUTHORIZATION, KUBELET_CERTIFICATES],
@@ -543,7 +545,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
@@ -852,7 +854,7 @@ catalog! {
         fix: ["Enable the unit in the image build."];
     ImageConfigInvalid, "image-config-invalid", Image, Error, "agent configuration is invalid",
         impact: "On every VM created from this image the service is idle until the configuration is fixed.",
-        fix: ["Correct the file: `harvester-node-agent config check` shows each error with its line."];
+        fix: ["Correct the file. The command shows all errors."];
     ImageGuestAgentMissing, "image-guest-agent-missing", Image, Error, "qemu-guest-agent is not installed",
         impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         fix: ["Install the package qemu-guest-agent in the image build."];

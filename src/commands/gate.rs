@@ -112,7 +112,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     if present.is_none()
         && let Some(opening) = needless(root, &settings, is_faulty)
     {
-        return answer(opening);
+        return answer(&opening);
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -124,7 +124,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     let answer = runtime.block_on(async {
         let mut opening = wait(root, &settings, present.as_ref(), bound).await;
         let labels = opening.labels.take();
-        let mut answer = answer(opening);
+        let mut answer = answer(&opening);
         if let Some(labels) = labels {
             write(process, &settings, &labels, &mut answer).await;
         }
@@ -504,7 +504,7 @@ async fn write(process: &Process, settings: &Settings, labels: &Labels, answer: 
     answer.stderr.extend(lines);
 }
 
-fn answer(opening: Opening) -> Answer {
+fn answer(opening: &Opening) -> Answer {
     let line = match opening.text.as_str() {
         "" => String::new(),
         text => format!("{text}\n"),

@@ -481,9 +481,7 @@ async fn the_commands_of_the_findings_can_be_pasted(on: On) {
         agent(&world, &["once"]).await;
         let commands = commands(&world, code).await;
         let texts: Vec<&str> = commands.iter().map(|(_, text)| text.as_str()).collect();
-        let [rbac, review, apply] = texts[..] else {
-            panic!("{texts:?}");
-        };
+        let [rbac, review, apply]: [&str; 3] = texts.try_into().unwrap();
         assert_eq!(rbac, "harvester-node-agent rbac > /root/rbac.yaml");
         assert_eq!((review, apply), (REVIEW, "kubectl apply -f rbac.yaml"));
         // The roles allow what the configuration asks for.

@@ -35,9 +35,6 @@ const PATHS_MAX: usize = 10_000;
 /// The maximum number of paths in the text of one finding; there may be thousands.
 const NAMED_MAX: usize = 8;
 
-/// The path of the program in the packages.
-const PROGRAM: &str = "/usr/bin/harvester-node-agent";
-
 /// The files with a machine-id. On most systems, that of D-Bus is a link to that of systemd.
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
@@ -156,7 +153,7 @@ impl Check<'_> {
             Code::ImageGuestAgentNotEnabled,
         ];
         for ([missing, masked, disabled], programs, units) in [
-            (agent, &[PROGRAM][..], &[unit::OURS][..]),
+            (agent, &[unit::PROGRAM][..], &[unit::OURS][..]),
             (guest_agent, &PROGRAMS, &UNITS),
         ] {
             if !programs.iter().any(|path| self.root.exists(path)) {
@@ -183,8 +180,22 @@ impl Check<'_> {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let errors = errors.lines();
-                errors.for_each(|line| self.find(Code::ImageConfigInvalid, line));
+                let command = match self.dir == Path::new("/") {
+                    true => "harvester-node-agent config check".to_owned(),
+                    false => {
+                        let dir = shell_path(self.dir);
+                        format!("harvester-node-agent --root {dir} config check")
+                    }
+                };
+                let count = errors.lines().count();
+                let seen = errors.lines().take(NAMED_MAX);
+                let mut seen: Vec<String> = seen.collect();
+                if count > seen.len() {
+                    seen.push(format!("and {} more", count - seen.len()));
+                }
+                for seen in seen {
+                    self.find_with(Code::ImageConfigInvalid, seen, command.clone());
+                }
                 return;
             }
         };

@@ -27,6 +27,9 @@ const FILE_MAX: u64 = 64 << 10;
 /// A link to this path masks a unit.
 const NOTHING: &str = "/dev/null";
 
+/// The path of our program in the packages.
+pub(crate) const PROGRAM: &str = "/usr/bin/harvester-node-agent";
+
 /// Our unit.
 pub(crate) const OURS: &str = "harvester-node-agent.service";
 

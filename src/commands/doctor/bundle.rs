@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use nix::unistd::linkat;
 use serde_json::Value;
 use time::UtcDateTime;
 
+use crate::commands::bake_check::unit::{OURS as UNIT, PROGRAM};
 use crate::commands::run::Process;
 use crate::config::{self, show};
 use crate::decide::rfc3339;
@@ -25,9 +26,6 @@ use crate::report::status::Status;
 use crate::report::status_file;
 use crate::sys::escape::{chain, in_json, json_text, one_line, shell_word};
 use crate::sys::root::Root;
-
-/// Our unit.
-const UNIT: &str = "harvester-node-agent.service";
 
 /// The hostname of the kernel, also in a file tree.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -193,6 +191,8 @@ fn journal(root: &Root) -> Result<String, String> {
         command.arg(format!("--root={}", root.join("/").display()));
     }
     command.arg(format!("_SYSTEMD_UNIT={UNIT}"));
+    // At the start of a service and after its end, journald may not know its unit.
+    command.args(["+", "_UID=0"]).arg(format!("_EXE={PROGRAM}"));
     command.args(["+", "_PID=1"]).arg(format!("UNIT={UNIT}"));
     let records = output(command)?;
     let records = records.lines().filter_map(record);
@@ -206,7 +206,9 @@ fn record(line: &str) -> Option<String> {
         return None;
     };
     let is = |name: &str, value: &str| fields.get(name).and_then(Value::as_str) == Some(value);
-    let is_ours = is("_SYSTEMD_UNIT", UNIT) || is("_PID", "1") && is("UNIT", UNIT);
+    let is_ours = is("_SYSTEMD_UNIT", UNIT)
+        || is("_UID", "0") && is("_EXE", PROGRAM)
+        || is("_PID", "1") && is("UNIT", UNIT);
     if !is_ours {
         return None;
     }
@@ -234,17 +236,33 @@ fn output(mut command: Command) -> Result<String, String> {
         });
     }
     let read = receiver.recv_timeout(JOURNAL_LIMIT);
+    let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < JOURNAL_MAX);
+    let status = is_whole.then(|| ended(&mut child)).flatten();
     // It may hang, or have more to print. After its end, this does nothing.
     let _ = child.kill();
+    let _ = child.wait();
     let limit = JOURNAL_LIMIT.as_secs();
     let read = read.map_err(|_| format!("journalctl timed out after {limit} s"))?;
     let (bytes, stderr) = read.map_err(failed)?;
-    if bytes.is_empty() {
-        let stderr = String::from_utf8_lossy(&stderr);
-        let stderr = one_line(stderr.trim(), 500);
-        return Err(format!("journalctl printed nothing: {stderr}"));
+    let stderr = String::from_utf8_lossy(&stderr);
+    let stderr = one_line(stderr.trim(), 500);
+    match status {
+        _ if bytes.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),
+        Some(status) if !status.success() => Err(format!("journalctl failed, {status}: {stderr}")),
+        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the status of a program that has closed its output and ends soon.
+#[expect(clippy::disallowed_methods, reason = "a command has no loop")]
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    for _ in 0..10 {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    None
 }
 
 /// Creates a file for its owner only. An existing file or link is not changed. Where the file system supports files without a name

@@ -149,8 +149,15 @@ fn reason(diagnosis: &Diagnosis, check: &SkippedCheck) -> String {
     let shown = problems.find(|one| is_cause(&one.observed));
     let mut suppressed = diagnosis.suppressed();
     let code = shown.map(|one| one.code).or_else(|| {
-        let hidden = suppressed.find(|one| is_cause(&one.observed));
-        hidden.map(|one| one.suppressed_by)
+        let hidden = suppressed.find(|one| is_cause(&one.observed))?;
+        let mut cause = hidden.suppressed_by;
+        // The cause may have one itself.
+        for _ in diagnosis.suppressed() {
+            let mut suppressed = diagnosis.suppressed();
+            let further = suppressed.find(|one| one.code == cause);
+            cause = further.map_or(cause, |one| one.suppressed_by);
+        }
+        Some(cause)
     });
     code.map_or_else(|| check.message.clone(), |code| format!("due to {code}"))
 }

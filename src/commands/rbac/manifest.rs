@@ -120,7 +120,7 @@ impl Wanted {
             comments.push(text.to_owned());
         }
         if !names.is_empty() {
-            rule["resourceNames"] = json!(names);
+            rule = with(rule, "resourceNames", json!(names));
         }
         rule
     }
@@ -154,7 +154,10 @@ impl Wanted {
             add("The service account.", account);
             let fields = json!({"type": "kubernetes.io/service-account-token"});
             let mut token = object("", "Secret", &format!("{name}-token"), own, fields);
-            token["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": name});
+            let of_account = json!({"kubernetes.io/service-account.name": name});
+            if let Some(metadata) = token.get_mut("metadata") {
+                *metadata = with(metadata.take(), "annotations", of_account);
+            }
             let comment = "Its token, which does not expire. Harvester adds the data.";
             add(comment, token);
         }
@@ -180,15 +183,22 @@ impl Wanted {
 
 /// Returns an object with these fields; `group` is empty for the core group.
 fn object(group: &str, kind: &str, name: &str, namespace: Option<&str>, fields: Value) -> Value {
-    let mut object = fields;
-    object["apiVersion"] = match group {
+    let version = match group {
         "" => json!("v1"),
         group => json!(format!("{group}/v1")),
     };
-    object["kind"] = json!(kind);
-    object["metadata"] = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
+    let mut metadata = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
     if let Some(namespace) = namespace {
-        object["metadata"]["namespace"] = json!(namespace);
+        metadata = with(metadata, "namespace", json!(namespace));
+    }
+    let object = with(fields, "apiVersion", version);
+    with(with(object, "kind", json!(kind)), "metadata", metadata)
+}
+
+/// Adds a field to an object.
+fn with(mut object: Value, field: &str, value: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
     }
     object
 }

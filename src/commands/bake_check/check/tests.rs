@@ -84,7 +84,7 @@ fn a_service_has_one_finding_at_most_and_that_is_the_first_in_its_way() {
         "",
     );
     let mask = ("/etc/systemd/system/harvester-node-agent.service", "");
-    let program = (PROGRAM, "x");
+    let program = (unit::PROGRAM, "x");
     for (files, expected) in [
         (&[program, unit, wants][..], None),
         (&[program, unit], Some(Code::ImageAgentNotEnabled)),

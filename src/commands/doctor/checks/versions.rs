@@ -17,6 +17,7 @@ const CLOUD_PROVIDER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/c
 const NODE_DRIVER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/node/rke2-cluster/";
 const INHERIT_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/1418";
 const RESYNC_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/3142";
+const MASS_MIGRATION: &str = "https://github.com/harvester/harvester/issues/10349";
 const OTHER_CLUSTERS: &str = "https://github.com/harvester/harvester/issues/4459";
 
 /// The reason why a version is unknown on this Node.
@@ -64,11 +65,13 @@ const fn v(major: u32, minor: u32, patch: u32) -> Rank {
 }
 
 #[rustfmt::skip]
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     (Part::Harvester, FIRST, v(1, 0, 3), Only::Always,
         "it does not annotate the VM with region and zone of the host", NODE_DRIVER_PAGE),
     (Part::Harvester, FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
         "the cloud provider of this cluster needs a newer Harvester to follow a migration", CLOUD_PROVIDER_PAGE),
+    (Part::Harvester, v(1, 7, 0), v(1, 7, 2), Only::Always,
+        "it live-migrates all VMs at the same time after an upgrade", MASS_MIGRATION),
     (Part::CloudProvider, FIRST, v(0, 1, 4), Only::Always,
         "it sets neither region nor zone", INHERIT_TOPOLOGY),
     (Part::CloudProvider, v(0, 1, 4), v(0, 2, 0), Only::Always,
