@@ -102,6 +102,12 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     assert_eq!(saved.last_migration.unwrap().migration.to, "hv-b");
 }
 
+/// Waits for all files: none may be written when the directory is gone.
+fn end(reporter: Reporter) {
+    assert!(reporter.status_file.settle(SOON));
+    reporter.close();
+}
+
 #[test]
 fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,6 +134,7 @@ fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
     world.node().system_uuid = ours;
     world.change_vmi(|vmi| vmi.name = crate::facts::names::VmName::parse("vm-2").unwrap());
     assert_eq!(copied_from(&world), None);
+    end(reporter);
 }
 
 #[test]
@@ -147,6 +154,7 @@ fn a_credential_that_does_not_exist_was_not_copied() {
         publish(&mut reporter, &world);
         assert_eq!(reporter.state.copied_from.is_some(), is_copy, "{kind:?}");
     }
+    end(reporter);
 }
 
 /// Returns the labels in the status after a round with these results.
@@ -156,7 +164,7 @@ fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String>
     let state = State::new(MachineId::of(&world.observation.machine));
     let mut reporter = reporter(&root, state);
     publish_with(&mut reporter, world, results);
-    reporter.close();
+    end(reporter);
     let status = status_file::read(&root).unwrap();
     Status::from_json(&status).unwrap().labels.owned
 }
@@ -269,4 +277,5 @@ fn each_source_of_one_code_has_its_own_first_time() {
     assert_ne!(both["no socket"], first);
     world.observation.issues.remove(0);
     assert_eq!(times(&world)["no socket"], both["no socket"]);
+    end(reporter);
 }
