@@ -173,7 +173,12 @@ async fn a_service_account_writes_what_the_agent_writes_and_nothing_else(on: On)
             label("node-role.kubernetes.io/x", Some("")),
             labels,
         ),
-        ("no other label", label("team", None), labels),
+        (
+            // One that the Node has: the removal of another one changes nothing.
+            "no other label",
+            label("rke.cattle.io/machine", None),
+            labels,
+        ),
         (
             "another annotation",
             json!({"metadata": {"annotations": {"team": "a"}}}),
