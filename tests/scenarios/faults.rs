@@ -182,13 +182,13 @@ async fn an_agent_that_is_killed_between_any_two_requests_leaves_no_half_pair_an
  {
     let world = World::lab(WorldOptions::default()).await;
     let faults = lab(&world.guest_api).faults();
-    // It reads and watches its Node, writes labels and then conditions.
+    // It reads its Node, writes labels, and then conditions beside the first watch: what follows the last request is lost too.
     for killed_at in 0..4 {
         let old = [(ZONE, Some("old")), (crate::ZONE_BETA, Some("old"))];
         world.relabel_node("kubelet", &old).await;
         let sent = AtomicUsize::new(0);
-        let is_last = move |_: &Seen<'_>| sent.fetch_add(1, Ordering::SeqCst) == killed_at;
-        let last = Matcher::any().user_agent(AGENT).when(is_last);
+        let is_lost = move |_: &Seen<'_>| sent.fetch_add(1, Ordering::SeqCst) >= killed_at;
+        let last = Matcher::any().user_agent(AGENT).when(is_lost);
         let last = faults.inject(last, Fault::NeverAnswer);
         let mut agent = world.spawn_agent(crate::BINARY, &["run"]);
         let what = format!("request {killed_at} to the guest cluster");
