@@ -38,7 +38,7 @@ const TOPOLOGY: &str =
     "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
 const CLOUD_PROVIDER_LOG: &str = "kubectl -n kube-system logs -l app.kubernetes.io/name=harvester-cloud-provider --prefix --tail=50";
-const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
+const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac,SINCE:.metadata.creationTimestamp,HOST:.status.nodeName'";
 
 /// Steps that several findings share.
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
@@ -138,7 +138,7 @@ catalog! {
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
-            "Stop the copy, usually the newer one, give it its own firmware UUID and MAC addresses, and start it. Do not change the VM of a node in use.",
+            "Find the copy: the command shows since when and where each VM runs. Stop it only if its disks and its Node show that it is not in use, give it its own firmware UUID and MAC addresses, and start it.",
             "Or set the VM in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
         ],
         run: [harvester VM_HARDWARE],
@@ -181,7 +181,7 @@ catalog! {
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
         fix: [
-            "Stop the VM that was created from a template or a copy.",
+            "Find the copy: the command shows since when and where each VM runs. Stop it only if its disks and its Node show that it is not in use.",
             "Remove its MAC address in Harvester (Virtual Machines, Edit Config, Networks), or its firmware UUID (Edit YAML, spec.template.spec.domain.firmware).",
             "Start the VM.",
         ],
@@ -269,7 +269,7 @@ catalog! {
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
-            "Stop the other writer, or remove a static `node-label` from the RKE2/K3s configuration.",
+            "Find out why the writer sets another value. kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml: remove it there. harvester-cloud-provider follows the annotations of the VM: do not stop it.",
             "Or set `[topology] on_change = \"report\"`.",
         ],
         run: [guest MANAGERS],
@@ -677,7 +677,7 @@ catalog! {
 
     HarvesterTooOld, "harvester-too-old", Versions, Warning, "Harvester release is too old for this cluster",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4947)],
-        impact: "The reported function of the Harvester cloud provider or CSI driver does not work, regardless of the configuration of the guest.",
+        impact: "The reported function of Harvester or of its cloud provider does not work, regardless of the configuration of the guest.",
         fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
     CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester cloud provider is too old",
@@ -704,7 +704,7 @@ catalog! {
         run: [vm "systemctl restart harvester-node-agent"];
     LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
         impact: "The Node registers without region, zone and host labels; the agent adds them later.",
-        fix: ["Remove the variable from the reported file."],
+        fix: ["Move its other flags, such as --node-ip, to the configuration of the kubelet or to a drop-in, then remove the variable from the reported file."],
         run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",

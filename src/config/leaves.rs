@@ -19,6 +19,9 @@ use crate::sys::escape::one_line;
 /// The maximum length of a displayed key, in characters: the longest label key and its table.
 const MAX_KEY: usize = 340;
 
+/// The maximum length of a displayed string, in characters: shorter than any token.
+const LONGEST: usize = 40;
+
 /// A name that is valid wherever a user chooses one.
 const ANY: &str = "x";
 
@@ -216,6 +219,10 @@ pub(super) fn dotted(path: &[String]) -> String {
 /// Returns a value for an error message, escaped and truncated.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
+        // A token that is in the wrong place must not get into a journal.
+        DeValue::String(text) if text.chars().count() > LONGEST => {
+            format!("a string of {} characters", text.chars().count())
+        }
         DeValue::String(text) => format!("\"{}\"", escaped(text)),
         DeValue::Integer(number) => escaped(&number.to_string()),
         DeValue::Float(number) => escaped(&number.to_string()),

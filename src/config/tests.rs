@@ -910,6 +910,22 @@ fn what_is_shown_as_text_loads_to_the_same_settings() {
 }
 
 #[test]
+fn a_token_in_the_wrong_place_is_not_quoted() {
+    let token = "K10".to_owned() + &"0a1b2c3d".repeat(8);
+    for key in [
+        "topology.on_change",
+        "topology.sources",
+        "harvester.vm",
+        "harvester.timeout",
+    ] {
+        for value in [format!("\"{token}\""), format!("[\"{token}\"]")] {
+            let errors = errors(&format!("{key} = {value}\n")).join("\n");
+            assert!(!errors.contains("0a1b"), "{key}: {errors}");
+        }
+    }
+}
+
+#[test]
 fn text_and_json_name_the_origin_of_each_value() {
     let loaded = Tree::new()
         .file(ADMIN_FILE, "\n[topology]\nsources = ['configmap']")

@@ -33,7 +33,9 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["recording", title] => record(title),
-        [directory, date] => write_all(&PathBuf::from(directory), date),
+        [directory, date] if !directory.starts_with('-') => {
+            write_all(&PathBuf::from(directory), date)
+        }
         _ => {
             eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
             return ExitCode::from(2);
