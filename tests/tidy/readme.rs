@@ -9,10 +9,16 @@ use harvester_node_agent::sys::root::Root;
 
 use super::{files, read, top};
 
-/// Returns README and pages, each as its path from the top and its text.
+/// Returns what people read: README, pages, changelog and others, each as its path from the top and its text.
 pub(super) fn documents() -> Vec<(String, String)> {
     let mut paths = files("packaging/docs/pages");
-    paths.push("README.md".to_owned());
+    let others = [
+        "README.md",
+        "packaging/CHANGELOG.md",
+        ".github/CONTRIBUTING.md",
+        ".github/SECURITY.md",
+    ];
+    paths.extend(others.map(str::to_owned));
     let paths = paths.into_iter();
     paths.map(|path| (path.clone(), read(&path))).collect()
 }
