@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# An entry for Flatcar's sysext-bakery, which calls these functions: copy this directory into it, set `url`, and run
+#
+#   ./bakery.sh create harvester-node-agent VERSION
+#
+# `packaging/build sysext` makes the same image without the bakery.
+
+# shellcheck disable=SC2034
+RELOAD_SERVICES_ON_MERGE="true"
+
+# The files of a release, on your server.
+url=https://packages.example.com
+
+function list_available_versions() {
+  curl --fail --silent --show-error --location "$url/SHA256SUMS" |
+    sed -n 's/.*  harvester-node-agent-\(.*\)-x86_64\.tar\.xz$/\1/p'
+}
+
+function populate_sysext_root() {
+  local sysextroot="$1" arch="$2" version="$3" file
+  case "$arch" in
+    x86-64) arch=x86_64 ;;
+    arm64) arch=aarch64 ;;
+  esac
+  file="harvester-node-agent-$version-$arch.tar.xz"
+  curl --fail --silent --show-error --location --remote-name "$url/{$file,SHA256SUMS,SHA256SUMS.asc,harvester-node-agent.asc}"
+  # Compare the fingerprint with one that you got another way.
+  gpg --show-keys harvester-node-agent.asc
+  gpg --dearmor --output key.gpg harvester-node-agent.asc
+  gpgv --keyring ./key.gpg SHA256SUMS.asc SHA256SUMS || return 1
+  grep "  $file\$" SHA256SUMS | sha256sum --check --strict || return 1
+  tar --extract --file="$file" --directory="$sysextroot"
+}
