@@ -25,8 +25,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ),
     // The kubeconfig that the finding is about.
     ("<KUBECONFIG>", "path of the kubeconfig"),
-    ("<NODE_ADDRESS>", ""),
-    ("<USER>", ""),
+    ("<NODE_ADDRESS>", "address of this node"),
+    ("<USER>", "user of this node with sudo"),
     ("<CLUSTER>", "name of the guest cluster"),
     ("<REGION>", "label value"),
     ("<ZONE>", "label value"),

@@ -55,7 +55,7 @@ pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete t
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Repeat the last command for the other nodes. Then restart the pods of the CSI driver and the cloud provider in kube-system.";
-const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
+const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s, one server at a time.";
 const SYSTEM_UUID: &str =
     "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID";
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
@@ -520,10 +520,10 @@ catalog! {
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
         fix: [
             "Check the clock of this node first.",
-            "Restart rke2-server, rke2-agent or k3s, which renews the certificate.",
+            "Restart rke2-server, rke2-agent or k3s, one server at a time: that renews the certificate.",
             "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
         ],
-        run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
+        run: [vm "timedatectl", vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
     HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text], "Harvester API is unreachable or returns server errors",
@@ -593,7 +593,7 @@ catalog! {
     GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
         fix: ["See the journal of rke2-server, rke2-agent, k3s or the kubelet for the cause.", RESTART_KUBELET],
-        run: [vm JOURNAL, vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent kubelet"],
+        run: [vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",

@@ -102,8 +102,12 @@ impl Problem {
     fn write_commands(commands: &[&FixCommand], out: &mut Text) {
         let mut place = None;
         for command in commands {
-            if place.replace(command.place) != Some(command.place) {
-                out.command("", &format!("# {}", command.place.title()));
+            let is_new = place.replace(command.place) != Some(command.place);
+            // Not in one paste with the command that shows the difference.
+            let is_after = command.text.starts_with("kubectl apply");
+            let condition = if is_after { ", if that is right" } else { "" };
+            if is_new || is_after {
+                out.command("", &format!("# {}{condition}", command.place.title()));
             }
             out.command("", &command.text);
         }

@@ -183,7 +183,10 @@ impl Diagnosis {
                 suppressed: own,
                 skipped_checks: gaps.map(SkippedCheck::new).collect(),
             };
-            let is_looked_at = found.status.is_some() || *group == Group::Machine;
+            let is_looked_at = match group {
+                Group::Machine => found.service.is_running().is_some(),
+                _ => found.status.is_some(),
+            };
             let is_whole = section.suppressed.is_empty() && section.skipped_checks.is_empty();
             section.state = match section.findings.first() {
                 Some(worst) => Mark::Found(worst.severity),

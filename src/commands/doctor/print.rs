@@ -133,12 +133,12 @@ fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
     let Some((reason, checks)) = reasons.first() else {
         return;
     };
-    let count = match reasons.len() {
-        1 => String::new(),
-        _ => format!(" ({})", checks.len()),
+    let all = diagnosis.skipped_checks().count();
+    let reasons = match all - checks.len() {
+        0 => reason.clone(),
+        others => format!("{reason} ({}), other reasons ({others})", checks.len()),
     };
-    let all = many(diagnosis.skipped_checks().count(), "check");
-    let line = format!("{all} skipped: {reason}{count}; -v lists them.");
+    let line = format!("{} skipped: {reasons}; -v lists them.", many(all, "check"));
     out.put("  ", &line);
 }
 

@@ -96,10 +96,7 @@ impl<'a> Names<'a> {
             Some(_) => placement(status),
             None => "an unknown host".to_owned(),
         };
-        let labels = match status.labels.state.as_str() {
-            "synced" => "in sync",
-            state => state,
-        };
+        let labels = &status.labels.state;
         Some(format!("VM {vm} on {host}, labels {labels}"))
     }
 
@@ -167,7 +164,8 @@ fn identity(status: &Status) -> String {
     let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| name.verdict.is_match());
     if wrong.is_empty() {
         let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
-        return format!("{} match the VM", kinds.join(", "));
+        let verb = if kinds.len() == 1 { "matches" } else { "match" };
+        return format!("{} {verb} the VM", kinds.join(", "));
     }
     let wrong = wrong.iter().map(|name| {
         let (kind, state) = (name.kind.as_str(), name.verdict.name());

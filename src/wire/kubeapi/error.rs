@@ -557,6 +557,14 @@ struct ServerMessage<'a>(&'a Option<String>);
 impl fmt::Display for ServerMessage<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // Each is said before it.
+            Some(message)
+                if ["unauthorized", "forbidden"]
+                    .iter()
+                    .any(|word| message.eq_ignore_ascii_case(word)) =>
+            {
+                Ok(())
+            }
             Some(message) => write!(formatter, ": {message}"),
             None => Ok(()),
         }
