@@ -11,6 +11,7 @@ mod clock;
 mod cloud_provider;
 mod credentials;
 mod image;
+mod kubelet_service;
 mod labels;
 mod maintenance;
 mod permissions;
@@ -37,7 +38,7 @@ macro_rules! run {
 /// Runs all checks.
 pub(crate) async fn all(reader: &Reader<'_>) -> Checked {
     let results = run! { reader:
-        versions cloud_provider labels vm maintenance addresses credentials certificates clock
+        versions cloud_provider labels vm kubelet_service maintenance addresses credentials certificates clock
         capacity shutdown pod_network image permissions
     };
     let mut all = Checked::default();
