@@ -13,7 +13,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("agent", 670, "the VM whose disk was copied; the last migration with its duration"),
     ("apply", 400, ""),
     ("catalog", 1280, "findings of images"),
-    ("commands", 6660, "a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
+    ("commands", 6710, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
     ("config", 1330, ""),
     ("decide", 5520, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
     ("facts", 2240, "templates of hostnames; what user data asks for; files that could not be read"),
@@ -23,7 +23,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("report", 3070, ""),
     ("sys", 1990, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
     ("triggers", 2330, "inotify restarts with a delay, bus messages are read during calls"),
-    ("wire", 4420, "an interrupted list of links is requested again"),
+    ("wire", 4430, "`forbidden` is said once; an interrupted list of links is requested again"),
 ];
 
 #[test]
