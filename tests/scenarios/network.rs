@@ -162,10 +162,17 @@ async fn a_name_is_resolved_anew_for_each_connection_and_dead_addresses_are_pass
         world.findings_become(&[]).await;
         println!("{what}: followed");
     }
+    // Before that, a connection that was being made had an earlier address.
+    for relay in [&live, &moved, &only] {
+        relay.lead_to(target);
+    }
+    let host = to.next().unwrap();
+    world.migrate(host).await;
+    label_becomes(&world, HOST, host).await;
     assert!(moved.passed() > 0 && live.passed() == 0 && only.passed() == 0);
     // Gone, and there again.
     resolve(&world, &[]);
-    moved.lead_to(target);
+    drop(moved);
     world.findings_become(&["harvester-unreachable"]).await;
     resolve(&world, &["127.0.0.5"]);
     world.findings_become(&[]).await;
