@@ -122,7 +122,7 @@ mod tests {
     fn body_in(api: EventApi) -> Value {
         let draft = EventDraft {
             kind: "Warning",
-            reason: "IdentityMismatch",
+            reason: "HostnameDiffers",
             note: "note".to_owned(),
             name: None,
         };
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(core["involvedObject"]["name"], "n");
         assert_eq!(
             core["metadata"]["name"],
-            "n.14d1120d7b1603e80.identitymismatch"
+            "n.14d1120d7b1603e80.hostnamediffers"
         );
         let newer = body_in(EventApi::Newer);
         assert_eq!(newer["eventTime"], "2017-07-14T02:40:00.000001Z");

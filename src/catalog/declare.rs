@@ -45,6 +45,7 @@ macro_rules! catalog {
                         static ENTRY: Entry = Entry {
                             code: Code::$code,
                             name: $name,
+                            reason: stringify!($code),
                             group: Group::$group,
                             severity: Severity::$severity,
                             flags: Flags { $($($flag: true,)+)? ..Flags::NONE },

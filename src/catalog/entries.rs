@@ -187,7 +187,7 @@ catalog! {
         ],
         run: [harvester VM_HARDWARE];
 
-    NoTopologySource, "no-topology-source", Placement, Error [needs_placement], "no source provides region and zone of the host",
+    NoTopologySource, "no-topology-source", Placement, Error [needs_placement, may_pass], "no source provides region and zone of the host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
@@ -196,7 +196,7 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning [needs_placement], "topology annotations of the VM are not known to be those of its host",
+    AnnotationsStale, "annotations-stale", Placement, Warning [needs_placement, may_pass], "topology annotations of the VM are not known to be those of its host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
@@ -336,7 +336,7 @@ catalog! {
         impact: "Load balancers of the Harvester cloud provider get no address by DHCP on this node. Those with an address pool work.",
         fix: ["No action is needed without such load balancers. Otherwise install the kernel package with all modules (kernel-default, linux-modules-extra, linux-image-amd64 or kernel-modules-extra) on this node and in the image. If that is another kernel, drain the Node and reboot."],
         run: [vm "modprobe -n -v macvlan"];
-    OverlayMtu, "overlay-mtu-too-large", Node, Warning, "MTU of the pod network does not fit the NIC",
+    OverlayMtuTooLarge, "overlay-mtu-too-large", Node, Warning, "MTU of the pod network does not fit the NIC",
         impact: "Large packets between pods of different nodes are fragmented or lost: connections open, and large transfers stall.",
         fix: [
             "If the MTU of the NIC is wrong, correct it in the network configuration of this VM. It must not exceed that of the cluster network in Harvester.",
@@ -378,7 +378,7 @@ catalog! {
         ],
         run: [guest "kubectl get node <NODE> -o wide", vm "systemctl --no-pager status qemu-guest-agent", guest CLOUD_PROVIDER_LOG];
 
-    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error, "no Harvester kubeconfig found",
+    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [may_pass], "no Harvester kubeconfig found",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
         impact: "The VM and its host cannot be read.",
         fix: [
@@ -407,7 +407,7 @@ catalog! {
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
         fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
-    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet kubeconfig found",
+    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [may_pass], "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
@@ -526,7 +526,7 @@ catalog! {
         run: [vm "timedatectl", vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text], "Harvester API is unreachable or returns server errors",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text, may_pass], "Harvester API is unreachable or returns server errors",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
@@ -585,7 +585,7 @@ catalog! {
         fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text], "guest cluster API is unreachable or returns server errors",
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text, may_pass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
         run: [vm SERVICES],
@@ -613,7 +613,7 @@ catalog! {
         fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    NodeMissing, "node-missing", Node, Warning, "Node does not exist in the guest cluster",
+    NodeMissing, "node-missing", Node, Warning [may_pass], "Node does not exist in the guest cluster",
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
@@ -623,7 +623,7 @@ catalog! {
         ],
         run: [guest "kubectl get nodes", vm JOURNAL],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text], "update of the Node was rejected",
+    NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text, may_pass], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];

@@ -176,6 +176,8 @@ pub struct Entry {
     pub code: Code,
     /// The name: kebab-case, never changed.
     pub name: &'static str,
+    /// The same in CamelCase: the reason of conditions and Events.
+    pub reason: &'static str,
     /// The group.
     pub group: Group,
     /// The severity.
@@ -208,6 +210,8 @@ pub struct Flags {
     pub is_of_names: bool,
     /// The observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
     pub is_error_text: bool,
+    /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention.
+    pub may_pass: bool,
 }
 
 impl Flags {
@@ -217,6 +221,7 @@ impl Flags {
         needs_memory: false,
         is_of_names: false,
         is_error_text: false,
+        may_pass: false,
     };
 }
 
@@ -241,6 +246,11 @@ impl Code {
         self.entry().name
     }
 
+    /// Returns the name in CamelCase, as the reason of a condition or an Event.
+    pub fn reason(self) -> &'static str {
+        self.entry().reason
+    }
+
     /// Returns links to documentation and issue reports.
     pub fn links(self) -> Vec<&'static str> {
         let entry = self.entry();
@@ -249,6 +259,18 @@ impl Code {
             links => links.to_vec(),
         }
     }
+}
+
+/// Returns a CamelCase reason in kebab-case, as codes and states are shown: `VmNotFound` becomes `vm-not-found`.
+pub fn kebab(reason: &str) -> String {
+    let mut text = String::new();
+    for letter in reason.chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
 }
 
 impl fmt::Display for Code {

@@ -6,6 +6,13 @@ use std::collections::BTreeSet;
 use super::*;
 
 #[test]
+fn a_code_and_its_reason_are_one_word() {
+    for code in Code::ALL {
+        assert_eq!(kebab(code.reason()), code.as_str());
+    }
+}
+
+#[test]
 fn every_code_has_all_its_parts_and_a_name_of_its_own() {
     let mut names = BTreeSet::new();
     for entry in Code::ALL.iter().map(|code| code.entry()) {
@@ -284,7 +291,7 @@ const DESTRUCTIVE: [(Code, &str); 9] = [
         "a Node is drained before its VM reboots",
     ),
     (
-        Code::OverlayMtu,
+        Code::OverlayMtuTooLarge,
         "the controllers create the pods again, with another MTU",
     ),
     (

@@ -377,7 +377,7 @@ fn decide_first(seen: &Seen, is_over: bool, is_alone: bool) -> Decision {
             _ => "is derived from the name of",
         };
         let vm = vm.unwrap_or_default();
-        let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.name());
+        let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.as_str());
         return match (missing.is_empty(), is_over) {
             (true, _) => open(text, labels),
             (false, true) => worrying(text, labels),
@@ -467,7 +467,7 @@ fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, S
     };
     let text = format!(
         "{found} ({}), and the name of a registered Node cannot change: {}",
-        name.verdict.name(),
+        name.verdict.as_str(),
         name.verdict.consequence(),
     );
     (text, format!("fix: {remedy}{more}"))

@@ -128,10 +128,8 @@ fn exit(rounds: &[Round], last: &Round) -> Exit {
         return Exit::TryAgain;
     }
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
-    let is_settled = !matches!(
-        last.plan.sync,
-        LabelState::NoVm { .. } | LabelState::WriteFailed(_)
-    );
+    // Any other reason has a finding.
+    let is_settled = last.plan.sync != LabelState::HarvesterNotRead;
     // A file is written again in each round, but a unit is started in only one of them.
     let is_unit = |action: &Action| action.write() == decide::Write::Unit;
     let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());

@@ -10,11 +10,9 @@ use time::UtcDateTime;
 
 use super::run::{Process, foreign};
 use super::{Answer, Exit, Output};
-use crate::catalog::Severity;
 use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
-use crate::report::problem::Problem;
 use crate::report::relative::relative;
 use crate::report::show;
 use crate::report::status::{AgentStatus, Status, UnusableStatus};
@@ -35,9 +33,6 @@ Examples:
 
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
 running, its status is damaged, or --wait timed out and there is no error.";
-
-/// The state if Harvester was not read, for any reason.
-const NOT_READ: &str = "harvester-not-read";
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -126,12 +121,7 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
         Presence::Running(_) | Presence::Unknown => {}
     }
     let state = &status.labels.state;
-    // The VM name may be verified without Harvester; then the code of the error finding is the reason.
-    let is_reason = |problem: &Problem| {
-        problem.severity == Severity::Error && label_state::is_final_state(problem.code.as_str())
-    };
-    let is_final = label_state::is_final_state(state)
-        || state == NOT_READ && status.findings.iter().any(is_reason);
+    let is_final = label_state::is_final_state(state);
     (!is_final).then(|| (format!("labels are {state}"), NOT_SYNCED))
 }
 

@@ -52,30 +52,6 @@ impl DesiredCondition {
     }
 }
 
-/// Returns a CamelCase reason in kebab-case: `VMNotFound` becomes `vm-not-found`, `HostnameOfSeveralVMs` becomes
-/// `hostname-of-several-vms`.
-pub fn kebab(reason: &str) -> String {
-    let mut text = String::new();
-    let mut characters = reason.chars().peekable();
-    let mut last = None;
-    while let Some(character) = characters.next() {
-        let is_start = match (last, characters.peek()) {
-            (None, _) => false,
-            (Some(last), next) => {
-                let begins_word =
-                    next.is_some_and(|next| next.is_ascii_lowercase() && *next != 's');
-                character.is_ascii_uppercase() && (char::is_lowercase(last) || begins_word)
-            }
-        };
-        if is_start {
-            text.push('-');
-        }
-        text.push(character.to_ascii_lowercase());
-        last = Some(character);
-    }
-    text
-}
-
 /// Returns the desired identity condition.
 pub fn identity(identity: &Identity) -> DesiredCondition {
     let (status, reason, message) = match &identity.vm {
@@ -125,7 +101,7 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
                     "{}, {}: {}; {}",
                     identity.reference(),
                     names.join(", "),
-                    verdict.name(),
+                    verdict.as_str(),
                     verdict.consequence()
                 )
             };
@@ -180,156 +156,22 @@ fn shown(message: &str) -> String {
 pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
     let (status, message) = match sync {
         LabelState::Pending => return None,
-        LabelState::Synced => (
-            "True",
-            "the topology labels match the Harvester host".to_owned(),
-        ),
+        LabelState::Synced => ("True", "the topology labels match the Harvester host"),
         LabelState::HostWithoutTopology => (
             "True",
-            "the Harvester host has neither a region nor a zone label".to_owned(),
+            "the Harvester host has neither a region nor a zone label",
         ),
-        LabelState::Pinned => (
-            "False",
-            "`topology.on_change` is not \"follow\"; labels are unchanged".to_owned(),
-        ),
-        LabelState::Stale => (
-            "False",
-            "the annotations of the VMI are not known to be those of its host; labels are unchanged".to_owned(),
-        ),
-        LabelState::Partial => (
-            "False",
-            "the host lacks a topology label that the Node has; labels are unchanged".to_owned(),
-        ),
-        LabelState::Invalid => (
-            "False",
-            "a topology value of the host is not a valid label value; labels are unchanged"
-                .to_owned(),
-        ),
-        LabelState::Conflict { writer } => {
-            ("False", format!("`{writer}` keeps reverting the labels"))
-        }
-        LabelState::WriteFailed(text) => ("False", text.clone()),
-        LabelState::AnotherVm => (
+        LabelState::HarvesterNotRead => (
             "Unknown",
-            "the hostname or Node name is that of another VM; labels are unchanged".to_owned(),
+            "Harvester was not asked for the VM of this node yet; labels are unchanged",
         ),
-        LabelState::NoSource => (
-            "Unknown",
-            "no source provides region and zone of the host; labels are unchanged".to_owned(),
-        ),
-        LabelState::NoNode { .. } => ("Unknown", "the Node cannot be read".to_owned()),
-        LabelState::NoVm { text, .. } => ("Unknown", text.clone()),
+        LabelState::NotSynced(_, message) => ("False", message.as_str()),
+        LabelState::Unknown(_, message) => ("Unknown", message.as_str()),
     };
     Some(DesiredCondition {
         kind: TOPOLOGY,
         status,
         reason: sync.reason(),
-        message: shown(&message),
+        message: shown(message),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Code;
-    use crate::decide::guest_agent::GuestAgentHealth;
-    use crate::decide::label_state;
-
-    fn no_vm(reason: &'static str) -> LabelState {
-        LabelState::NoVm {
-            reason,
-            text: String::new(),
-        }
-    }
-
-    #[test]
-    fn a_reason_is_split_into_words() {
-        for (reason, words) in [
-            ("Synced", "synced"),
-            ("VMNotFound", "vm-not-found"),
-            ("NameOfAnotherVM", "name-of-another-vm"),
-            ("HarvesterTLSError", "harvester-tls-error"),
-            ("HostnameOfSeveralVMs", "hostname-of-several-vms"),
-            ("NoHost", "no-host"),
-        ] {
-            assert_eq!(kebab(reason), words);
-        }
-    }
-
-    #[test]
-    fn a_state_of_the_labels_and_the_finding_that_explains_it_have_one_name() {
-        for (sync, code) in [
-            (LabelState::HostWithoutTopology, Code::HostWithoutTopology),
-            (LabelState::Pinned, Code::PinnedByConfig),
-            (LabelState::Stale, Code::AnnotationsStale),
-            (LabelState::Partial, Code::TopologyPartial),
-            (LabelState::Invalid, Code::LabelValueInvalid),
-            (
-                LabelState::Conflict {
-                    writer: String::new(),
-                },
-                Code::LabelConflict,
-            ),
-            (
-                LabelState::WriteFailed(String::new()),
-                Code::NodeWriteFailed,
-            ),
-            (LabelState::NoSource, Code::NoTopologySource),
-            (LabelState::AnotherVm, Code::NameOfAnotherVm),
-            (
-                LabelState::NoNode {
-                    reason: "NodeMissing",
-                },
-                Code::NodeMissing,
-            ),
-            (
-                LabelState::NoNode {
-                    reason: "NodeOfAnotherVM",
-                },
-                Code::NodeOfAnotherVm,
-            ),
-            (no_vm("IdentityAmbiguous"), Code::IdentityAmbiguous),
-            (no_vm("VMNotFound"), Code::VmNotFound),
-            (no_vm("HarvesterUnreachable"), Code::HarvesterUnreachable),
-            (no_vm("HarvesterUnauthorized"), Code::HarvesterUnauthorized),
-            (no_vm("HarvesterForbidden"), Code::HarvesterForbidden),
-            (no_vm("HarvesterTLSError"), Code::HarvesterTlsError),
-            (no_vm("HarvesterIsOwnAPI"), Code::HarvesterIsOwnApi),
-            (no_vm("HarvesterBadResponse"), Code::HarvesterBadResponse),
-        ] {
-            assert_eq!(kebab(sync.reason()), code.as_str());
-            assert!(label_state::REASONS.contains(&sync.reason()), "{sync:?}");
-            let condition = topology(&sync).map(|condition| kebab(condition.reason));
-            assert_eq!(condition.as_deref(), Some(code.as_str()));
-        }
-        assert_eq!(
-            kebab(Verdict::AnotherVm.reason()),
-            Code::NameOfAnotherVm.as_str()
-        );
-        for (verdict, code) in [
-            (Verdict::Shared, Code::HostnameOfSeveralVms),
-            (Verdict::Ambiguous, Code::IdentityAmbiguous),
-            (Verdict::NotFound, Code::VmNotFound),
-            (Verdict::ConfiguredOverride, Code::ConfiguredOverride),
-        ] {
-            assert_eq!(verdict.name(), code.as_str());
-        }
-    }
-
-    #[test]
-    fn a_state_of_the_qemu_guest_agent_and_its_finding_have_one_name() {
-        for (health, code) in [
-            (GuestAgentHealth::NotConnected, Code::GuestAgentNotConnected),
-            (GuestAgentHealth::NotSupported, Code::GuestAgentNotSupported),
-            (GuestAgentHealth::Restarting, Code::GuestAgentRestarting),
-            (GuestAgentHealth::NotRunning, Code::GuestAgentNotRunning),
-            (GuestAgentHealth::NotInstalled, Code::GuestAgentNotInstalled),
-            (
-                GuestAgentHealth::ChannelMissing,
-                Code::GuestAgentChannelMissing,
-            ),
-        ] {
-            assert_eq!(format!("guest-agent-{}", health.name()), code.as_str());
-        }
-    }
 }

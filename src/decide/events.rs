@@ -63,16 +63,13 @@ pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> 
     Some(draft(kind, reason(wanted), &wanted.message))
 }
 
-/// Returns the reason of the Event: the new state of the condition, in one word. The message has the details.
+/// Returns the reason of the Event: what became true, or the reason of the condition.
 pub fn reason(wanted: &DesiredCondition) -> &'static str {
     match (wanted.kind, wanted.status) {
         (conditions::TOPOLOGY, "True") => "TopologySynced",
-        (conditions::TOPOLOGY, _) => "TopologyNotSynced",
         (conditions::IDENTITY, "True") => "IdentityVerified",
-        (conditions::IDENTITY, "False") => "IdentityMismatch",
-        (conditions::IDENTITY, _) => "IdentityUnknown",
         (_, "True") => "QemuGuestAgentReady",
-        (..) => "QemuGuestAgentNotReady",
+        _ => wanted.reason,
     }
 }
 

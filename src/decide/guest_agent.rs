@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::conditions::{DesiredCondition, kebab};
-use crate::catalog::{Code, Finding};
+use super::conditions::DesiredCondition;
+use crate::catalog::{Code, Finding, kebab};
 use crate::facts::Fact;
 use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
 use crate::sys::escape::shell_word;
@@ -31,7 +31,7 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// Declares the states, each with the status, the reason and the message of its condition.
 macro_rules! states {
-    ($($(#[$doc:meta])* $state:ident, $status:literal, $reason:literal, $message:literal;)*) => {
+    ($($(#[$doc:meta])* $state:ident, $status:literal, $reason:expr, $message:literal;)*) => {
         /// The health of the QEMU guest agent.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum GuestAgentHealth {
@@ -55,23 +55,23 @@ states! {
     /// The agent runs, and nothing is wrong with it.
     Healthy, "True", "Healthy", "qemu-guest-agent is running";
     /// The agent runs, but is not connected to the host.
-    NotConnected, "False", "NotConnected", "qemu-guest-agent is running, but KubeVirt reports that it is not connected";
+    NotConnected, "False", Code::GuestAgentNotConnected.reason(), "qemu-guest-agent is running, but KubeVirt reports that it is not connected";
     /// The agent runs, but lacks or blocks RPCs that KubeVirt requires.
-    NotSupported, "False", "NotSupported", "qemu-guest-agent lacks or blocks RPCs that KubeVirt requires";
+    NotSupported, "False", Code::GuestAgentNotSupported.reason(), "qemu-guest-agent lacks or blocks RPCs that KubeVirt requires";
     /// systemd restarted the unit recently or is about to restart it.
-    Restarting, "False", "Restarting", "qemu-guest-agent keeps restarting";
+    Restarting, "False", Code::GuestAgentRestarting.reason(), "qemu-guest-agent keeps restarting";
     /// The unit is starting or stopping.
     Changing, "Unknown", "Changing", "qemu-guest-agent is starting or stopping";
     /// The agent is not running.
-    NotRunning, "False", "NotRunning", "qemu-guest-agent is not running";
+    NotRunning, "False", Code::GuestAgentNotRunning.reason(), "qemu-guest-agent is not running";
     /// The agent is not running, and its unit is disabled.
-    Disabled, "False", "UnitDisabled", "qemu-guest-agent is installed, but its unit is disabled";
+    Disabled, "False", Code::GuestAgentNotRunning.reason(), "qemu-guest-agent is installed, but its unit is disabled";
     /// The agent is not running, and its unit is masked.
-    Masked, "False", "UnitMasked", "the unit of qemu-guest-agent is masked";
+    Masked, "False", Code::GuestAgentNotRunning.reason(), "the unit of qemu-guest-agent is masked";
     /// The agent is not installed.
-    NotInstalled, "False", "NotInstalled", "qemu-guest-agent is not installed";
+    NotInstalled, "False", Code::GuestAgentNotInstalled.reason(), "qemu-guest-agent is not installed";
     /// The VM has no channel for the agent.
-    ChannelMissing, "False", "ChannelMissing", "the VM has no virtio-serial channel for qemu-guest-agent";
+    ChannelMissing, "False", Code::GuestAgentChannelMissing.reason(), "the VM has no virtio-serial channel for qemu-guest-agent";
     /// The state cannot be determined.
     Unknown, "Unknown", "StateUnknown", "the state of qemu-guest-agent is unknown";
 }
@@ -94,12 +94,12 @@ impl GuestAgentHealth {
         matches!(self, Self::NotConnected | Self::NotSupported)
     }
 
-    /// Returns the name used in reports: the reason in kebab-case.
+    /// Returns the name in reports: the code of the finding that explains the state, if there is one.
     pub fn name(self) -> String {
         kebab(self.reason())
     }
 
-    /// Returns the reason of the condition `QemuGuestAgentReady`. The code of a finding contains it, after `guest-agent-`.
+    /// Returns the reason of the condition `QemuGuestAgentReady`.
     pub fn reason(self) -> &'static str {
         self.row().1
     }

@@ -214,7 +214,7 @@ pub fn identify(
                 judge(kind, &name, own, &others, &observation.distributions)
             });
             let verdict = match verdict {
-                Verdict::Mismatch => verdict,
+                Verdict::Differs => verdict,
                 _ if is_given => Verdict::Unknown,
                 _ => verdict,
             };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of the Node's labels compared with the host, as one reason. Conditions, findings and reports use the same reason.
+//! Do the labels of the Node match the host, and if not, why? The reason is the code of the finding that explains it.
 
-use super::conditions::kebab;
 use super::identity::{Identity, OwnVm};
 use super::labels::{LabelPlan, SkipReason};
-use super::name_match::Verdict;
 use super::placement::{Placement, PlacementOutcome};
+use super::unread;
+use crate::catalog::{Code, kebab};
 use crate::decide::conflict::ConflictBackoff;
-use crate::facts::node::Node;
+use crate::facts::Fact;
+use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,110 +18,98 @@ pub enum LabelState {
     Synced,
     /// A change is in progress, or the agent waits for the annotations of Harvester.
     Pending,
+    /// Harvester was not asked yet for the VM of this node.
+    HarvesterNotRead,
     /// Neither the host nor the Node has a topology.
     HostWithoutTopology,
-    /// The labels differ because of the configuration.
-    Pinned,
-    /// The only source belongs to another host.
-    Stale,
-    /// The host lacks labels that the Node has.
-    Partial,
-    /// A value is not a valid label value.
-    Invalid,
-    /// Another writer reverts the labels.
-    Conflict {
-        /// The field manager of the other writer.
-        writer: String,
-    },
-    /// The API refused our change.
-    WriteFailed(String),
-    /// The Node does not exist or cannot be read.
-    NoNode {
-        /// The reason, in CamelCase.
-        reason: &'static str,
-    },
-    /// The verdict about the names is that of another VM.
-    AnotherVm,
-    /// No source has a topology.
-    NoSource,
-    /// The VM or its host is not known.
-    NoVm {
-        /// The reason, in CamelCase.
-        reason: &'static str,
-        /// The human-readable text.
-        text: String,
-    },
+    /// The labels differ from the host and stay as they are.
+    NotSynced(Code, String),
+    /// It is not known which labels are right, or which the Node has.
+    Unknown(Code, String),
 }
 
-/// All reasons that [`LabelState::reason`] returns.
-pub const REASONS: [&str; 25] = [
-    "Synced",
-    "Pending",
-    "HostWithoutTopology",
-    "PinnedByConfig",
-    "AnnotationsStale",
-    "TopologyPartial",
-    "LabelValueInvalid",
-    "LabelConflict",
-    "NodeWriteFailed",
-    "NodeMissing",
-    "NodeNotRead",
-    "NodeOfAnotherVM",
-    "NameOfAnotherVM",
-    "NoTopologySource",
-    "NoHost",
-    "IdentityAmbiguous",
-    "VMNotFound",
-    "HarvesterNotRead",
-    "HarvesterUnreachable",
-    "HarvesterUnauthorized",
-    "HarvesterForbidden",
-    "HarvesterTLSError",
-    "NoHarvesterCredential",
-    "HarvesterIsOwnAPI",
-    "HarvesterBadResponse",
+/// The codes of [`LabelState::NotSynced`].
+const NOT_SYNCED: [Code; 6] = [
+    Code::PinnedByConfig,
+    Code::AnnotationsStale,
+    Code::TopologyPartial,
+    Code::LabelValueInvalid,
+    Code::LabelConflict,
+    Code::NodeWriteFailed,
 ];
 
-/// Reasons that the agent, the kubelet, RKE2 or Harvester may resolve without intervention. All others need a fix, or none.
-const PASSING: [&str; 10] = [
-    "Pending",
-    "AnnotationsStale",
-    "NodeMissing",
-    "NodeNotRead",
-    "NodeWriteFailed",
-    "NoTopologySource",
-    "NoHost",
-    "HarvesterNotRead",
-    "HarvesterUnreachable",
-    // RKE2 and Rancher write it shortly after boot.
-    "NoHarvesterCredential",
+/// The codes of [`LabelState::Unknown`].
+const UNKNOWN: [Code; 22] = [
+    Code::NodeMissing,
+    Code::NodeOfAnotherVm,
+    Code::NameOfAnotherVm,
+    Code::KubeletCredentialMissing,
+    Code::KubeletCredentialInvalid,
+    Code::GuestApiUnreachable,
+    Code::GuestApiUnauthorized,
+    Code::GuestApiForbidden,
+    Code::GuestApiTlsError,
+    Code::GuestApiBadResponse,
+    Code::UnexpectedObject,
+    Code::NoTopologySource,
+    Code::IdentityAmbiguous,
+    Code::VmNotFound,
+    Code::HarvesterCredentialMissing,
+    Code::HarvesterCredentialInvalid,
+    Code::HarvesterIsOwnApi,
+    Code::HarvesterUnreachable,
+    Code::HarvesterUnauthorized,
+    Code::HarvesterForbidden,
+    Code::HarvesterTlsError,
+    Code::HarvesterBadResponse,
 ];
 
-/// Reports whether a state, in kebab-case as in reports, does not change by waiting: the labels are in sync, stay as they are by
-/// configuration, or need a fix. Returns false for an unknown name.
-pub fn is_final_state(state: &str) -> bool {
-    let mut known = REASONS.iter();
-    let reason = known.find(|reason| kebab(reason) == state);
-    reason.is_some_and(|reason| !PASSING.contains(reason))
+/// Returns all states.
+pub fn all() -> Vec<LabelState> {
+    let others = [
+        LabelState::Synced,
+        LabelState::Pending,
+        LabelState::HarvesterNotRead,
+        LabelState::HostWithoutTopology,
+    ];
+    let others = others.into_iter();
+    let others = others.chain(NOT_SYNCED.map(not_synced));
+    others.chain(UNKNOWN.map(unknown)).collect()
+}
+
+/// Reports whether a state, as in reports, does not change by waiting: the labels are in sync, stay as they are by configuration, or
+/// need a fix. Returns false for an unknown name.
+pub fn is_final_state(name: &str) -> bool {
+    let mut all = all().into_iter();
+    let state = all.find(|state| state.name() == name);
+    state.is_some_and(|state| match state.code() {
+        Some(code) => !code.entry().flags.may_pass,
+        None => state.is_synced(),
+    })
 }
 
 impl LabelState {
-    /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show it in kebab-case, and the finding that explains
-    /// the state has it as its code.
+    /// Returns the reason of the condition `HarvesterTopologySynced`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Synced => "Synced",
             Self::Pending => "Pending",
-            Self::HostWithoutTopology => "HostWithoutTopology",
-            Self::Pinned => "PinnedByConfig",
-            Self::Stale => "AnnotationsStale",
-            Self::Partial => "TopologyPartial",
-            Self::Invalid => "LabelValueInvalid",
-            Self::Conflict { .. } => "LabelConflict",
-            Self::WriteFailed(_) => "NodeWriteFailed",
-            Self::AnotherVm => Verdict::AnotherVm.reason(),
-            Self::NoSource => "NoTopologySource",
-            Self::NoVm { reason, .. } | Self::NoNode { reason } => reason,
+            Self::HarvesterNotRead => "HarvesterNotRead",
+            Self::HostWithoutTopology => Code::HostWithoutTopology.reason(),
+            Self::NotSynced(code, _) | Self::Unknown(code, _) => code.reason(),
+        }
+    }
+
+    /// Returns the name in reports: the code of the finding that explains the state, if there is one.
+    pub fn name(&self) -> String {
+        kebab(self.reason())
+    }
+
+    /// Returns the code of the finding that explains why the labels are not in sync.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::NotSynced(code, _) | Self::Unknown(code, _) => Some(*code),
+            _ => None,
         }
     }
 
@@ -133,13 +121,29 @@ impl LabelState {
     /// Reports whether another round in the same situation would not improve the labels: they match, or stay as they are for a
     /// reason that does not change by waiting.
     pub fn is_final(&self) -> bool {
-        let is_unread = matches!(self, Self::NoNode { reason } if PASSING.contains(reason));
-        !is_unread
-            && !matches!(
-                self,
-                Self::Pending | Self::Stale | Self::NoSource | Self::NoVm { .. }
-            )
+        match self {
+            Self::Synced | Self::HostWithoutTopology => true,
+            Self::Pending | Self::HarvesterNotRead => false,
+            Self::NotSynced(code, _) => *code != Code::AnnotationsStale,
+            // The other VM may be renamed, but not by waiting.
+            Self::Unknown(code, _) => {
+                matches!(code, Code::NodeOfAnotherVm | Code::NameOfAnotherVm)
+            }
+        }
     }
+}
+
+/// Returns the title of a code with what it means for the labels.
+fn unchanged(code: Code) -> String {
+    format!("{}; labels are unchanged", code.entry().title)
+}
+
+fn not_synced(code: Code) -> LabelState {
+    LabelState::NotSynced(code, unchanged(code))
+}
+
+fn unknown(code: Code) -> LabelState {
+    LabelState::Unknown(code, unchanged(code))
 }
 
 /// The inputs of [`state`].
@@ -149,10 +153,8 @@ pub struct Inputs<'a> {
     pub identity: &'a Identity,
     /// The host of the VM and its topology.
     pub placement: Option<&'a Placement>,
-    /// The error if there is no usable Harvester credential.
-    pub harvester: Option<&'a Unavailable>,
-    /// The Node.
-    pub node: &'a Fact<Node>,
+    /// What was read.
+    pub observation: &'a Observation,
     /// The planned changes.
     pub labels: &'a LabelPlan,
     /// Whether the agent waits for the annotations of Harvester.
@@ -165,55 +167,51 @@ pub struct Inputs<'a> {
 
 /// Returns the state of the labels.
 pub fn state(inputs: &Inputs<'_>) -> LabelState {
-    let why = inputs.node.why().map(|why| why.kind);
-    if why == Some(UnavailableKind::AnotherMachine) {
-        return LabelState::NoNode {
-            reason: "NodeOfAnotherVM",
-        };
+    let node = &inputs.observation.node;
+    let unread = node.why().and_then(|why| unread::node(why.kind));
+    if unread == Some(Code::NodeOfAnotherVm) {
+        return unknown(Code::NodeOfAnotherVm);
     }
     let Some(placement) = inputs.placement else {
         return without_host(inputs);
     };
     if inputs.identity.is_named_as_another() {
-        return LabelState::AnotherVm;
+        return unknown(Code::NameOfAnotherVm);
     }
     if inputs.settling {
         return LabelState::Pending;
     }
+    let changes = &inputs.labels.changes;
     // While only our annotations conflict, the labels match.
-    if let Some(stand) = inputs
-        .stand_down
-        .filter(|_| !inputs.labels.changes.is_empty())
-    {
-        return LabelState::Conflict {
-            writer: stand.conflict.clone(),
-        };
+    if let Some(stand) = inputs.stand_down.filter(|_| !changes.is_empty()) {
+        let message = format!("`{}` keeps reverting the labels", stand.conflict);
+        return LabelState::NotSynced(Code::LabelConflict, message);
     }
-    if !inputs.labels.changes.is_empty() {
+    if !changes.is_empty() {
         return inputs.refusal.map_or(LabelState::Pending, |text| {
-            LabelState::WriteFailed(text.to_owned())
+            LabelState::NotSynced(Code::NodeWriteFailed, text.to_owned())
         });
     }
     let left = |wanted: &[SkipReason]| {
-        inputs
-            .labels
-            .left
-            .iter()
-            .any(|left| wanted.contains(&left.reason))
+        let mut left = inputs.labels.left.iter();
+        left.any(|left| wanted.contains(&left.reason))
     };
     let tried = |outcome, source: Option<Source>| {
-        placement
-            .tried
-            .iter()
-            .any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
+        let mut tried = placement.tried.iter();
+        tried.any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
     };
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if inputs.identity.vmi().is_none() => without_host(inputs),
-        None if tried(PlacementOutcome::Invalid, None) => LabelState::Invalid,
-        None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,
-        None => LabelState::NoSource,
-        Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => LabelState::Pinned,
+        None if let Some(why) = &placement.trouble => unknown(unread::source(why.kind)),
+        None if tried(PlacementOutcome::Invalid, None) => not_synced(Code::LabelValueInvalid),
+        None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => {
+            not_synced(Code::AnnotationsStale)
+        }
+        None => unknown(Code::NoTopologySource),
+        Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => {
+            not_synced(Code::PinnedByConfig)
+        }
         Some(_)
             if left(&[
                 SkipReason::HostHasNone,
@@ -221,86 +219,37 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
                 SkipReason::HostNotRead,
             ]) =>
         {
-            LabelState::Partial
+            not_synced(Code::TopologyPartial)
         }
         Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
-        Some(_) => match inputs.node {
-            Fact::Known(_) => LabelState::Synced,
-            Fact::Absent => LabelState::NoNode {
-                reason: "NodeMissing",
-            },
-            Fact::Failed(why) if why.kind == UnavailableKind::AnotherNode => LabelState::NoNode {
-                reason: "NodeMissing",
-            },
-            Fact::Failed(_) => LabelState::NoNode {
-                reason: "NodeNotRead",
-            },
+        Some(_) => match (node, inputs.observation.kubelet.why()) {
+            (Fact::Known(_), _) => LabelState::Synced,
+            (Fact::Absent, _) => unknown(Code::NodeMissing),
+            (Fact::Failed(_), Some(why)) => unknown(unread::kubelet_credential(why.kind)),
+            // It is read soon.
+            (Fact::Failed(_), None) => unread.map_or(LabelState::Pending, unknown),
         },
     }
 }
 
 fn without_host(inputs: &Inputs<'_>) -> LabelState {
-    let no_vm = |reason, text: &str| LabelState::NoVm {
-        reason,
-        text: text.to_owned(),
-    };
-    let harvester = inputs.harvester.map(|why| why.kind);
+    let observation = inputs.observation;
+    let credential = observation.harvester.why();
+    let credential = credential.map(|why| unread::harvester_credential(why.kind));
+    // The VM may be known without Harvester. The reason is the same.
+    if credential == Some(Code::HarvesterIsOwnApi) {
+        return unknown(Code::HarvesterIsOwnApi);
+    }
     match &inputs.identity.vm {
-        // The VM may be known without Harvester. The reason is the same.
-        _ if harvester == Some(UnavailableKind::OwnApi) => no_vm(
-            "HarvesterIsOwnAPI",
-            "the Harvester kubeconfig points to the API of this guest cluster; labels are unchanged",
-        ),
-        OwnVm::Identified(_) => no_vm("NoHost", "the VM has no host: status.nodeName is empty"),
-        OwnVm::Ambiguous(_) => no_vm(
-            "IdentityAmbiguous",
-            "several VMs match this node; labels are unchanged",
-        ),
-        OwnVm::NotFound(_) => no_vm(
-            "VMNotFound",
-            "no VM in the namespace matches this node; labels are unchanged",
-        ),
-        OwnVm::ProvenOffline(_) => no_vm(
-            "HarvesterNotRead",
-            "the VM name is verified, but its host cannot be read",
-        ),
-        OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
-            let (reason, text) = match why.kind {
-                // The credential is usable: the search goes on.
-                UnavailableKind::NotAsked if inputs.harvester.is_none() => (
-                    "HarvesterNotRead",
-                    "the VM is not found yet; labels are unchanged",
-                ),
-                UnavailableKind::Unreachable => (
-                    "HarvesterUnreachable",
-                    "the Harvester API is unreachable; labels are unchanged",
-                ),
-                UnavailableKind::Credential => (
-                    "HarvesterUnauthorized",
-                    "the Harvester API rejects the credential; labels are unchanged",
-                ),
-                UnavailableKind::Forbidden => (
-                    "HarvesterForbidden",
-                    "the Harvester credential is not allowed to read the VM (403); labels are unchanged",
-                ),
-                UnavailableKind::Tls => (
-                    "HarvesterTLSError",
-                    "the certificate of the Harvester API cannot be verified; labels are unchanged",
-                ),
-                UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => (
-                    "NoHarvesterCredential",
-                    "no usable Harvester credential; labels are unchanged",
-                ),
-                UnavailableKind::Refused
-                | UnavailableKind::UnexpectedObject
-                | UnavailableKind::Malformed
-                | UnavailableKind::AnotherMachine
-                | UnavailableKind::AnotherNode => (
-                    "HarvesterBadResponse",
-                    "unexpected response from the Harvester API; labels are unchanged",
-                ),
-            };
-            no_vm(reason, text)
+        OwnVm::Identified(_) => unknown(Code::NoTopologySource),
+        OwnVm::Ambiguous(_) => unknown(Code::IdentityAmbiguous),
+        OwnVm::NotFound(_) => unknown(Code::VmNotFound),
+        OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) | OwnVm::Remembered(..) => {
+            let answer = observation.candidates.why();
+            let failed = answer.and_then(|why| unread::harvester(why.kind));
+            credential
+                .or(failed)
+                .map_or(LabelState::HarvesterNotRead, unknown)
         }
     }
 }
@@ -324,6 +273,7 @@ mod tests {
         }
         for state in [
             "pending",
+            "harvester-not-read",
             "harvester-unreachable",
             "node-missing",
             "of-a-later-version",
@@ -331,6 +281,5 @@ mod tests {
         ] {
             assert!(!is_final_state(state), "{state}");
         }
-        assert!(PASSING.iter().all(|reason| REASONS.contains(reason)));
     }
 }

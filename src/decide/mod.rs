@@ -27,6 +27,7 @@ pub mod registration;
 pub mod resync;
 pub mod schedule;
 pub mod scheduled_events;
+mod unread;
 pub mod watch_cuts;
 pub mod write_results;
 
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use time::UtcDateTime;
 
-use crate::catalog::Finding;
+use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
@@ -226,8 +227,7 @@ pub fn plan(
     let inputs = label_state::Inputs {
         identity,
         placement,
-        harvester: seen.observation.harvester.why(),
-        node: &seen.observation.node,
+        observation: seen.observation,
         labels: &labels,
         settling: settling.is_some() || memory.withheld.is_some(),
         stand_down: stand_down.as_ref(),
@@ -332,7 +332,7 @@ pub fn plan(
         is_settled: sync.is_final() && !is_unwritten,
     };
     // The time to the labels counts from the first hint, also while the API refuses them.
-    if found.is_settled && !matches!(sync, LabelState::WriteFailed(_)) {
+    if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
         memory.cause = None;
     }
     let (window_end, verify) = memory.step_window(found, now);

@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::conditions::kebab;
 use super::identity::NameKind;
-use crate::catalog::Severity;
+use crate::catalog::{Code, Severity};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, rancher_limit, short, without_node_id};
 
@@ -40,7 +39,7 @@ pub enum Verdict {
     /// looked up by the whole Node name.
     Fqdn,
     /// A different name without a known reason.
-    Mismatch,
+    Differs,
     /// The hostname that KubeVirt sets for several VMs of the namespace, so that it identifies none of them.
     #[serde(rename = "hostname-of-several-vms")]
     Shared,
@@ -60,16 +59,47 @@ impl Verdict {
         Self::ConfiguredOverride,
         Self::Unknown,
         Self::Fqdn,
-        Self::Mismatch,
+        Self::Differs,
         Self::Shared,
         Self::AnotherVm,
         Self::Ambiguous,
         Self::NotFound,
     ];
 
-    /// Returns the name used in reports: the reason in kebab-case.
-    pub fn name(self) -> String {
-        kebab(self.reason())
+    /// Returns the name in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Match => "names-match",
+            Self::MatchExceptCaseOrDomain => "names-match-except-case-or-domain",
+            Self::PlatformHostname => "platform-hostname",
+            Self::RancherTruncated => "rancher-truncated",
+            Self::NodeIdSuffix => "node-id-suffix",
+            Self::ConfiguredOverride => "configured-override",
+            Self::Unknown => "vm-unknown",
+            Self::Ambiguous => "identity-ambiguous",
+            Self::NotFound => "vm-not-found",
+            Self::Fqdn => "fqdn",
+            Self::Differs => "differs",
+            Self::Shared => "hostname-of-several-vms",
+            Self::AnotherVm => "name-of-another-vm",
+        }
+    }
+
+    /// Returns the code of the finding; `None` if nothing is wrong, or the VM is not known.
+    pub fn code(self) -> Option<Code> {
+        Some(match self {
+            Self::Match | Self::MatchExceptCaseOrDomain | Self::Unknown => return None,
+            Self::ConfiguredOverride => Code::ConfiguredOverride,
+            Self::Ambiguous => Code::IdentityAmbiguous,
+            Self::NotFound => Code::VmNotFound,
+            Self::Shared => Code::HostnameOfSeveralVms,
+            Self::AnotherVm => Code::NameOfAnotherVm,
+            Self::PlatformHostname
+            | Self::RancherTruncated
+            | Self::NodeIdSuffix
+            | Self::Fqdn
+            | Self::Differs => Code::HostnameDiffers,
+        })
     }
 
     /// Reports whether a Node may register with such a name: it matches the VM, or it was configured (by the platform, Rancher, or
@@ -86,28 +116,18 @@ impl Verdict {
             | Self::Ambiguous
             | Self::NotFound
             | Self::Fqdn
-            | Self::Mismatch
+            | Self::Differs
             | Self::Shared
             | Self::AnotherVm => false,
         }
     }
 
-    /// Returns the reason of the condition `HarvesterIdentityVerified`.
+    /// Returns the reason of the condition `HarvesterIdentityVerified`: that of the finding, if there is one.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Match => "NamesMatch",
             Self::MatchExceptCaseOrDomain => "NamesMatchExceptCaseOrDomain",
-            Self::PlatformHostname => "PlatformHostname",
-            Self::RancherTruncated => "RancherTruncated",
-            Self::NodeIdSuffix => "NodeIDSuffix",
-            Self::ConfiguredOverride => "ConfiguredOverride",
-            Self::Unknown => "VMUnknown",
-            Self::Ambiguous => "IdentityAmbiguous",
-            Self::NotFound => "VMNotFound",
-            Self::Fqdn => "Fqdn",
-            Self::Mismatch => "Mismatch",
-            Self::Shared => "HostnameOfSeveralVMs",
-            Self::AnotherVm => "NameOfAnotherVM",
+            _ => self.code().map_or("VmUnknown", Code::reason),
         }
     }
 
@@ -126,7 +146,7 @@ impl Verdict {
                  qemu-guest-agent, or finds none; the CSI driver before 0.1.6 cannot attach volumes"
             }
             Self::Unknown | Self::Ambiguous | Self::NotFound => "the names are not verified",
-            Self::Fqdn | Self::Mismatch => {
+            Self::Fqdn | Self::Differs => {
                 "The Harvester cloud provider and CSI driver look up the VM by the whole Node name and find none: no providerID, \
                  no topology after a migration, the Node may be deleted when it becomes NotReady, and volumes of a stopped VM are \
                  not released"
@@ -145,16 +165,8 @@ impl Verdict {
 
     /// Returns the severity of the difference, as that of its finding.
     pub fn severity(self) -> Severity {
-        match self {
-            Self::Match | Self::MatchExceptCaseOrDomain | Self::Unknown => Severity::Notice,
-            Self::ConfiguredOverride => Severity::Notice,
-            Self::Ambiguous | Self::NotFound | Self::Shared | Self::AnotherVm => Severity::Error,
-            Self::PlatformHostname
-            | Self::RancherTruncated
-            | Self::NodeIdSuffix
-            | Self::Fqdn
-            | Self::Mismatch => Severity::Warning,
-        }
+        let code = self.code();
+        code.map_or(Severity::Notice, |code| code.entry().severity)
     }
 
     /// Reports whether the names match as far as the components of Harvester require.
@@ -223,7 +235,7 @@ pub fn judge(
         }
         _ if has_domain(vm) || has_domain(&own.hostname) => Verdict::Fqdn,
         _ if has_domain(&first) && rancher_limit(own.vm, &first).is_some() => Verdict::Fqdn,
-        _ => Verdict::Mismatch,
+        _ => Verdict::Differs,
     }
 }
 

@@ -240,7 +240,7 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
     world.node().system_uuid = Some(other);
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::NodeOfAnotherVm]);
-    assert_eq!(plan.sync.reason(), "NodeOfAnotherVM");
+    assert_eq!(plan.sync.reason(), "NodeOfAnotherVm");
     // The kubelet may not have started yet.
     assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
     let ours = *world.observation.machine.product_uuid.known().unwrap();
@@ -496,7 +496,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     };
     assert_eq!(
         (patch.conditions[0].0.status, patch.conditions[0].0.reason),
-        ("False", "Mismatch")
+        ("False", "HostnameDiffers")
     );
     assert_eq!(patch.announce.len(), 1);
     assert_eq!(patch.announce[0].kind, "Warning");
@@ -1095,12 +1095,9 @@ fn a_rival_is_fought_three_times_and_then_named() {
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::LabelConflict]);
     assert!(plan.findings[0].seen.contains("kubectl-label"));
-    assert_eq!(
-        plan.sync,
-        LabelState::Conflict {
-            writer: "kubectl-label".to_owned()
-        }
-    );
+    let text = "`kubectl-label` keeps reverting the labels".to_owned();
+    let state = LabelState::NotSynced(Code::LabelConflict, text);
+    assert_eq!(plan.sync, state);
 }
 
 #[test]
@@ -1502,7 +1499,7 @@ fn a_kubeconfig_of_the_own_api_is_the_reason_whatever_that_api_said() {
         world.observation.harvester = Fact::failed(UnavailableKind::OwnApi, "the same UID");
         world.observation.candidates = Fact::failed(kind, "no");
         let plan = world.plan();
-        assert_eq!(plan.sync.reason(), "HarvesterIsOwnAPI", "{kind:?}");
+        assert_eq!(plan.sync.reason(), "HarvesterIsOwnApi", "{kind:?}");
     }
 }
 

@@ -97,7 +97,7 @@ impl Reported {
             ..Record::new(priority, message)
         };
         if let Some(vm) = vm.as_ref().filter(|vm| Some(*vm) != self.vm.as_ref()) {
-            let text = format!("VM identified: {vm}, {}", status.identity.state.name());
+            let text = format!("VM identified: {vm}, {}", status.identity.state);
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
         for text in self.renamed(status) {
@@ -226,7 +226,7 @@ impl Reported {
         let text = |now: &JudgedName| {
             let old = before.iter().find(|old| old.kind == now.kind)?;
             let old = Some(&old.name).filter(|old| **old != now.name)?;
-            let (kind, new, verdict) = (now.kind.as_str(), &now.name, now.verdict.name());
+            let (kind, new, verdict) = (now.kind.as_str(), &now.name, now.verdict.as_str());
             let text = format!("{kind} changed from `{old}` to `{new}`: {verdict}");
             Some(text)
         };

@@ -14,8 +14,8 @@ use super::status::{
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
 use crate::agent::state::{LastMigration, Seconds};
+use crate::catalog::kebab;
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
-use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
@@ -115,7 +115,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
         ..judged.clone()
     });
     IdentityStatus {
-        state: identity.verdict,
+        state: kebab(identity.verdict.reason()),
         impact: identity.verdict.consequence().to_owned(),
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
@@ -166,7 +166,7 @@ fn labels(report: &RoundReport<'_>) -> LabelsStatus {
     let kubelet = report.observation.kubelet.known();
     LabelsStatus {
         node: kubelet.map(|kubelet| kubelet.node_name.to_string()),
-        state: kebab(report.plan.sync.reason()),
+        state: report.plan.sync.name(),
         owned: owned(report),
         skipped_labels: report.plan.labels.left.clone(),
     }

@@ -5,16 +5,16 @@
 //! a plain 0/1 gauge, and in addition one 0/1 series for each state (an OpenMetrics StateSet), so that the labels of a series do
 //! not change with the state. No label name conflicts with the labels of a scrape target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
 use crate::agent::RoundReport;
-use crate::decide::conditions::kebab;
+use crate::catalog::kebab;
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
-use crate::decide::label_state;
+use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
 use crate::facts::observation::Api;
@@ -110,7 +110,7 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
         page,
         "harvester_node_agent_identity_state",
         "How hostname and Node name compare with the VM: 1 for the current state, 0 for the others.",
-        &Verdict::ALL.map(Verdict::name),
+        &Vec::from_iter(BTreeSet::from(Verdict::ALL.map(verdict_state))),
         &verdict,
     );
     // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.
@@ -125,8 +125,11 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
         page,
         "harvester_node_agent_topology_state",
         "State of the topology labels: 1 for the current state, 0 for the others.",
-        &label_state::REASONS.map(kebab),
-        &kebab(sync.reason()),
+        &label_state::all()
+            .iter()
+            .map(LabelState::name)
+            .collect::<Vec<_>>(),
+        &sync.name(),
     );
     let health = report.plan.guest_agent;
     let all = GuestAgentHealth::ALL.iter().map(|health| health.name());
@@ -140,7 +143,7 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
         page,
         "harvester_node_agent_qemu_guest_agent_state",
         "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
-        &all.collect::<Vec<_>>(),
+        &Vec::from_iter(BTreeSet::from_iter(all)),
         &health.name(),
     );
     let open = report.plan.memory.scheduled.open();
@@ -168,8 +171,13 @@ fn verified(identity: &Identity) -> (String, bool) {
     let is_match = identity.verdict.is_match();
     match identity.vm_name() {
         None if is_match => ("vm-unknown".to_owned(), false),
-        _ => (identity.verdict.name(), is_match),
+        _ => (verdict_state(identity.verdict), is_match),
     }
+}
+
+/// Returns the state of a verdict: the code of its finding, if there is one.
+fn verdict_state(verdict: Verdict) -> String {
+    kebab(verdict.reason())
 }
 
 fn findings(page: &mut Page, status: &Status) {
@@ -286,12 +294,8 @@ mod tests {
                 ("names-match-except-case-or-domain", true),
             ),
             (Verdict::Match, false, ("vm-unknown", false)),
-            (Verdict::Mismatch, false, ("mismatch", false)),
-            (
-                Verdict::PlatformHostname,
-                true,
-                ("platform-hostname", false),
-            ),
+            (Verdict::Differs, false, ("hostname-differs", false)),
+            (Verdict::PlatformHostname, true, ("hostname-differs", false)),
             (Verdict::Unknown, false, ("vm-unknown", false)),
         ] {
             let vm = if is_known {

@@ -138,7 +138,7 @@ pub fn line(status: &Status) -> String {
     let mut line = format!(
         "vm={} identity={}",
         vm.map_or("unknown", |vm| vm.name.as_str()),
-        status.identity.state.name()
+        status.identity.state
     );
     if let Some(placement) = &status.placement {
         line.push_str(&format!(
@@ -196,7 +196,7 @@ fn names(out: &mut Text, identity: &IdentityStatus) {
             verdict if verdict.is_match() => (Mark::Ok, kind.to_owned()),
             Verdict::Unknown => (Mark::Skipped, format!("{kind} {name}")),
             verdict => {
-                let text = format!("{kind} {name} ({})", verdict.name());
+                let text = format!("{kind} {name} ({})", verdict.as_str());
                 (Mark::Found(verdict.severity()), text)
             }
         }
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {
         let name =
-            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.name()});
+            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.as_str()});
         let identity = json!({
             "state": "vm-unknown", "impact": "", "evidence": [],
             "names": [name("hostname"), name("static-hostname")],

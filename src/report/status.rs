@@ -14,7 +14,6 @@ use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
-use crate::decide::name_match::Verdict;
 use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::observation::Api;
@@ -164,7 +163,7 @@ pub struct AgentStatus {
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
     /// The result of comparing the names.
-    pub state: Verdict,
+    pub state: String,
     /// The impact of the result.
     pub impact: String,
     /// The VM; missing while it is unknown.

@@ -175,14 +175,16 @@ impl Demo {
         let (world, agent) = (&self.world, &mut self.agent);
         world.guest.kernel_hostname("localhost");
         world.guest.static_hostname("localhost");
-        world.condition_becomes(IDENTITY, "False", "Mismatch").await;
+        world
+            .condition_becomes(IDENTITY, "False", "HostnameDiffers")
+            .await;
         let told = agent.wait_line(|line| line.text.contains("[hostname-differs]"), SOON);
         assert!(told.await.text.contains("localhost"));
         let told = async || {
             let events = world.events().await;
             let of_it = events.iter();
             of_it
-                .filter(|event| event["reason"] == "IdentityMismatch")
+                .filter(|event| event["reason"] == "HostnameDiffers")
                 .count()
         };
         eventually(SOON, "an Event", async || told().await > 0).await;

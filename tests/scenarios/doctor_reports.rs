@@ -94,10 +94,10 @@ reports! {
         seen(vm_of_a_custom_cluster, NoTopologySource, "vmi-annotations", beside [VmLabelsMissing]);
     7 volumes_need_a_node_with_the_name_of_its_vm
         ["harvester/harvester#4396"]
-        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
+        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (differs)");
     8 nothing_says_that_the_hostname_must_be_the_name_of_the_vm
         ["harvester/harvester#4291"]
-        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
+        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (differs)");
     9 a_hostname_in_the_user_data_leaves_the_node_tainted
         ["harvester/harvester#4947"]
         seen(renamed_node_without_a_cloud_provider, NodeUninitialized, "the Node is `renamed`",
@@ -105,7 +105,7 @@ reports! {
     10 a_cluster_with_hostnames_of_its_own_cannot_be_upgraded
         ["harvester/harvester#11682"]
         unseen("that the next machine of the pool gets the same hostname shows only when it is made")
-        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
+        seen(hostname_from_user_data, HostnameDiffers, "`renamed` (differs)");
     11 rancher_cuts_a_long_name
         ["rancher/rancher#40901", "rancher/rancher#41581"]
         seen(name_cut_by_rancher, HostnameDiffers, "rancher-truncated");

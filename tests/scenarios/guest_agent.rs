@@ -68,7 +68,7 @@ async fn a_guest_agent_that_stops_is_on_the_node_at_once(on: On) {
     let tells = |line: &Line| line.text.contains("[guest-agent-not-running]");
     // Seen by systemd's signal: the next poll is minutes away.
     agent.wait_line(tells, SOON).await;
-    condition_becomes(&world, HEALTHY, "False", "NotRunning").await;
+    condition_becomes(&world, HEALTHY, "False", "GuestAgentNotRunning").await;
     findings_become(&world, &["guest-agent-not-running"]).await;
     let start = format!("systemctl start {UNIT}");
     remedy_becomes(&world, "guest-agent-not-running", &start).await;
@@ -79,7 +79,7 @@ async fn a_guest_agent_that_stops_is_on_the_node_at_once(on: On) {
     // The last Event, so all others are there.
     let is_ready = || async { events(&world, "QemuGuestAgentReady").await == 1 };
     eventually(SOON, "the last Event", is_ready).await;
-    assert_eq!(events(&world, "QemuGuestAgentNotReady").await, 1);
+    assert_eq!(events(&world, "GuestAgentNotRunning").await, 1);
 }
 
 async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
@@ -93,7 +93,7 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
         ..Unit::stopped()
     };
     systemd.set(UNIT, masked).await;
-    condition_becomes(&world, HEALTHY, "False", "UnitMasked").await;
+    condition_becomes(&world, HEALTHY, "False", "GuestAgentNotRunning").await;
     findings_become(&world, &["guest-agent-not-running"]).await;
     let unmask = format!("systemctl unmask {UNIT}, then systemctl start {UNIT}");
     remedy_becomes(&world, "guest-agent-not-running", &unmask).await;
@@ -107,7 +107,7 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
         ..Unit::stopped()
     };
     systemd.set(DEVICE, gone).await;
-    condition_becomes(&world, HEALTHY, "False", "ChannelMissing").await;
+    condition_becomes(&world, HEALTHY, "False", "GuestAgentChannelMissing").await;
     findings_become(&world, &["guest-agent-channel-missing"]).await;
     world.guest.guest_agent();
     systemd.set(DEVICE, Unit::plugged()).await;
@@ -120,7 +120,7 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
         ..Unit::running()
     };
     systemd.set(UNIT, between_two_runs).await;
-    condition_becomes(&world, HEALTHY, "False", "Restarting").await;
+    condition_becomes(&world, HEALTHY, "False", "GuestAgentRestarting").await;
     // It runs again, for now; that it does not last is still so.
     let runs_again = Unit {
         restarts: 1,
@@ -192,7 +192,7 @@ mod slow {
         agent.wait_line(tells, SOON).await;
         // It ends at once: it is not started again and again.
         looks_again(&agent, &systemd).await;
-        condition_becomes(&world, HEALTHY, "False", "NotRunning").await;
+        condition_becomes(&world, HEALTHY, "False", "GuestAgentNotRunning").await;
         assert_eq!(starts(&systemd), 1, "{:?}", systemd.calls());
         let lines = agent.lines().into_iter().filter(tells).count();
         assert_eq!(lines, 1, "{}", agent.transcript());
@@ -208,7 +208,7 @@ mod slow {
         // Longer than it stands still before it is started elsewhere.
         tokio::time::sleep(std::time::Duration::from_secs(11)).await;
         looks_again(&agent, &systemd).await;
-        condition_becomes(&world, HEALTHY, "False", "NotRunning").await;
+        condition_becomes(&world, HEALTHY, "False", "GuestAgentNotRunning").await;
         findings_become(&world, &["guest-agent-not-running"]).await;
         assert_eq!(starts(&systemd), 0, "{:?}", systemd.calls());
     }

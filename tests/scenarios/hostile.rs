@@ -378,7 +378,7 @@ mod slow {
         world.guest.kernel_hostname("other");
         hostnamed.announce(None, "other").await;
         agent
-            .wait_line(|line| line.text.contains("to `other`: mismatch"), SOON)
+            .wait_line(|line| line.text.contains("to `other`: differs"), SOON)
             .await;
         stays_small(&agent, before + MOST_OF_BUS);
         labels_stay(&world, "signals of 31 MiB").await;

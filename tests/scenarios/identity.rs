@@ -27,11 +27,11 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
     world.guest.kernel_hostname("localhost");
     world.guest.static_hostname("localhost");
     let mut agent = serve(&world).await;
-    condition_becomes(&world, IDENTITY, "False", "Mismatch").await;
+    condition_becomes(&world, IDENTITY, "False", "HostnameDiffers").await;
     findings_become(&world, &["hostname-differs"]).await;
     let record = |line: &harvester_lab::process::Line| line.text.contains("[hostname-differs]");
     agent.wait_line(record, SOON).await;
-    let reason = "IdentityMismatch";
+    let reason = "HostnameDiffers";
     let told = || async {
         let events = world.events().await;
         events
@@ -73,7 +73,7 @@ async fn the_name_of_another_vm_is_an_error(on: On) {
     );
     assert_eq!(
         condition(&world, IDENTITY).await,
-        Some(("False".to_owned(), "NameOfAnotherVM".to_owned()))
+        Some(("False".to_owned(), "NameOfAnotherVm".to_owned()))
     );
 }
 
@@ -85,7 +85,7 @@ async fn the_name_of_another_vm_that_comes_later_is_an_error_too(on: On) {
     condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     world.guest.kernel_hostname("gc8-pool1-q99l7-other");
     world.guest.static_hostname("gc8-pool1-q99l7-other");
-    condition_becomes(&world, IDENTITY, "False", "NameOfAnotherVM").await;
+    condition_becomes(&world, IDENTITY, "False", "NameOfAnotherVm").await;
     findings_become(&world, &["name-of-another-vm"]).await;
 }
 

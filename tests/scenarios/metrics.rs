@@ -127,7 +127,7 @@ async fn the_textfile_and_the_listener_have_the_same_page() {
         vm.as_str(),
         "harvester_node_agent_identity_verified 1",
         "harvester_node_agent_identity_state{state=\"names-match\"} 1",
-        "harvester_node_agent_identity_state{state=\"mismatch\"} 0",
+        "harvester_node_agent_identity_state{state=\"hostname-differs\"} 0",
         "harvester_node_agent_topology_synced 1",
         "harvester_node_agent_topology_state{state=\"pending\"} 0",
         "harvester_node_agent_placement_info{host=\"hv-a\",region=\"eu-1\",zone=\"rack-a\"} 1",

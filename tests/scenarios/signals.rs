@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_secs(2);
 
 const KERNEL_NAME: &str = "/proc/sys/kernel/hostname";
 /// The end of the line about a wrong name. The one about its end is another.
-const COMPLAINT: &str = "(mismatch) [hostname-differs]";
+const COMPLAINT: &str = "(differs) [hostname-differs]";
 
 const OWN_NAME: [&str; 5] = [
     "--map-root-user",
@@ -102,7 +102,7 @@ async fn events_of_names(world: &World) -> usize {
     let events = world.events().await;
     let reasons = events.iter().filter_map(|event| event["reason"].as_str());
     reasons
-        .filter(|reason| reason.starts_with("Identity"))
+        .filter(|reason| ["HostnameDiffers", "IdentityVerified"].contains(reason))
         .count()
 }
 
@@ -124,7 +124,7 @@ async fn a_new_host_name_is_reported_and_complained_about_when_it_has_been_quiet
     if complaint.text.contains("name-4") {
         assert!(complaint.at - last >= QUIET, "{}", agent.transcript());
     }
-    condition_becomes(&world, IDENTITY, "False", "Mismatch").await;
+    condition_becomes(&world, IDENTITY, "False", "HostnameDiffers").await;
     eventually(SOON, "the Event", || async {
         events_of_names(&world).await == 1
     })
@@ -227,7 +227,13 @@ async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
         assert!(rows.iter().all(|row| row.contains(" active: ")), "{rows:?}");
 
         systemd.set(UNIT, Unit::stopped()).await;
-        condition_becomes(&world, "QemuGuestAgentReady", "False", "NotRunning").await;
+        condition_becomes(
+            &world,
+            "QemuGuestAgentReady",
+            "False",
+            "GuestAgentNotRunning",
+        )
+        .await;
         systemd.set(UNIT, Unit::running()).await;
         condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
         findings_become(&world, &[]).await;
@@ -257,5 +263,11 @@ async fn a_migration_is_labeled_while_the_bus_hangs() {
     // It has answered nothing until now.
     bus.go_on();
     systemd.set(UNIT, Unit::stopped()).await;
-    condition_becomes(&world, "QemuGuestAgentReady", "False", "NotRunning").await;
+    condition_becomes(
+        &world,
+        "QemuGuestAgentReady",
+        "False",
+        "GuestAgentNotRunning",
+    )
+    .await;
 }

@@ -44,16 +44,16 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
     assert!(!output.stderr.contains("timed out"), "{}", output.stderr);
     // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
     assert!(
-        output.stdout.contains(": harvester-not-read, host unknown"),
+        output
+            .stdout
+            .contains(": harvester-forbidden, host unknown"),
         "{}",
         output.stdout
     );
-    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterNotRead").await;
+    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterForbidden").await;
     let status = world.guest.status().unwrap();
-    assert_eq!(
-        status["labels"]["state"], "harvester-not-read",
-        "{status:#}"
-    );
+    let state = &status["labels"]["state"];
+    assert_eq!(state, "harvester-forbidden", "{status:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use harvester_node_agent::catalog::Code;
 use harvester_node_agent::config;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
 use harvester_node_agent::decide::guest_agent::{CONDITION, GuestAgentHealth};
-use harvester_node_agent::decide::label_state;
+use harvester_node_agent::decide::label_state::{self, LabelState};
 use harvester_node_agent::decide::name_match::Verdict;
 use harvester_node_agent::sys::root::Root;
 
@@ -57,9 +57,10 @@ fn every_finding_has_one_row() {
 #[test]
 fn every_reason_of_a_condition_and_of_an_event_has_one_row() {
     let rows = |heading| rows("states", Some(heading));
-    is_complete(TOPOLOGY, label_state::REASONS, &rows(TOPOLOGY));
-    let verdicts = Verdict::ALL.map(Verdict::reason);
-    is_complete(IDENTITY, verdicts, &rows(IDENTITY));
+    let states = label_state::all();
+    let states = states.iter().map(LabelState::reason);
+    is_complete(TOPOLOGY, states, &rows(TOPOLOGY));
+    is_complete(IDENTITY, Verdict::ALL.map(Verdict::reason), &rows(IDENTITY));
     let health = GuestAgentHealth::ALL.iter().map(|health| health.reason());
     is_complete(CONDITION, health, &rows(CONDITION));
 

@@ -168,7 +168,7 @@ fn identity(status: &Status) -> String {
         return format!("{} {verb} the VM", kinds.join(", "));
     }
     let wrong = wrong.iter().map(|name| {
-        let (kind, state) = (name.kind.as_str(), name.verdict.name());
+        let (kind, state) = (name.kind.as_str(), name.verdict.as_str());
         format!("{kind} `{}` {state}", name.name)
     });
     wrong.collect::<Vec<_>>().join(", ")

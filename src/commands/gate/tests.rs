@@ -84,11 +84,11 @@ fn each_verdict_opens_at_once_or_holds_to_the_bound() {
         (Verdict::ConfiguredOverride, true),
         (Verdict::Unknown, false),
         (Verdict::Fqdn, false),
-        (Verdict::Mismatch, false),
+        (Verdict::Differs, false),
         (Verdict::Shared, false),
         (Verdict::AnotherVm, false),
     ] {
-        assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
+        assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.as_str());
         let seen = seen(&says(verdict));
         let at_once = may_register.then_some(false);
         assert_eq!(opens(&at(&seen, 0)), at_once, "{verdict:?}");
@@ -100,7 +100,7 @@ fn each_verdict_opens_at_once_or_holds_to_the_bound() {
 
 #[test]
 fn who_waits_learns_what_is_wrong_why_it_matters_and_what_to_type() {
-    let text = wait_text(&seen(&says(Verdict::Mismatch)));
+    let text = wait_text(&seen(&says(Verdict::Differs)));
     for part in [
         "hostname `localhost` does not match VM `pool1-abcde`",
         "the name of a registered Node cannot change",
@@ -117,7 +117,7 @@ fn who_waits_learns_what_is_wrong_why_it_matters_and_what_to_type() {
 
 #[test]
 fn a_name_of_cloud_init_is_not_called_the_name_of_a_vm() {
-    for verdict in [Verdict::Mismatch, Verdict::Unknown] {
+    for verdict in [Verdict::Differs, Verdict::Unknown] {
         let mut given = says(verdict);
         given["identity"]["vm"] = Value::Null;
         given["identity"]["expectedName"] = json!("web");
@@ -177,7 +177,7 @@ fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
         Seen::default(),
         gone.clone(),
         says(Verdict::Unknown),
-        says(Verdict::Mismatch),
+        says(Verdict::Differs),
     ] {
         assert_eq!(at(&usual, &seen, 0), FINE, "{seen:?}");
     }
@@ -189,7 +189,7 @@ fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
     for seen in [
         Seen::default(),
         says(Verdict::Unknown),
-        says(Verdict::Mismatch),
+        says(Verdict::Differs),
     ] {
         assert_eq!(
             (at(&copied, &seen, 119), at(&copied, &seen, 120)),
@@ -225,7 +225,7 @@ fn a_name_that_cannot_become_known_delays_nothing() {
     };
     assert_eq!(opens(&at(&hopeless(&unknown), 0)), FINE);
     // A name that differs from the platform's is wrong, with or without a credential.
-    let wrong = hopeless(&says(Verdict::Mismatch));
+    let wrong = hopeless(&says(Verdict::Differs));
     assert_eq!(opens(&at(&wrong, 0)), None);
 }
 
@@ -247,7 +247,7 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
     let labels = Labels::from([("zone".to_owned(), LabelValue::parse("a").unwrap())]);
     for (verdict, expected) in [
         (Verdict::Match, Some(&labels)),
-        (Verdict::Mismatch, Some(&labels)),
+        (Verdict::Differs, Some(&labels)),
         (Verdict::AnotherVm, None),
     ] {
         let seen = with(verdict, json!({"labels": {"zone": "a"}}));

@@ -27,7 +27,7 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
         .filter(differing)
         .map(|judged| {
             let name = judged.name.escape_debug();
-            let verdict = judged.verdict.name();
+            let verdict = judged.verdict.as_str();
             format!("{} `{name}` ({verdict})", judged.kind.as_str())
         })
         .collect();
@@ -62,12 +62,9 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
 /// Returns the finding for names that differ from the VM, with the fix for this case: a Node is only ever deleted if its own name is
 /// wrong and was not chosen.
 fn differs(identity: &Identity, observation: &Observation, seen: String) -> Finding {
-    let code = match identity.verdict {
-        Verdict::AnotherVm => Code::NameOfAnotherVm,
-        Verdict::Shared => Code::HostnameOfSeveralVms,
-        Verdict::ConfiguredOverride => Code::ConfiguredOverride,
-        _ => Code::HostnameDiffers,
-    };
+    let code = identity.verdict.code();
+    let code = code.filter(|code| code.entry().flags.is_of_names);
+    let code = code.unwrap_or(Code::HostnameDiffers);
     let finding = Finding::new(code, seen);
     if code != Code::HostnameDiffers {
         return finding;
@@ -113,7 +110,7 @@ fn differs(identity: &Identity, observation: &Observation, seen: String) -> Find
             observation,
             vm,
         ),
-        Verdict::Mismatch => replacing(finding, observation, &RENAME, &[]),
+        Verdict::Differs => replacing(finding, observation, &RENAME, &[]),
         _ => finding,
     }
 }
@@ -205,7 +202,7 @@ pub(super) fn deletion(
         );
         let finding = Finding::new(Code::NodeMayBeDeleted, text);
         match name.verdict {
-            Verdict::Mismatch | Verdict::Fqdn => replacing(finding, observation, &RENAME, &[]),
+            Verdict::Differs | Verdict::Fqdn => replacing(finding, observation, &RENAME, &[]),
             // A name that was chosen stays, and one that was made from the name of the VM comes again.
             _ => finding,
         }

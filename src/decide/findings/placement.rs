@@ -2,10 +2,9 @@
 //! Findings for an unknown region or zone of the host.
 
 use crate::catalog::{Code, Finding};
-use crate::decide::Scene;
 use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};
-use crate::facts::UnavailableKind;
+use crate::decide::{Scene, unread};
 
 /// Adds findings for the host of the VM and its topology.
 pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<Finding>) {
@@ -23,39 +22,23 @@ pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<F
             .tried
             .iter()
             .find(|tried| tried.outcome == wanted)
-            .map(|tried| tried.detail.clone())
+            .map_or_else(String::new, |tried| tried.detail.clone())
     };
-    match sync {
-        LabelState::Invalid => {
-            findings.push(Finding::new(
-                Code::LabelValueInvalid,
-                tried(PlacementOutcome::Invalid).unwrap_or_default(),
-            ));
+    let trouble = placement.trouble.as_ref();
+    let trouble = trouble.filter(|_| seen.identity.vmi().is_some());
+    let text = match (sync.code(), trouble) {
+        (Some(code), Some(why)) if code == unread::source(why.kind) => why.text.clone(),
+        (Some(Code::LabelValueInvalid), _) => tried(PlacementOutcome::Invalid),
+        (Some(Code::AnnotationsStale), _) => tried(PlacementOutcome::Stale),
+        (Some(Code::NoTopologySource), _) => sources(placement),
+        (None, _) if *sync == LabelState::HostWithoutTopology => {
+            let text = format!("host {}", placement.host);
+            findings.push(Finding::new(Code::HostWithoutTopology, text));
+            return;
         }
-        LabelState::NoSource | LabelState::Stale if placement.trouble.is_some() => {
-            let why = placement.trouble.as_ref();
-            let code = match why.map(|why| why.kind) {
-                Some(UnavailableKind::UnexpectedObject) => Code::UnexpectedObject,
-                _ => Code::HarvesterUnreachable,
-            };
-            let text = why.map(|why| why.text.clone()).unwrap_or_default();
-            findings.push(Finding::new(code, text));
-        }
-        LabelState::Stale => findings.push(Finding::new(
-            Code::AnnotationsStale,
-            tried(PlacementOutcome::Stale).unwrap_or_default(),
-        )),
-        LabelState::NoSource => {
-            findings.push(Finding::new(Code::NoTopologySource, sources(placement)));
-        }
-        LabelState::HostWithoutTopology => {
-            findings.push(Finding::new(
-                Code::HostWithoutTopology,
-                format!("host {}", placement.host),
-            ));
-        }
-        _ => {}
-    }
+        _ => return,
+    };
+    findings.extend(sync.code().map(|code| Finding::new(code, text)));
 }
 
 /// Returns the result of each source, in one line.

@@ -2,7 +2,7 @@
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
 use crate::catalog::{Code, Finding};
-use crate::decide::Scene;
+use crate::decide::{Scene, unread};
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
@@ -11,20 +11,14 @@ use crate::facts::{self, Unavailable, UnavailableKind};
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let observation = seen.observation;
-    if let facts::Fact::Failed(why) = &observation.harvester {
-        let code = match why.kind {
-            UnavailableKind::Missing if needs_no_credential(seen) => None,
-            UnavailableKind::Missing => Some(Code::HarvesterCredentialMissing),
-            UnavailableKind::OwnApi => Some(Code::HarvesterIsOwnApi),
-            _ => Some(Code::HarvesterCredentialInvalid),
-        };
-        findings.extend(code.map(|code| Finding::new(code, why.text.clone())));
+    if let facts::Fact::Failed(why) = &observation.harvester
+        && (why.kind != UnavailableKind::Missing || !needs_no_credential(seen))
+    {
+        let code = unread::harvester_credential(why.kind);
+        findings.push(Finding::new(code, why.text.clone()));
     }
     if let facts::Fact::Failed(why) = &observation.kubelet {
-        let code = match why.kind {
-            UnavailableKind::Missing => Code::KubeletCredentialMissing,
-            _ => Code::KubeletCredentialInvalid,
-        };
+        let code = unread::kubelet_credential(why.kind);
         findings.push(Finding::new(code, why.text.clone()));
     }
 }
@@ -47,21 +41,7 @@ pub(super) fn answers(
     if let (facts::Fact::Known(_), Some(why)) =
         (&observation.harvester, observation.candidates.why())
     {
-        let code = match why.kind {
-            UnavailableKind::Unreachable => Some(Code::HarvesterUnreachable),
-            UnavailableKind::Credential => Some(Code::HarvesterUnauthorized),
-            UnavailableKind::Forbidden => Some(Code::HarvesterForbidden),
-            UnavailableKind::Tls => Some(Code::HarvesterTlsError),
-            UnavailableKind::Refused | UnavailableKind::Malformed => {
-                Some(Code::HarvesterBadResponse)
-            }
-            UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            UnavailableKind::NotAsked
-            | UnavailableKind::Missing
-            | UnavailableKind::OwnApi
-            | UnavailableKind::AnotherMachine
-            | UnavailableKind::AnotherNode => None,
-        };
+        let code = unread::harvester(why.kind);
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
             Code::HarvesterUnauthorized => unauthorized(finding, observation),
@@ -95,19 +75,7 @@ pub(super) fn answers(
     if let (facts::Fact::Known(_), Some(Unavailable { kind, text, .. })) =
         (&observation.kubelet, observation.node.why())
     {
-        let code = match kind {
-            UnavailableKind::Unreachable => Some(Code::GuestApiUnreachable),
-            UnavailableKind::Credential => Some(Code::GuestApiUnauthorized),
-            UnavailableKind::Forbidden => Some(Code::GuestApiForbidden),
-            UnavailableKind::Tls => Some(Code::GuestApiTlsError),
-            UnavailableKind::Refused | UnavailableKind::Malformed => {
-                Some(Code::GuestApiBadResponse)
-            }
-            UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            UnavailableKind::AnotherMachine => Some(Code::NodeOfAnotherVm),
-            UnavailableKind::AnotherNode => Some(Code::NodeMissing),
-            UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
-        };
+        let code = unread::node(*kind);
         findings.extend(code.map(|code| Finding::new(code, text.clone())));
     }
 }

@@ -58,10 +58,10 @@ fn every_verdict_is_reached_by_its_rule() {
         ),
         (VM, None, VM, "pool1-abcde-0a1b2c3d", Verdict::NodeIdSuffix),
         (VM, None, VM, "chosen-by-hand", Verdict::ConfiguredOverride),
-        (VM, None, "localhost", VM, Verdict::Mismatch),
+        (VM, None, "localhost", VM, Verdict::Differs),
         (VM, None, "pool1-abcdf", "pool1-abcdf", Verdict::AnotherVm),
-        (VM, None, "pool1-abcdf.org", VM, Verdict::Mismatch),
-        (VM, None, "evil\u{1b}[31m", VM, Verdict::Mismatch),
+        (VM, None, "pool1-abcdf.org", VM, Verdict::Differs),
+        (VM, None, "evil\u{1b}[31m", VM, Verdict::Differs),
     ] {
         let mut world = World::new();
         world.add_vmi(|other| {
@@ -213,12 +213,12 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     assert_eq!(identity.verdict, Verdict::Match);
     // A host name that differs from the VM cannot be proven. The name from cloud-init can, and the difference is detected.
     rename(&mut world, "wrong", "wrong");
-    assert_eq!(world.identity().verdict, Verdict::Mismatch);
+    assert_eq!(world.identity().verdict, Verdict::Differs);
     world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
     let identity = world.identity();
     assert_eq!(
         (identity.vm_name(), identity.verdict),
-        (None, Verdict::Mismatch),
+        (None, Verdict::Differs),
         "cloud-init received another name"
     );
     world.observation.machine.platform_hostname = Fact::Absent;
@@ -234,7 +234,7 @@ fn while_the_api_is_away_names_are_judged_by_what_was_found_before() {
     rename(&mut world, "wrong", VM);
     let identity = world.identity();
     assert!(matches!(identity.vm, OwnVm::Remembered(..)));
-    assert_eq!(identity.verdict, Verdict::Mismatch);
+    assert_eq!(identity.verdict, Verdict::Differs);
     assert_eq!(identity.vmi(), None, "labels need a fresh look");
 }
 
@@ -248,7 +248,7 @@ fn the_static_name_is_judged_but_does_not_decide() {
         identity
             .names
             .iter()
-            .any(|n| n.kind == NameKind::StaticHostname && n.verdict == Verdict::Mismatch)
+            .any(|n| n.kind == NameKind::StaticHostname && n.verdict == Verdict::Differs)
     );
 }
 
@@ -344,7 +344,7 @@ fn without_harvester_the_pod_proves_the_vm_and_is_named_as_the_evidence() {
     assert_eq!(identity.proof(), "pod-info");
     assert_eq!(identity.verdict, Verdict::Match);
     rename(&mut world, "wrong", "wrong");
-    assert_eq!(world.identity().verdict, Verdict::Mismatch);
+    assert_eq!(world.identity().verdict, Verdict::Differs);
 }
 
 #[test]

@@ -87,17 +87,17 @@ fn a_name_with_a_domain_is_a_mismatch_for_every_reader() {
     for hostname in [full.clone(), format!("{VM}.Example.ORG")] {
         let mut world = named(&hostname, Some(&full));
         let verdict = world.identity().verdict;
-        assert_eq!(verdict.name(), "fqdn", "{hostname}");
+        assert_eq!(verdict.as_str(), "fqdn", "{hostname}");
         assert!(!verdict.may_register() && !verdict.is_match());
         assert!(verdict.consequence().contains("whole Node name"));
-        assert_eq!(condition(&mut world), Some(("False", "Fqdn")));
+        assert_eq!(condition(&mut world), Some(("False", "HostnameDiffers")));
         let plan = world.plan();
         assert_eq!(codes(&plan), ["hostname-differs"]);
         assert!(advice(&plan.findings[0]).contains("prefer_fqdn_over_hostname: false"));
     }
     // Before the kubelet starts, the hostname is what would register.
     let world = named(&full, None);
-    assert_eq!(world.identity().verdict.name(), "fqdn");
+    assert_eq!(world.identity().verdict.as_str(), "fqdn");
     let plan = world.plan();
     let found = plan
         .findings
@@ -116,7 +116,7 @@ fn a_name_with_a_domain_is_a_mismatch_for_every_reader() {
 fn a_hostname_with_a_domain_beside_a_node_name_without_one_is_judged_by_the_next_start() {
     let full = format!("{VM}.example.org");
     let mut world = named(&full, Some(VM));
-    assert_eq!(world.identity().verdict.name(), "fqdn");
+    assert_eq!(world.identity().verdict.as_str(), "fqdn");
     let plan = world.plan();
     assert!(
         !is_destructive(&advice(&plan.findings[0])),
@@ -156,7 +156,7 @@ fn a_name_with_a_domain_is_one_for_every_name_that_the_platform_makes() {
         world.vmi().name = VmName::parse(vm).unwrap();
         world.vmi().hostname = given.map(str::to_owned);
         assert_eq!(
-            world.identity().verdict.name(),
+            world.identity().verdict.as_str(),
             "fqdn",
             "{hostname} of {vm}"
         );
@@ -182,7 +182,7 @@ fn a_configured_node_name_is_a_notice_and_its_node_is_never_deleted() {
             let mut world = named(hostname, Some(node));
             world.observation.distributions = vec![distribution.clone()];
             let verdict = world.identity().verdict;
-            assert_eq!(verdict.name(), "configured-override", "{node} {hostname}");
+            assert_eq!(verdict.as_str(), "configured-override", "{node} {hostname}");
             let plan = world.plan();
             assert_eq!(codes(&plan), ["configured-override"], "{node} {hostname}");
             let finding = &plan.findings[0];
@@ -239,10 +239,10 @@ fn a_name_that_only_cloud_init_received_is_not_compared_with_itself() {
         world.observation.machine.platform_hostname = Fact::Known("web".to_owned());
         world.observation.candidates = Fact::Failed(why.clone());
         let verdict = match hostname {
-            "elsewhere" => "mismatch",
+            "elsewhere" => "differs",
             _ => "vm-unknown",
         };
-        assert_eq!(world.identity().verdict.name(), verdict, "{hostname}");
+        assert_eq!(world.identity().verdict.as_str(), verdict, "{hostname}");
         let findings = world.plan().findings;
         for finding in findings
             .iter()
@@ -258,10 +258,10 @@ fn a_name_that_only_cloud_init_received_is_not_compared_with_itself() {
 fn a_hostname_of_several_vms_belongs_to_none_of_them() {
     let mut world = named("web", Some("web"));
     world.vmi().name = VmName::parse("web.prod-2").unwrap();
-    assert_eq!(world.identity().verdict.name(), "platform-hostname");
+    assert_eq!(world.identity().verdict.as_str(), "platform-hostname");
     add_other(&mut world, "web.prod-1");
     let verdict = world.identity().verdict;
-    assert_eq!(verdict.name(), "hostname-of-several-vms");
+    assert_eq!(verdict.as_str(), "hostname-of-several-vms");
     assert!(!verdict.may_register());
     let plan = world.plan();
     assert_eq!(codes(&plan), ["hostname-of-several-vms"]);
@@ -271,14 +271,14 @@ fn a_hostname_of_several_vms_belongs_to_none_of_them() {
     // While Harvester is away, and beside a node name of its own.
     world.apply(&plan);
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
-    assert_eq!(world.identity().verdict.name(), "hostname-of-several-vms");
+    assert_eq!(world.identity().verdict.as_str(), "hostname-of-several-vms");
     world.observation.distributions = vec![Distribution::with_node_name("web")];
-    assert_eq!(world.identity().verdict.name(), "configured-override");
+    assert_eq!(world.identity().verdict.as_str(), "configured-override");
     // The whole name of the VM is a Node name that all components find.
     let mut world = named("web.prod-2", Some("web.prod-2"));
     world.vmi().name = VmName::parse("web.prod-2").unwrap();
     add_other(&mut world, "web.prod-1");
-    assert_eq!(world.identity().verdict.name(), "names-match");
+    assert_eq!(world.identity().verdict.as_str(), "names-match");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn the_name_of_another_vm_writes_no_label_and_no_label_file() {
             "{:?}",
             plan.actions
         );
-        assert_eq!(plan.sync.reason(), "NameOfAnotherVM");
+        assert_eq!(plan.sync.reason(), "NameOfAnotherVm");
         assert_eq!(plan.registration.labels, None);
         assert_eq!(codes(&plan), ["name-of-another-vm"]);
         let text = format!(
@@ -315,7 +315,7 @@ fn a_hostname_of_another_vm_takes_no_label_from_a_node_of_the_right_name() {
     let mut world = named("other", Some(VM));
     add_other(&mut world, "other");
     let plan = world.plan();
-    assert_eq!(world.identity().verdict.name(), "name-of-another-vm");
+    assert_eq!(world.identity().verdict.as_str(), "name-of-another-vm");
     assert_eq!(codes(&plan), ["name-of-another-vm"]);
     let mut actions = plan.actions.iter();
     assert!(actions.any(|action| action.write() == Write::Node));

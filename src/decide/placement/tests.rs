@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::catalog::Code;
 use crate::config::HostPlace;
 use crate::decide::Write;
 use crate::decide::fixtures::{World, forbidden, host, host_labels};
-use crate::decide::label_state::LabelState;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::topology::{HOSTNAME, ZONE};
@@ -137,17 +137,8 @@ fn a_host_that_is_named_and_placed_nowhere_keeps_the_labels() {
             .count(),
         0
     );
-    assert!(
-        matches!(
-            plan.sync,
-            LabelState::NoVm {
-                reason: "NoHarvesterCredential",
-                ..
-            }
-        ),
-        "{:?}",
-        plan.sync
-    );
+    let reason = Some(Code::HarvesterCredentialMissing);
+    assert_eq!(plan.sync.code(), reason, "{:?}", plan.sync);
     assert_eq!(world.node().labels, labels);
 }
 

@@ -31,7 +31,7 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
             boot_id: None,
         },
         identity: IdentityStatus {
-            state: Verdict::Match,
+            state: Verdict::Match.as_str().to_owned(),
             impact: String::new(),
             vm: Some(VmStatus {
                 name: "vm-1".to_owned(),
@@ -187,14 +187,14 @@ fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
     let first = news(&mut reported, &right);
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
-        (NameKind::KernelHostname, "localhost", Verdict::Mismatch),
+        (NameKind::KernelHostname, "localhost", Verdict::Differs),
         (NameKind::NodeName, "vm-2", Verdict::Match),
     ]);
     let renamed = news(&mut reported, &wrong);
     assert_eq!(ids(&renamed), [message_id::RENAMED]);
     assert_eq!(
         renamed[0].message,
-        "hostname changed from `vm-1` to `localhost`: mismatch"
+        "hostname changed from `vm-1` to `localhost`: differs"
     );
     assert!(news(&mut reported, &wrong).is_empty());
 }

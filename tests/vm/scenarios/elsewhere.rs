@@ -35,7 +35,9 @@ pub async fn a_name_from_user_data_is_reported_and_labels_are_written(stage: &mu
     stage.settled().await;
     stage.labelled("hv-a").await;
     assert_eq!(stage.inside.sh("hostname").await, WRONG_NAME);
-    stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
+    stage
+        .condition_becomes(IDENTITY, "False", "HostnameDiffers")
+        .await;
     println!(
         "{}",
         stage

@@ -30,14 +30,14 @@ pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_reported(stage: 
     let mut witness = stage.witness().await;
     let put_back = "tar --extract --file=/root/qemu-guest-agent.tar --directory=/ && systemctl daemon-reload && systemctl start";
     for (reason, away, back) in [
-        ("NotRunning", "systemctl stop", "systemctl start"),
+        ("GuestAgentNotRunning", "systemctl stop", "systemctl start"),
         (
-            "UnitMasked",
+            "GuestAgentNotRunning",
             "systemctl mask --now",
             "systemctl unmask --now",
         ),
         (
-            "NotInstalled",
+            "GuestAgentNotInstalled",
             "dpkg --purge qemu-guest-agent >/dev/null #",
             put_back,
         ),

@@ -190,7 +190,9 @@ pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled
     let (heartbeat, patches) = (ready_at(stage).await, label_patches(stage).await);
     let rename = |name: &str| format!("hostnamectl hostname {name} && systemctl restart kubelet");
     stage.inside.sh(&rename("renamed")).await;
-    stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
+    stage
+        .condition_becomes(IDENTITY, "False", "HostnameDiffers")
+        .await;
     stage.inside.has_finding("hostname-differs").await;
     stage.inside.until(REFUSED).await;
     stage.migrate("hv-b", Telling::default()).await;

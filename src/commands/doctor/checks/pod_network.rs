@@ -133,7 +133,7 @@ fn mtu(overlays: &[Overlay]) -> Option<Finding> {
         commands.push(format!("ip link set dev {name} mtu {fitting}"));
     }
     let with = |finding: Finding, command| finding.and_command(CommandPlace::Vm, command);
-    let finding = finding(Code::OverlayMtu, &texts)?;
+    let finding = finding(Code::OverlayMtuTooLarge, &texts)?;
     Some(commands.into_iter().fold(finding, with))
 }
 
@@ -191,7 +191,10 @@ mod tests {
         assert_eq!(mtu(&[overlay("flannel.1", 1350, 50)]), None);
         let found = mtu(&[overlay("flannel.1", 1351, 50)]).unwrap();
         let text = "flannel.1 has MTU 1351, its NIC eth0 has 1400: at most 1350 fits";
-        assert_eq!((found.code, found.seen.as_str()), (Code::OverlayMtu, text));
+        assert_eq!(
+            (found.code, found.seen.as_str()),
+            (Code::OverlayMtuTooLarge, text)
+        );
     }
 
     #[test]
