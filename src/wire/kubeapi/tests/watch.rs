@@ -523,7 +523,9 @@ async fn the_kernel_asks_whether_a_quiet_peer_lives() {
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let timer = sockets.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        (fields.get(2) == Some(&peer.as_str())).then(|| fields[5].to_owned())
+        // State 1 is ESTABLISHED: a closed connection to an earlier server at the same port is in this table for a minute.
+        let is_open = fields.get(3) == Some(&"01");
+        (is_open && fields.get(2) == Some(&peer.as_str())).then(|| fields[5].to_owned())
     });
     // Kind 2 is the keepalive timer; its remaining time is in hundredths of a second.
     let timer = timer.unwrap();
