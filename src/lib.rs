@@ -25,8 +25,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | `sys` | files below `--root`, atomic files, the lock, timers, escaping, YAML and JSON with a memory limit |
+//! | `catalog` | finding codes and their texts; a finding |
 //! | `facts` | data types of everything that is read; why the agent reconciles, and how much it reads |
-//! | `catalog` | finding codes and their texts |
 //! | `config` | configuration keys |
 //! | `decide` | decisions: identity, placement, labels, the window after a hint, scheduled events, schedule, findings |
 //! | `access` | kubeconfigs, tokens, certificates |

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::catalog::{Code, Finding};
 use crate::facts::clock::{ClockStep, ClockSteps};
-use crate::facts::observation::ObservationIssue;
 
 /// The state of one event source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub struct Signal {
 #[derive(Debug, Clone, Default)]
 pub struct SignalBoard {
     inner: Arc<Mutex<Inner>>,
-    /// Notified when an issue was added or removed that is not reported yet.
+    /// Notified when a finding was added or removed that is not reported yet.
     news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     signals: BTreeMap<&'static str, Signal>,
-    issues: BTreeMap<&'static str, ObservationIssue>,
+    findings: BTreeMap<&'static str, Finding>,
     clock: ClockSteps,
 }
 
@@ -47,25 +47,23 @@ impl SignalBoard {
         });
     }
 
-    /// Adds or removes the issue of an event source.
-    pub fn issue(&self, name: &'static str, issue: Option<ObservationIssue>) {
-        let is_new = self.lock(|inner| match issue {
-            Some(issue) => {
-                let is_same = inner.issues.get(name) == Some(&issue);
-                inner.issues.insert(name, issue);
-                !is_same
+    /// Adds or removes the finding of an event source.
+    pub fn report(&self, name: &'static str, finding: Option<Finding>) {
+        let is_new = self.lock(|inner| match finding {
+            Some(finding) => {
+                inner.findings.insert(name, finding.clone()) != Some(finding)
             }
-            None => inner.issues.remove(name).is_some(),
+            None => inner.findings.remove(name).is_some(),
         });
         if is_new {
             self.news.notify_one();
         }
     }
 
-    /// Adds the issue that an event source does not work.
+    /// Adds the finding that an event source does not work.
     pub fn unavailable(&self, source: &'static str, what: String) {
-        let issue = ObservationIssue::SignalUnavailable { source, what };
-        self.issue(source, Some(issue));
+        let finding = Finding::new(Code::SignalUnavailable, what).of_source(source);
+        self.report(source, Some(finding));
     }
 
     /// Records a step of the wall clock. Returns the number of steps.
@@ -82,7 +80,7 @@ impl SignalBoard {
         self.lock(|inner| inner.clock)
     }
 
-    /// Waits until an issue is added or removed. Cancel-safe.
+    /// Waits until a finding is added or removed. Cancel-safe.
     pub async fn changed(&self) {
         self.news.notified().await;
     }
@@ -92,9 +90,9 @@ impl SignalBoard {
         self.lock(|inner| inner.signals.clone())
     }
 
-    /// Returns all issues.
-    pub fn issues(&self) -> Vec<ObservationIssue> {
-        self.lock(|inner| inner.issues.values().cloned().collect())
+    /// Returns the findings.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.lock(|inner| inner.findings.values().cloned().collect())
     }
 
     fn lock<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {

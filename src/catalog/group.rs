@@ -2,7 +2,33 @@
 //! The groups of findings.
 
 use super::links;
-use crate::facts::observation::Api;
+
+/// The two APIs that the agent uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// The API of Harvester, which has the VM.
+    Harvester,
+    /// The API of the guest cluster, which has the Node.
+    Guest,
+}
+
+impl Api {
+    /// Returns the name used in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Harvester => "harvester",
+            Self::Guest => "guest",
+        }
+    }
+
+    /// Returns the name of its credential in messages.
+    pub fn credential(self) -> &'static str {
+        match self {
+            Self::Harvester => "Harvester kubeconfig",
+            Self::Guest => "kubelet kubeconfig",
+        }
+    }
+}
 
 /// Declares the groups with their name in JSON, their heading, their API and the page that documents the correct setup.
 macro_rules! groups {
@@ -51,6 +77,22 @@ groups! {
 }
 
 impl Group {
+    /// Returns the group of findings about the credential of an API.
+    pub fn of_credential(api: Api) -> Self {
+        match api {
+            Api::Guest => Self::KubeletCredential,
+            Api::Harvester => Self::HarvesterCredential,
+        }
+    }
+
+    /// Returns the group of findings about an API.
+    pub fn of_api(api: Api) -> Self {
+        match api {
+            Api::Guest => Self::Node,
+            Api::Harvester => Self::HarvesterApi,
+        }
+    }
+
     /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         self.row().0

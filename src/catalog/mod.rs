@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All findings of the agent: one catalog for the journal, the status, the command line and the manual pages.
 //!
-//! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`, or in
-//! `commands/doctor/checks/` if only `doctor` detects it, that raises it.
+//! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place that raises it: where it is seen, in
+//! `decide/findings/` if it is decided, or in `commands/doctor/checks/` if only `doctor` detects it.
 
 mod command;
 mod declare;
@@ -18,11 +18,9 @@ use std::fmt;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::observation::Api;
-
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{Code, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS};
-pub use group::Group;
+pub use group::{Api, Group};
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -20,13 +20,12 @@ use super::{Answer, Exit, Output};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
-use crate::catalog::Code;
+use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::trigger::Trigger;
 use crate::observe::machine::read_machine;
 use crate::observe::observer::Observer;
@@ -325,10 +324,8 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
     }
     if let Some(why) = discarded {
-        health.issue(
-            "discarded-state",
-            Some(ObservationIssue::StateDiscarded { why }),
-        );
+        let finding = Finding::new(Code::StateDiscarded, why);
+        health.report("discarded-state", Some(finding));
     }
     let bus = process.bus();
     let wait = Listener::new(

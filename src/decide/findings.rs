@@ -2,7 +2,6 @@
 //! Converts the results of the decisions to findings of the catalog.
 
 pub mod expiry;
-mod issue;
 mod labels;
 mod names;
 mod placement;
@@ -12,7 +11,7 @@ use super::guest_agent;
 use super::labels::LabelPlan;
 use super::registration;
 use super::{Memory, Now, Scene};
-use crate::catalog::{Code, Finding, split_consequences};
+use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
@@ -68,7 +67,17 @@ pub fn raise(
     findings.extend(registration::findings(settings, files, unwritten));
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     findings.extend(guest_agent::findings(agent, host, health));
-    findings.extend(issue::findings(seen.observation));
+    // An object that cannot be read cannot be watched either.
+    let is_explained = |finding: &Finding| {
+        finding.code == Code::WatchUnavailable
+            && match finding.api() {
+                Some(Api::Harvester) => seen.observation.candidates.why().is_some(),
+                Some(Api::Guest) => seen.observation.node.why().is_some(),
+                None => false,
+            }
+    };
+    let seen_elsewhere = seen.observation.findings.iter();
+    findings.extend(seen_elsewhere.filter(|one| !is_explained(one)).cloned());
     let (mut findings, mut consequences) = split_consequences(findings);
     for findings in [&mut findings, &mut consequences] {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));

@@ -308,7 +308,7 @@ fn observation() -> Observation {
         vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
         clock: ClockSteps::default(),
         is_unread: false,
-        issues: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::*;
-use crate::catalog::Code;
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::OnChange;
 use crate::decide::resync::WindowOutcome;
 use crate::facts::clock::ClockStep;
 use crate::facts::guest_agent::{HostView, UnitState};
 use crate::facts::names::{NodeName, VmName};
-use crate::facts::observation::{Api, ObservationIssue};
 use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::Scope;
@@ -446,10 +445,8 @@ fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
     let mut world = World::new();
     for api in [Api::Harvester, Api::Guest] {
         let what = format!("{api:?} refuses");
-        world
-            .observation
-            .issues
-            .push(ObservationIssue::WatchUnavailable { api, what });
+        let finding = Finding::new(Code::WatchUnavailable, what).about(Group::of_api(api));
+        world.observation.findings.push(finding);
     }
     let unavailable = |plan: &Plan| {
         let code = Code::WatchUnavailable;

@@ -15,6 +15,7 @@ use super::node::Node;
 use super::pod_info::PodInfo;
 use super::registration::{DropIn, LabelFile};
 use super::vmi::Vmi;
+use crate::catalog::Finding;
 
 /// The facts of one observation.
 #[derive(Debug, Clone)]
@@ -47,142 +48,9 @@ pub struct Observation {
     pub clock: ClockSteps,
     /// Whether the kernel could not read a file of this machine, which may pass. No event reports when.
     pub is_unread: bool,
-    /// Issues outside the main reads: an invalid file of the distribution, a credential that others can read.
-    pub issues: Vec<ObservationIssue>,
-}
-
-/// The two APIs that the agent uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
-    /// The API of Harvester, which has the VM.
-    Harvester,
-    /// The API of the guest cluster, which has the Node.
-    Guest,
-}
-
-impl Api {
-    /// Returns the name used in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Harvester => "harvester",
-            Self::Guest => "guest",
-        }
-    }
-
-    /// Returns the name of its credential in messages.
-    pub fn credential(self) -> &'static str {
-        match self {
-            Self::Harvester => "Harvester kubeconfig",
-            Self::Guest => "kubelet kubeconfig",
-        }
-    }
-}
-
-/// An issue of an observation, which becomes a finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ObservationIssue {
-    /// A credential file that other users than its owner can read.
-    CredentialExposed {
-        /// The API of the credential.
-        api: Api,
-        /// The file.
-        path: PathBuf,
-        /// The permission bits.
-        mode: u32,
-    },
-    /// A credential file, or a part of its path, that other users than root can change.
-    CredentialChangeable {
-        /// The API of the credential.
-        api: Api,
-        /// The file, a parent directory or a symbolic link in its path.
-        place: PathBuf,
-        /// The path and the reason.
-        problem: String,
-    },
-    /// A changed credential file that cannot be used; the previous credential stays in use.
-    CredentialKept {
-        /// The API of the credential.
-        api: Api,
-        /// The error in the new file.
-        problem: String,
-    },
-    /// A Harvester credential whose server is a loopback address.
-    HarvesterOnLoopback {
-        /// The server.
-        server: String,
-    },
-    /// A configuration file of the distribution that cannot be parsed.
-    DistributionFile {
-        /// The error, with the file.
-        problem: String,
-    },
-    /// A new configuration with errors; the previous one stays in use.
-    ConfigurationKept {
-        /// The errors.
-        faults: String,
-    },
-    /// A state of an earlier run that was not used.
-    StateDiscarded {
-        /// The reason.
-        why: String,
-    },
-    /// A watch that cannot be kept open.
-    WatchUnavailable {
-        /// The API of the watch.
-        api: Api,
-        /// The reason and the watched object.
-        what: String,
-    },
-    /// A watch that is established but repeatedly interrupted.
-    WatchInterrupted {
-        /// The API of the watch.
-        api: Api,
-        /// The watched object and the number of interruptions.
-        what: String,
-    },
-    /// An API server whose storage does not report progress, so that watches have no bookmarks.
-    NoWatchProgress {
-        /// The API.
-        api: Api,
-        /// The server.
-        what: String,
-    },
-    /// An event source of this machine that does not work.
-    SignalUnavailable {
-        /// The event source.
-        source: &'static str,
-        /// The reason, and the fallback.
-        what: String,
-    },
-    /// Metrics that cannot be served to clients.
-    MetricsUnavailable {
-        /// The file or the endpoint.
-        source: &'static str,
-        /// The error, and the address or file.
-        what: String,
-        /// The port that the unit denies, if that is the reason.
-        forbidden: Option<u16>,
-    },
-    /// Files of this machine that cannot be read: the disk does not respond.
-    FilesNotRead {
-        /// The error.
-        what: String,
-    },
-    /// Files of the agent that cannot be written.
-    FilesNotWritten {
-        /// The errors, with the files.
-        what: String,
-    },
-    /// Hooks for a state of a scheduled event that were rejected or failed.
-    HooksFailed {
-        /// The hooks and the reasons.
-        what: String,
-    },
-    /// A watch event with an object that was not requested.
-    UnexpectedObject {
-        /// The received object.
-        what: String,
-    },
+    /// What is wrong beside the main reads: an invalid file of the distribution, a credential that others can read, an event source
+    /// that does not work.
+    pub findings: Vec<Finding>,
 }
 
 /// The credential of the kubelet, without its secrets.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of the requests to the two APIs.
 
-use crate::facts::observation::Api;
+use crate::catalog::Api;
 
 /// The number of requests to one API with one result, since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

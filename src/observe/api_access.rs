@@ -10,14 +10,14 @@ use crate::access::Credential;
 use crate::access::own_api;
 use crate::access::search::{self, Candidate, FoundCredential};
 use crate::access::source::{CredentialSource, LoadOutcome};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::OptIns;
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::{Api, ObservationIssue};
 use crate::facts::requests::Requests;
 use crate::facts::{Unavailable, UnavailableKind};
-use crate::sys::escape::chain;
+use crate::sys::escape::{chain, shell_word};
 use crate::sys::root::Root;
 use crate::wire::backoff::Backoff;
 use crate::wire::kubeapi::{Client, Tally, Timeouts};
@@ -45,7 +45,7 @@ pub struct ApiAccess {
     /// Whether the kernel could not read a file, which may pass.
     is_unread: bool,
     /// What users other than root can read or change of its files, as of the last read.
-    exposed: Vec<ObservationIssue>,
+    exposed: Vec<Finding>,
     /// The files whose change requires a new read, as of the last read.
     files: BTreeSet<PathBuf>,
     generation: u64,
@@ -105,21 +105,22 @@ impl Connections {
     }
 
     /// Returns the problems of credentials that work nevertheless.
-    pub fn issues(&self) -> Vec<ObservationIssue> {
-        let mut issues = Vec::new();
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
         for (side, api) in [(&self.harvester, Api::Harvester), (&self.guest, Api::Guest)] {
-            let kept = side.kept.clone();
-            issues.extend(kept.map(|problem| ObservationIssue::CredentialKept { api, problem }));
-            issues.extend(side.exposed.iter().cloned());
+            findings.extend(side.kept.iter().map(|problem| {
+                let text = format!("{}: {problem}", api.credential());
+                about_credential(api, Code::CredentialReloadFailed, text)
+            }));
+            findings.extend(side.exposed.iter().cloned());
         }
         if let Some(link) = &self.harvester.link
             && own_api::loopback(&link.credential)
         {
-            issues.push(ObservationIssue::HarvesterOnLoopback {
-                server: link.client.server().to_owned(),
-            });
+            let server = link.client.server();
+            findings.push(Finding::new(Code::HarvesterOnLoopback, server));
         }
-        issues
+        findings
     }
 
     /// Reports whether the kernel could not read a file of a credential, which may pass.
@@ -280,20 +281,32 @@ impl ApiAccess {
 }
 
 /// Returns what users other than root can read or change of a credential.
-fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<ObservationIssue> {
+fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<Finding> {
     let readable = source.exposures(root).into_iter();
-    let readable = readable.map(|exposure| ObservationIssue::CredentialExposed {
-        api,
-        path: exposure.path,
-        mode: exposure.mode,
+    let readable = readable.map(|exposure| {
+        let (path, mode) = (exposure.path.display(), exposure.mode);
+        let text = format!("{path} has mode {mode:04o}");
+        let file = shell_word(&path.to_string()).into_owned();
+        about_credential(api, Code::CredentialExposed, text)
+            .with_commands(vec![format!("chmod 0600 {file}")])
     });
     let changeable = source.changeable(root).into_iter();
-    let changeable = changeable.map(|found| ObservationIssue::CredentialChangeable {
-        api,
-        problem: found.to_string(),
-        place: found.place,
+    let changeable = changeable.map(|found| {
+        let place = found.place.to_string_lossy();
+        let place = shell_word(&place);
+        about_credential(api, Code::CredentialWritableByOthers, found.to_string()).with_commands(
+            vec![
+                format!("chown -h root:root {place}"),
+                format!("chmod go-w {place}"),
+            ],
+        )
     });
     readable.chain(changeable).collect()
+}
+
+/// Returns a finding about the credential of an API.
+fn about_credential(api: Api, code: Code, text: String) -> Finding {
+    Finding::new(code, text).about(Group::of_credential(api))
 }
 
 /// Returns the kind of the problem: denied by the kernel, or an invalid file.

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::agent::signal_board::SignalBoard;
-use crate::facts::observation::ObservationIssue;
+use crate::catalog::{Code, Finding};
 
 /// The name in reports.
 const NAME: &str = "metrics";
@@ -84,7 +84,7 @@ pub async fn serve(board: MetricsPage, health: SignalBoard) {
             match listen {
                 Some(address) => hold(&board, address, &health).await,
                 None => {
-                    health.issue(NAME, None);
+                    health.report(NAME, None);
                     pending::<()>().await;
                 }
             }
@@ -99,27 +99,38 @@ pub async fn serve(board: MetricsPage, health: SignalBoard) {
 /// Serves one address; an error is reported, and the address is retried.
 async fn hold(board: &MetricsPage, address: SocketAddr, health: &SignalBoard) {
     loop {
-        let (what, forbidden) = match bind(address) {
+        let finding = match bind(address) {
             Ok(listener) => {
-                health.issue(NAME, None);
+                health.report(NAME, None);
                 let error = answer_all(board, &listener).await;
-                (format!("failed to accept a connection: {error}"), None)
+                unavailable(format!("failed to accept a connection: {error}"))
             }
             // The sandbox of the unit denies it (`SocketBindDeny=`). A port below 1024 without the capability gives EACCES.
             Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
-                let what = format!("failed to listen on `{address}`: the unit does not allow it");
-                (what, Some(address.port()))
+                forbidden(address)
             }
-            Err(error) => (format!("failed to listen on `{address}`: {error}"), None),
+            Err(error) => unavailable(format!("failed to listen on `{address}`: {error}")),
         };
-        let issue = ObservationIssue::MetricsUnavailable {
-            source: NAME,
-            what,
-            forbidden,
-        };
-        health.issue(NAME, Some(issue));
+        health.report(NAME, Some(finding));
         sleep(TRY_AGAIN).await;
     }
+}
+
+/// Returns the finding that no client can read the metrics.
+fn unavailable(what: String) -> Finding {
+    Finding::new(Code::MetricsUnavailable, what).of_source(NAME)
+}
+
+/// Returns the finding for an address whose port the unit denies.
+fn forbidden(address: SocketAddr) -> Finding {
+    let port = address.port();
+    let what = format!("failed to listen on `{address}`: the unit does not allow it");
+    unavailable(what)
+        .with_remedy(format!(
+            "allow the port with a drop-in: systemctl edit harvester-node-agent, lines [Service] and SocketBindAllow=tcp:{port}; \
+             then systemctl restart harvester-node-agent"
+        ))
+        .with_commands(vec!["systemctl edit harvester-node-agent".to_owned()])
 }
 
 /// Binds without `await`: the address is a number, and no name is resolved.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::facts::observation::ObservationIssue;
+use crate::catalog::{Code, Finding};
 use crate::sys::disk::{FileWriter, Outcome};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
@@ -50,12 +50,9 @@ impl Files {
                 _ => (failed, None),
             };
             files.set(file, failed.or(stalled));
-            let issue = metrics.map(|what| ObservationIssue::MetricsUnavailable {
-                source: file,
-                what,
-                forbidden: None,
-            });
-            files.health.issue(file, issue);
+            let finding =
+                metrics.map(|what| Finding::new(Code::MetricsUnavailable, what).of_source(file));
+            files.health.report(file, finding);
         })
     }
 
@@ -66,10 +63,9 @@ impl Files {
             None => problems.remove(file),
         };
         let all: Vec<&str> = problems.values().map(String::as_str).collect();
-        let issue = (!all.is_empty()).then(|| ObservationIssue::FilesNotWritten {
-            what: all.join("; "),
-        });
+        let finding =
+            (!all.is_empty()).then(|| Finding::new(Code::FileNotWritten, all.join("; ")));
         // In the lock: a later state must not be overwritten by an earlier one.
-        self.health.issue("own-files", issue);
+        self.health.report("own-files", finding);
     }
 }

@@ -11,13 +11,12 @@ use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
 use crate::agent::RoundReport;
-use crate::catalog::kebab;
+use crate::catalog::{Api, kebab};
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
-use crate::facts::observation::Api;
 use crate::facts::requests::Requests;
 
 /// Returns the page with the state and the event counters.

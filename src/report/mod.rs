@@ -32,11 +32,10 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, RoundReport};
-use crate::catalog::{Finding, FindingKey};
+use crate::catalog::{Code, Finding, FindingKey};
 use crate::decide::name_match::Verdict;
 use crate::decide::{Action, rfc3339};
 use crate::facts::UnavailableKind;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;
@@ -285,9 +284,7 @@ impl Publish for Reporter {
         self.systemd.reloading();
         let kept = outcome
             .err()
-            .map(|text| ObservationIssue::ConfigurationKept {
-                faults: text.to_owned(),
-            });
+            .map(|text| Finding::new(Code::ConfigReloadFailed, text));
         if kept.is_none() {
             self.say(
                 Priority::Info,
@@ -296,7 +293,7 @@ impl Publish for Reporter {
             );
         }
         // The next round reports it, in the journal and in the status.
-        self.health.issue("configuration", kept);
+        self.health.report("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
     }

@@ -11,12 +11,11 @@ use uuid::Uuid;
 
 use super::problem::Problem;
 use crate::agent::state::{LastMigration, Seconds};
-use crate::catalog::{Code, Severity};
+use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
 use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::facts::observation::Api;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.

@@ -9,7 +9,7 @@ use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
 use crate::agent::state::MachineId;
-use crate::catalog::Code;
+use crate::catalog::{Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
 use crate::decide::{Now, Refusal, Write, WriteResult};
@@ -264,18 +264,16 @@ fn each_source_of_one_code_has_its_own_first_time() {
             .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
             .collect::<BTreeMap<_, _>>()
     };
-    let issue = |source, what: &str| ObservationIssue::SignalUnavailable {
-        source,
-        what: what.to_owned(),
-    };
-    world.observation.issues = vec![issue("clock", "denied")];
+    let issue =
+        |source, what: &str| Finding::new(Code::SignalUnavailable, what).of_source(source);
+    world.observation.findings = vec![issue("clock", "denied")];
     let first = times(&world)["denied"].clone();
     world.uptime += Duration::from_secs(600);
-    world.observation.issues.push(issue("link", "no socket"));
+    world.observation.findings.push(issue("link", "no socket"));
     let both = times(&world);
     assert_eq!(both["denied"], first);
     assert_ne!(both["no socket"], first);
-    world.observation.issues.remove(0);
+    world.observation.findings.remove(0);
     assert_eq!(times(&world)["no socket"], both["no socket"]);
     end(reporter);
 }

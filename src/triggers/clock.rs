@@ -60,7 +60,7 @@ async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::conver
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
     health.set(SIGNAL, true, "timerfd");
-    health.issue(SIGNAL, None);
+    health.report(SIGNAL, None);
     loop {
         timer.stepped().await?;
         sender.send(Trigger::Clock);

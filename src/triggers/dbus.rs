@@ -58,7 +58,7 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Signal
         let is_absent = matches!(ended, BusError::Absent(_));
         if is_absent {
             // A machine without a bus is intended; nothing on it is broken.
-            health.issue(SYSTEMD1, None);
+            health.report(SYSTEMD1, None);
         }
         // A bus that closes each new connection is treated like one that accepts none.
         wait(&root, is_absent, waits.after(began.elapsed())).await;
@@ -259,7 +259,7 @@ impl Subscription {
                 }
             }
             health.set(SYSTEMD1, true, systemd_detail());
-            health.issue(SYSTEMD1, None);
+            health.report(SYSTEMD1, None);
             // For changes while systemd's signals were not received.
             sender.send(Trigger::Units);
             if let Some(Passed::Ended) = self.pass_on(sender, None).await {

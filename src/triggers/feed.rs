@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::facts::observation::Api;
+use crate::catalog::Api;
 use crate::facts::trigger::Trigger;
 use crate::wire::kubeapi::Error;
 

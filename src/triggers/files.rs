@@ -26,7 +26,6 @@ use super::Sender;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;
-use crate::facts::observation::ObservationIssue;
 use crate::sys::root::Root;
 
 /// The name of the event source.
@@ -58,7 +57,7 @@ enum What {
     Whole,
 }
 
-/// Reports changes of `files` until dropped. A watch that the kernel refuses is an issue, and is tried again.
+/// Reports changes of `files` until dropped. A watch that the kernel refuses is a finding, and is tried again.
 pub async fn listen(root: Root, files: BTreeSet<PathBuf>, sender: Sender, health: SignalBoard) {
     let polling = poll(root.clone(), files.clone(), || sender.send(Trigger::Files));
     let count = files.len();
@@ -66,12 +65,11 @@ pub async fn listen(root: Root, files: BTreeSet<PathBuf>, sender: Sender, health
     let report = |refused: Option<&std::io::Error>| {
         let detail = refused.map_or_else(|| format!("inotify for {count} paths"), describe);
         let what = format!("{detail}; changes of files are detected late");
-        let issue = refused.map(|_| ObservationIssue::SignalUnavailable {
-            source: SIGNAL,
-            what,
-        });
         health.set(SIGNAL, refused.is_none(), detail);
-        health.issue(SIGNAL, issue);
+        match refused {
+            Some(_) => health.unavailable(SIGNAL, what),
+            None => health.report(SIGNAL, None),
+        }
     };
     let watching = async {
         let mut waits = Waits::default();

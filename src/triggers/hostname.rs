@@ -87,7 +87,7 @@ async fn follow(
     file.reported().await?;
     let mut name = file.read()?;
     health.set(SIGNAL, true, PATH);
-    health.issue(SIGNAL, None);
+    health.report(SIGNAL, None);
     loop {
         file.reported().await?;
         let now = file.read()?;
@@ -214,7 +214,7 @@ mod tests {
                 .await
                 .unwrap();
             assert!(stands(&health, false, "not the file of the running kernel"));
-            assert_eq!(health.issues(), []);
+            assert_eq!(health.findings(), []);
             assert_eq!(probe(&root), health.signals()[SIGNAL]);
             let _ = std::fs::remove_file(root.join(PATH));
         }
@@ -229,7 +229,7 @@ mod tests {
             let ended = listen(Root::new("/"), sender().0, health.clone());
             timeout(SOON, ended).await.unwrap();
             assert!(stands(&health, false, "ProcSubset=pid"));
-            assert_eq!(health.issues().len(), 1);
+            assert_eq!(health.findings().len(), 1);
         }
     }
 }

@@ -148,7 +148,7 @@ impl Listening {
         let died = match opened {
             Ok(source) => {
                 self.update();
-                self.health.issue(SIGNAL, None);
+                self.health.report(SIGNAL, None);
                 if std::mem::take(&mut self.was_deaf) {
                     self.tell();
                 }

@@ -144,7 +144,7 @@ impl Listener {
             old.task.abort();
             self.health
                 .set(trigger.as_str(), false, "object to watch is still unknown");
-            self.health.issue(trigger.as_str(), None);
+            self.health.report(trigger.as_str(), None);
         }
         let target = target?;
         let pulse = Pulse::default();

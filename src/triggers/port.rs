@@ -14,7 +14,6 @@ use super::files;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
-use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::triggers::operator_channel::{Conversation, Event, NAME};
@@ -94,12 +93,10 @@ impl Server {
                 Ok(()) => Some(Duration::ZERO),
                 Err(error) => {
                     let wait = may_pass(&error).then(|| waits.after(opened.elapsed()));
-                    let what = chain(&error);
-                    let issue = wait.map(|_| ObservationIssue::SignalUnavailable {
-                        source: SIGNAL,
-                        what,
-                    });
-                    self.health.issue(SIGNAL, issue);
+                    match wait {
+                        Some(_) => self.health.unavailable(SIGNAL, chain(&error)),
+                        None => self.health.report(SIGNAL, None),
+                    }
                     self.say(false, &describe(&error));
                     wait
                 }
@@ -111,7 +108,7 @@ impl Server {
     async fn serve_one(&self) -> Result<(), PortError> {
         let target = self.root.link_target(&self.link);
         let port = Port::open(&self.root, NAME)?;
-        self.health.issue(SIGNAL, None);
+        self.health.report(SIGNAL, None);
         self.say(true, NOT_CONNECTED);
         let mut conversation = Conversation::new(self.root.clone(), port);
         loop {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::facts::observation::ObservationIssue;
+use crate::catalog::{Code, Finding};
 use crate::sys::timer::testing::turn_on;
 use crate::testing::own_namespaces;
 
@@ -182,11 +182,13 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
         let is_signal = |reasons: &Reasons| reasons.trigger == Trigger::Signals;
         count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_signal(&reasons)));
     }
-    let is_reported = |issue: &ObservationIssue| matches!(issue, ObservationIssue::SignalUnavailable { what, .. } if what.contains("inotify"));
+    let is_reported = |finding: &Finding| {
+        finding.code == Code::SignalUnavailable && finding.seen.contains("inotify")
+    };
     assert!(
-        health.issues().iter().any(is_reported),
+        health.findings().iter().any(is_reported),
         "{:?}",
-        health.issues()
+        health.findings()
     );
     assert!(!health.signals()["files"].live);
     count
@@ -231,7 +233,7 @@ async fn files_are_watched_again_once_the_kernel_allows_it() {
             assert!(inbox.try_recv().is_err(), "{limit}: nothing changed");
             allow("1000").unwrap();
             health.changed().await;
-            assert_eq!(health.issues(), [], "{limit}");
+            assert_eq!(health.findings(), [], "{limit}");
             assert!(health.signals()["files"].live, "{limit}");
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(inbox.try_recv().unwrap().0, Trigger::Files, "{limit}");

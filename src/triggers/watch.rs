@@ -20,7 +20,7 @@ use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
-use crate::facts::observation::ObservationIssue;
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
     Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
@@ -273,7 +273,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         // A watch that is interrupted can be opened, and has its own finding.
         let is_cut = self.interruptions.count() > 0;
         if error.class() == Class::Forbidden || self.failures >= COMPLAIN_AFTER && !is_cut {
-            self.report_issue(chain(error));
+            self.report_unavailable(chain(error));
         }
     }
 
@@ -300,21 +300,18 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
         if self.interruptions.alive(began, self.started.elapsed()) {
-            self.health.issue(self.trigger.as_str(), self.shortcoming());
+            self.health.report(self.trigger.as_str(), self.shortcoming());
         }
     }
 
     /// Returns the limitation of a watch that works.
-    fn shortcoming(&self) -> Option<ObservationIssue> {
+    fn shortcoming(&self) -> Option<Finding> {
         let what = || {
             let server = self.target.client.server();
             format!("the storage of {server} has no watch progress (RequestWatchProgress)")
         };
         self.lacks_progress
-            .then(|| ObservationIssue::NoWatchProgress {
-                api: api_of(self.trigger),
-                what: what(),
-            })
+            .then(|| self.finding(Code::WatchProgressMissing, what()))
     }
 
     /// Follows a stream until it ends.
@@ -398,8 +395,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             WatchEvent::Foreign { what } => {
-                let issue = ObservationIssue::UnexpectedObject { what };
-                self.health.issue(self.trigger.as_str(), Some(issue));
+                let finding = Finding::new(Code::UnexpectedObject, what);
+                self.health.report(self.trigger.as_str(), Some(finding));
             }
             WatchEvent::Changed {
                 object,
@@ -462,9 +459,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.target.name,
                 self.target.client.server()
             );
-            let api = api_of(self.trigger);
-            let issue = ObservationIssue::WatchInterrupted { api, what };
-            self.health.issue(self.trigger.as_str(), Some(issue));
+            let finding = self.finding(Code::WatchInterrupted, what);
+            self.health.report(self.trigger.as_str(), Some(finding));
         }
         let detail = error.map_or_else(
             || {
@@ -480,7 +476,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             0
         };
         if self.short >= COMPLAIN_AFTER {
-            self.report_issue(detail.clone());
+            self.report_unavailable(detail.clone());
         }
         self.health.set(self.trigger.as_str(), false, detail);
         if error.is_some_and(Error::is_of_version) {
@@ -488,10 +484,20 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    fn report_issue(&self, what: String) {
-        let api = api_of(self.trigger);
-        let issue = ObservationIssue::WatchUnavailable { api, what };
-        self.health.issue(self.trigger.as_str(), Some(issue));
+    fn report_unavailable(&self, what: String) {
+        let finding = self.finding(Code::WatchUnavailable, what);
+        let finding = match api_of(self.trigger) {
+            Api::Harvester => finding,
+            // Our roles do not control what a kubelet may watch.
+            Api::Guest => finding
+                .with_remedy("Check the journal of the API server: it may be overloaded, or a proxy in front of it closes connections.")
+                .with_commands(vec!["harvester-node-agent status -v".to_owned()]),
+        };
+        self.health.report(self.trigger.as_str(), Some(finding));
+    }
+
+    fn finding(&self, code: Code, what: String) -> Finding {
+        Finding::new(code, what).about(Group::of_api(api_of(self.trigger)))
     }
 }
 

@@ -2,7 +2,7 @@
 //! Certificates of the credentials and of the servers, and the clocks of the servers. Never contains a secret.
 
 use crate::access::x509;
-use crate::facts::observation::Api;
+use crate::catalog::Api;
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::one_line;
 

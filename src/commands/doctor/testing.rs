@@ -6,11 +6,10 @@ use serde_json::Value;
 
 use super::case::Case;
 use super::certificate::{Certificate, CertificateRole};
-use crate::catalog::{Code, Finding};
+use crate::catalog::{Api, Code, Finding};
 use crate::decide::fixtures::{World, now};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::names::NodeName;
-use crate::facts::observation::Api;
 use crate::facts::release::Release;
 
 /// The time of the fixtures, as a Unix timestamp.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::Observer;
+use crate::catalog::{Code, Finding};
 use crate::facts::machine::Machine;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::registration::LabelFile;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
@@ -22,8 +22,8 @@ pub(super) struct LocalFiles {
 }
 
 impl Observer {
-    /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with an issue.
-    pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<ObservationIssue>) {
+    /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with a finding.
+    pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<Finding>) {
         let root = self.root.clone();
         let read = self.files.run(STALL, move || LocalFiles {
             machine: read_machine(&root),
@@ -40,7 +40,7 @@ impl Observer {
             label_files: Vec::new(),
         };
         let known = self.local.clone().unwrap_or_else(none);
-        (known, Some(ObservationIssue::FilesNotRead { what }))
+        (known, Some(Finding::new(Code::FileNotRead, what)))
     }
 }
 
@@ -72,9 +72,8 @@ mod tests {
         let bus = Bus::new(&root, None);
         let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
         let is_stalled = |seen: &Observation| {
-            let mut issues = seen.issues.iter();
-            let is_told =
-                issues.any(|issue| matches!(issue, ObservationIssue::FilesNotRead { .. }));
+            let mut findings = seen.findings.iter();
+            let is_told = findings.any(|finding| finding.code == Code::FileNotRead);
             assert_eq!(is_told, seen.is_unread);
             is_told
         };

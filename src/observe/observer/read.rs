@@ -14,7 +14,8 @@ use crate::decide::read_plan::{
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation, ObservationIssue};
+use crate::catalog::{Code, Finding};
+use crate::facts::observation::{Candidates, Observation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -183,10 +184,10 @@ impl Observer {
         self.read_stopped_vm().await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
-        let issues = problems
-            .map(|problem| ObservationIssue::DistributionFile { problem })
-            .chain(self.connections.issues())
-            .chain(self.health.issues())
+        let findings = problems
+            .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
+            .chain(self.connections.findings())
+            .chain(self.health.findings())
             .chain(stalled.clone())
             .collect();
         Observation {
@@ -195,7 +196,7 @@ impl Observer {
                 || machine.is_unread()
                 || self.is_distribution_unread
                 || self.connections.is_unread(),
-            issues,
+            findings,
             ..self.observation(machine)
         }
     }
@@ -326,7 +327,7 @@ impl Observer {
             vm: self.vm.clone(),
             clock: self.health.clock_steps(),
             is_unread: false,
-            issues: Vec::new(),
+            findings: Vec::new(),
         }
     }
 }

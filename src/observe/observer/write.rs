@@ -14,7 +14,6 @@ use crate::decide::{Action, HookRun, Now, Refusal, WriteResult};
 use crate::facts::Fact;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::facts::observation::ObservationIssue;
 use crate::facts::registration::{DropIn, LabelFileKind};
 use crate::observe::hooks::{self, Hooks};
 use crate::sys::root::Root;
@@ -86,7 +85,7 @@ impl Apply for Observer {
     }
 }
 
-/// Runs the hooks for a state, and reports those that were rejected or failed. Each state has its own issue.
+/// Runs the hooks for a state, and reports those that were rejected or failed. Each state has its own finding.
 async fn run_hooks(root: Root, bus: Bus, health: SignalBoard, run: HookRun) {
     let Hooks { paths, rejected } = hooks::find(&root, run.event.state);
     let mut problems = rejected;
@@ -94,8 +93,8 @@ async fn run_hooks(root: Root, bus: Bus, health: SignalBoard, run: HookRun) {
         problems.extend(hook::run(&bus, &paths, &run).await);
     }
     let what = problems.join("; ");
-    let issue = (!what.is_empty()).then_some(ObservationIssue::HooksFailed { what });
-    health.issue(run.event.state.as_str(), issue);
+    let finding = (!what.is_empty()).then(|| Finding::new(Code::HookFailed, what));
+    health.report(run.event.state.as_str(), finding);
 }
 
 impl Observer {

@@ -28,7 +28,7 @@ impl Served {
     }
 
     fn findings(&self) -> String {
-        format!("{:?}", self.health.issues())
+        format!("{:?}", self.health.findings())
     }
 }
 
@@ -104,7 +104,7 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
     let free = free_port().await;
     served.board.show(Some(free), "a 1\n", "");
     assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
-    assert_eq!(served.health.issues(), []);
+    assert_eq!(served.health.findings(), []);
 }
 
 #[tokio::test]
@@ -230,4 +230,12 @@ async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_ref
     stream.write_all(REQUEST).await.unwrap();
     stream.shutdown().await.unwrap();
     assert!(ask(stream, b"").await.ends_with("a 1\n"));
+}
+
+#[test]
+fn a_port_that_the_unit_denies_is_allowed_by_a_drop_in() {
+    let denied = forbidden(SocketAddr::from((Ipv4Addr::LOCALHOST, 9879)));
+    assert!(denied.remedy().contains("SocketBindAllow=tcp:9879"));
+    let other = unavailable("failed to listen".to_owned());
+    assert!(!other.remedy().contains("SocketBindAllow"));
 }

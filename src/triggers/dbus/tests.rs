@@ -82,7 +82,7 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     let mut followed = Followed::new();
     followed.is(HOSTNAME1, false, "does not exist").await;
     followed.is(SYSTEMD1, false, "does not exist").await;
-    assert_eq!(followed.health.issues(), [], "no machine needs a bus");
+    assert_eq!(followed.health.findings(), [], "no machine needs a bus");
     let daemon = Daemon::start(&followed.tree).await;
     followed
         .is(SYSTEMD1, false, "is not on the system bus")
@@ -96,7 +96,7 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     followed
         .is(SYSTEMD1, true, "org.freedesktop.systemd1")
         .await;
-    assert_eq!(followed.health.issues(), []);
+    assert_eq!(followed.health.findings(), []);
 
     systemd.set("cron.service", Unit::stopped()).await;
     systemd.unit_new("session-1.scope").await;
@@ -184,14 +184,14 @@ async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_aga
     daemon.kill().await;
     followed.is(HOSTNAME1, false, "").await;
     followed.is(SYSTEMD1, false, "").await;
-    assert!(!followed.health.issues().is_empty());
+    assert!(!followed.health.findings().is_empty());
     assert_eq!(followed.next().await, Trigger::Units, "the report says so");
     drop(before);
     daemon.restart().await;
     let systemd = systemd(&daemon).await;
     assert!(followed.heard().await, "for what changed meanwhile");
     assert!(systemd.is_subscribed());
-    assert_eq!(followed.health.issues(), []);
+    assert_eq!(followed.health.findings(), []);
     systemd.set(UNITS[0], Unit::stopped()).await;
     assert_eq!(followed.next().await, Trigger::Units);
     Hostnamed::start(&daemon).await.announce(None, "name").await;
@@ -256,7 +256,7 @@ async fn a_bus_that_closes_each_connection_is_left_alone_for_longer_each_time() 
     let earliest = Instant::now() + Duration::from_secs(1);
     drop(first);
     followed.is(HOSTNAME1, false, "failed to connect").await;
-    assert_eq!(followed.health.issues().len(), 1);
+    assert_eq!(followed.health.findings().len(), 1);
     drop(timeout(SOON, listener.accept()).await.unwrap().unwrap());
     assert!(Instant::now() >= earliest, "connected again at once");
 }

@@ -2,7 +2,7 @@
 //! Tests of announcements: real messages, a fake source of kernel messages, and the real kernel in a network namespace.
 
 use super::*;
-use crate::facts::observation::ObservationIssue;
+use crate::catalog::{Code, Finding};
 use crate::testing::{own_namespaces, run};
 use crate::triggers::testing::sender;
 use crate::wire::netlink::filter::only;
@@ -240,7 +240,7 @@ fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_m
         waits.push(wait.as_secs());
         effects.pass(wait.as_millis() as u64);
         // The finding stays while the source is inactive.
-        assert_eq!(effects.health.issues().len(), 1);
+        assert_eq!(effects.health.findings().len(), 1);
         // Announcements that may have been missed are reported as soon as the source is active again.
         assert_eq!(effects.reported(), u64::from(turn >= 2), "{turn}");
     }
@@ -254,18 +254,18 @@ fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
     let (live, said) = detail(&effects.health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&effects.health.issues()[..], [ObservationIssue::SignalUnavailable { what, .. }] if what.starts_with(&said))
+        matches!(&effects.health.findings()[..], [Finding { code: Code::SignalUnavailable, seen, .. }] if seen.starts_with(&said))
     );
 
     struct Asking(SignalBoard);
     impl MessageSource for Asking {
         fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
-            assert_eq!(self.0.issues(), []);
+            assert_eq!(self.0.findings(), []);
             Err(io::Error::from_raw_os_error(19))
         }
     }
     listening.live(Ok(Asking(effects.health.clone())));
-    assert_eq!(effects.health.issues().len(), 1);
+    assert_eq!(effects.health.findings().len(), 1);
 }
 
 #[test]

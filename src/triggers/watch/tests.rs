@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 
 use super::*;
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::Random;
-use crate::facts::observation::Api;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
@@ -494,9 +494,9 @@ async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_repo
     assert_eq!(asked[before].1, "5");
     assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
     assert!(
-        kept.health.issues().is_empty(),
+        kept.health.findings().is_empty(),
         "{:?}",
-        kept.health.issues()
+        kept.health.findings()
     );
 }
 
@@ -526,7 +526,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
     assert!(waiting.delivered.is_none() && waiting.reach.is_none());
-    assert!(kept.health.issues().is_empty());
+    assert!(kept.health.findings().is_empty());
     let asked = kept.after(15).await;
     let [_, (second, _), (third, _)] = asked.as_slice() else {
         panic!("{asked:?}");
@@ -553,7 +553,7 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
         Some(Delivered::Unknown)
     ));
     kept.after(600).await;
-    assert_eq!(kept.health.issues().len(), 1);
+    assert_eq!(kept.health.findings().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -569,10 +569,10 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
         assert!(waiting.reach.is_none() && waiting.delivered.is_none());
     }
     assert_eq!(kept.reasons(), 0);
-    assert_eq!(kept.health.issues().len(), 1, "the watch is unavailable");
+    assert_eq!(kept.health.findings().len(), 1, "the watch is unavailable");
     kept.after(100).await;
     assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
-    assert!(kept.health.issues().is_empty());
+    assert!(kept.health.findings().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -588,7 +588,7 @@ async fn a_forbidden_watch_is_opened_rarely_after_a_few_attempts() {
     let (first, rest) = asked.split_at(4);
     assert!(first[3].0 < 5 * 60, "{first:?}");
     assert!((70..=144).contains(&rest.len()), "{}", rest.len());
-    assert_eq!(kept.health.issues().len(), 1);
+    assert_eq!(kept.health.findings().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -618,17 +618,17 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
     let asked = kept.after(11).await;
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[1].0 >= 5, "{asked:?}");
-    let issue = ObservationIssue::NoWatchProgress {
-        api: Api::Harvester,
-        what: "the storage of https://model has no watch progress (RequestWatchProgress)"
-            .to_owned(),
-    };
-    assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
+    let issue = Finding::new(
+        Code::WatchProgressMissing,
+        "the storage of https://model has no watch progress (RequestWatchProgress)",
+    )
+    .about(Group::HarvesterApi);
+    assert_eq!(kept.health.findings(), std::slice::from_ref(&issue));
     assert_eq!(kept.reasons(), 1, "it causes no read");
     // After the server was away, bookmarks are requested again, and the finding stays until they are available.
     while kept.model.0.asked.lock().unwrap().len() < 5 {
         tokio::time::sleep(SECOND).await;
-        assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
+        assert_eq!(kept.health.findings(), std::slice::from_ref(&issue));
     }
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true, false]);
@@ -654,12 +654,12 @@ async fn a_storage_that_has_watch_progress_again_is_asked_for_bookmarks_after_it
         Ok(vec![(Duration::ZERO, thing(2, "6"))]),
     ]);
     kept.after(9).await;
-    assert_eq!(kept.health.issues().len(), 1);
+    assert_eq!(kept.health.findings().len(), 1);
     while kept.model.0.asked.lock().unwrap().len() < 4 {
         tokio::time::sleep(SECOND).await;
     }
     tokio::time::sleep(SECOND).await;
-    assert!(kept.health.issues().is_empty());
+    assert!(kept.health.findings().is_empty());
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true]);
     let asked = kept.after(0).await;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Do the certificates of the CAs and servers expire, and are those of the servers valid for their addresses?
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::certificate::{Certificate, CertificateRole};
 use crate::commands::doctor::reader::Reader;
 use crate::decide::findings::expiry::{End, reported};
 use crate::facts::UnavailableKind;
-use crate::facts::observation::Api;
 use crate::report::relative::span;
 
 /// Reads all certificates, and adds that of Harvester's server to the summary.

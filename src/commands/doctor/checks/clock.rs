@@ -8,11 +8,10 @@ use zbus::wire::Variant;
 
 use super::credentials;
 use crate::access::token::TokenKind;
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Checked, date};
 use crate::commands::doctor::certificate::{Certificate, CertificateRole, Server};
 use crate::commands::doctor::reader::{Reader, briefly};
-use crate::facts::observation::Api;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, Peer};

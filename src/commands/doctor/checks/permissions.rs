@@ -2,13 +2,12 @@
 //! Has the Harvester credential the permissions to follow the VM? If the search is permitted, it can hide that `get` or `watch` is
 //! not.
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::reader::Reader;
 use crate::commands::rbac::permissions::{self, INSTANCES, Permission, unasked};
 use crate::config::WatchMode;
 use crate::facts::Fact;
-use crate::facts::observation::Api;
 use crate::wire::kubeapi::{Client, ResourceAttributes};
 
 /// Asks Harvester for an access review of each permission.
