@@ -88,7 +88,6 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         namespace,
         vms: options.vm.into_iter().collect(),
         sources: settings.topology.sources.into_iter().collect(),
-        mode: settings.mode,
         configmap: settings.topology.configmap,
         create_account: options.create_account,
         addons: options.addons,

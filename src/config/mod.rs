@@ -47,7 +47,7 @@ pub use listen::Listen;
 pub use settings::{
     Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,
     MachineSettings, Metrics, MetricsFile, OnChange, OptIns, PodInfoSettings, RegistrationSettings,
-    ReportSettings, Settings, Timing, TopologySettings, WatchMode, ZoneFallback,
+    ReportSettings, Settings, Timing, TopologySettings, ZoneFallback,
 };
 pub use show::Effective;
 pub use value::FilePath;

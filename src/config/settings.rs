@@ -28,9 +28,6 @@ const MOST_WATCH_DELAY: u64 = 10 * 60;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How the agent observes changes.
-    #[serde(rename = "watch")]
-    pub mode: WatchMode,
     /// The Harvester API and its credential.
     pub harvester: HarvesterSettings,
     /// The API of the guest cluster and its credential.
@@ -59,32 +56,6 @@ pub struct Settings {
     pub log: Log,
     /// The machine.
     pub machine: MachineSettings,
-}
-
-/// How the agent observes changes: the key `watch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "bool", into = "bool")]
-pub enum WatchMode {
-    /// Watches on the VM and the Node.
-    #[default]
-    Watch,
-    /// No watches; event sources in the guest and an hourly poll.
-    Signals,
-}
-
-impl From<bool> for WatchMode {
-    fn from(is_watching: bool) -> Self {
-        match is_watching {
-            true => Self::Watch,
-            false => Self::Signals,
-        }
-    }
-}
-
-impl From<WatchMode> for bool {
-    fn from(mode: WatchMode) -> Self {
-        mode == WatchMode::Watch
-    }
 }
 
 /// The Harvester API and its credential.

@@ -144,7 +144,6 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
 fn every_key_sets_its_field() {
     type Change = fn(&mut Settings);
     let cases: &[(&str, Change)] = &[
-        ("watch = false", |s| s.mode = WatchMode::Signals),
         ("harvester.kubeconfig = '/etc/h'", |s| {
             s.harvester.kubeconfig = Some(FilePath("/etc/h".into()));
         }),
@@ -291,11 +290,6 @@ fn every_key_sets_its_field() {
 fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
     let cases = [
         (
-            "watch = 'signals'",
-            "1: `watch`: \"signals\" is not a boolean",
-        ),
-        ("watch = 1", "1: `watch`: 1 is not a boolean"),
-        (
             "harvester.kubeconfig = 'a/b'",
             "`harvester.kubeconfig`: \"a/b\" is not an absolute path",
         ),
@@ -361,6 +355,7 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         ),
         ("topology.host_label = 1.5", "1.5 is not a string"),
         ("topology.remove_stale = 'yes'", "\"yes\" is not a boolean"),
+        ("topology.remove_stale = 1", "1 is not a boolean"),
         (
             "topology.sources = ['configmap', 'host-node']",
             "[\"configmap\", \"host-node\"] is out of order or",
@@ -550,8 +545,8 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
             "2: unknown key `topology.on-change`; did you mean `topology.on_change`?",
         ),
         (
-            "[harvester]\nwatch = true",
-            "2: unknown key `harvester.watch`; did you mean `watch`?",
+            "[harvester]\nwatch_delay = '1s'",
+            "2: unknown key `harvester.watch_delay`; did you mean `timing.watch_delay`?",
         ),
         (
             "poll_interval = '1m'",
@@ -567,7 +562,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: watch, harvester, guest_cluster, topology, labels, hosts, pod_info, qemu_guest_agent, registration, report, metrics, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: harvester, guest_cluster, topology, labels, hosts, pod_info, qemu_guest_agent, registration, report, metrics, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");
@@ -623,7 +618,7 @@ fn both_halves_of_an_extra_label_and_each_element_of_an_array_are_checked() {
         ("topology.sources = ['hostnode', 'configmap', true]", 2),
         ("[hosts.A]\nzone = '_'\nzones = 1", 3),
         ("hosts.A = 1", 2),
-        ("watch = [1, 2]", 1),
+        ("topology.remove_stale = [1, 2]", 1),
         ("[[machine]]\n[[machine]]", 1),
         ("topology = [true]\nlog = ['info']", 2),
     ] {
@@ -700,13 +695,12 @@ fn the_higher_of_two_files_wins() {
         (format!("{ADMIN}/1.toml"), format!("{ADMIN}/2.toml")),
     ] {
         let tree = Tree::new()
-            .file(&lower, "log.level = 'warn'\nwatch = false")
+            .file(&lower, "log.level = 'warn'\ntopology.remove_stale = true")
             .file(&higher, "log.level = 'debug'");
         let settings = tree.load().settings;
         assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
-        assert_eq!(
-            settings.mode,
-            WatchMode::Signals,
+        assert!(
+            settings.topology.remove_stale,
             "other keys of {lower} stay"
         );
     }
@@ -720,10 +714,10 @@ fn a_later_directory_masks_files_of_the_same_name() {
         // A masked file is not read: it would be invalid TOML.
         let tree = Tree::new()
             .file(&broken, "watch = ")
-            .file(&other, "watch = false");
+            .file(&other, "topology.remove_stale = true");
         let loaded = tree.load();
         assert_eq!(files(&loaded), [other.as_str()]);
-        assert_eq!(loaded.settings.mode, WatchMode::Signals);
+        assert!(loaded.settings.topology.remove_stale);
 
         let disabled = Tree::new()
             .file(&broken, "watch = ")
@@ -744,7 +738,7 @@ fn a_later_directory_masks_files_of_the_same_name() {
 fn links_to_null_count_however_they_get_there() {
     let relative = "../../../../dev/null";
     let tree = Tree::new()
-        .file(&format!("{VENDOR}/10-a.toml"), "watch = false")
+        .file(&format!("{VENDOR}/10-a.toml"), "topology.remove_stale = true")
         .file(&format!("{VENDOR}/20-b.toml"), "log.level = 'debug'")
         .link(&format!("{RUNTIME}/10-a.toml"), relative)
         .link("/etc/nothing", "/dev/null")
@@ -801,12 +795,10 @@ fn a_named_file_replaces_all_others() {
     let tree = Tree::new()
         .file(&format!("{VENDOR}/10-a.toml"), "watch = ")
         .file(ADMIN_FILE, "log.level = 'debug'")
-        .file("/srv/only.toml", "watch = false");
+        .file("/srv/only.toml", "log.level = 'warn'");
     let loaded = load(&tree.root, Some(Path::new("/srv/only.toml"))).unwrap();
-    let expected = Settings {
-        mode: WatchMode::Signals,
-        ..Settings::default()
-    };
+    let mut expected = Settings::default();
+    expected.log.level = LogLevel::Warn;
     assert_eq!(loaded.settings, expected);
     assert_eq!(files(&loaded), ["/srv/only.toml"]);
 
@@ -897,7 +889,7 @@ fn long_values_are_cut_and_never_break_the_line() {
 
 #[test]
 fn what_is_shown_as_text_loads_to_the_same_settings() {
-    let content = "watch = false\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
+    let content = "topology.remove_stale = true\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
                    hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\nharvester.allow = [\n 'proxy-url', # why\n]";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let shown = show::text(&loaded.values);
@@ -932,7 +924,7 @@ fn text_and_json_name_the_origin_of_each_value() {
         .load();
     let text = show::text(&loaded.values);
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
-    assert!(line("watch ").ends_with("  # default"));
+    assert!(line("log.level ").ends_with("  # default"));
     assert!(line("topology.sources ").ends_with(&format!("  # {ADMIN_FILE}:3")));
     let equals: BTreeSet<usize> = text.lines().map(|line| line.find(" = ").unwrap()).collect();
     assert_eq!(equals.len(), 1, "{text}");
@@ -949,13 +941,13 @@ fn text_and_json_name_the_origin_of_each_value() {
         serde_json::json!({ "file": ADMIN_FILE, "line": 3 })
     );
     assert_eq!(find("topology.remove_stale")["value"], false);
-    assert_eq!(find("watch")["origin"], serde_json::Value::Null);
+    assert_eq!(find("log.level")["origin"], serde_json::Value::Null);
     assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
 }
 
 #[test]
 fn only_values_that_differ_from_the_default_are_changed() {
-    let content = "watch = true\ntiming.watch_delay = '60s'\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
+    let content = "topology.remove_stale = false\ntiming.watch_delay = '60s'\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
                    topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let keys = |changed| -> Vec<String> {

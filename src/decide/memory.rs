@@ -54,8 +54,6 @@ pub struct Memory {
     pub window: Option<Window>,
     /// The first hint of the migration whose labels are not written yet, or what showed it, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
-    /// Whether a window ended without a migration and the VM was not read after that.
-    pub is_doubtful: bool,
     /// The host names when they were last read.
     pub names: Option<HostNames>,
     /// The time since which reads fail.
@@ -424,10 +422,7 @@ impl Memory {
                 self.window = Some(window);
                 (None, step.verify)
             }
-            Err(window_end) => {
-                self.is_doubtful = !matches!(window_end.outcome, WindowOutcome::Confirmed { .. });
-                (Some(window_end), step.verify)
-            }
+            Err(window_end) => (Some(window_end), step.verify),
         }
     }
 

@@ -178,7 +178,6 @@ pub fn plan(
     let known = admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
-    memory.is_doubtful &= !reasons.scope.vm;
     let interruption = memory.note_clock(observation.clock, now);
     let moved = memory.remember(seen, now);
     let scheduled = match run_kind {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::memory::Unread;
 use super::placement::Known;
 use super::{Memory, Now, Scene, schedule};
-use crate::config::{Settings, WatchMode};
+use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{self, Unavailable, UnavailableKind};
 
@@ -146,12 +146,7 @@ pub(super) fn next_round(
                 unanswered(seen),
             )
         }
-        // Without a watch, a migration that the API reports after the window would be detected only after an hour.
-        None if memory.is_doubtful && settings.mode == WatchMode::Signals => {
-            again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
-        }
         None => {
-            let (interval, scope) = schedule::backstop(settings);
             let phase =
                 schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
             // A round that read less does not postpone the poll.
@@ -160,12 +155,16 @@ pub(super) fn next_round(
                 .poll
                 .filter(|due| !(read.refused || read.vm && read.node) && *due > now.uptime);
             let due = planned.unwrap_or_else(|| {
-                now.uptime + schedule::poll(interval, phase, now.uptime, now.random)
+                now.uptime + schedule::poll(settings.timing.poll, phase, now.uptime, now.random)
             });
             memory.poll = Some(due);
             let after = due.saturating_sub(now.uptime);
             let search = memory.search.is_some_and(|due| due <= now.uptime + after);
-            again(after, Trigger::Timer, Scope { search, ..scope })
+            let scope = Scope {
+                search,
+                ..Scope::KNOWN
+            };
+            again(after, Trigger::Timer, scope)
         }
     };
     let settled = settling.map(|left| again(left, Trigger::Timer, Scope::MOVED));

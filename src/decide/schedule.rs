@@ -4,9 +4,6 @@
 
 use std::time::Duration;
 
-use crate::config::{Settings, WatchMode};
-use crate::facts::trigger::Scope;
-
 /// The first upper limit of a retry delay.
 const RETRY_FLOOR: Duration = Duration::from_secs(1);
 
@@ -43,12 +40,6 @@ pub const SEARCH: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// The time over which the list requests of a fleet are spread if no name identifies the VM.
 const LIST_SPREAD: Duration = Duration::from_secs(60);
-
-/// The minimum poll interval without watches. There is no connection that could be lost, so rare rounds are sufficient.
-const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
-
-/// The delay of another read after an unconfirmed migration hint, if no watch would report the migration later.
-pub const DOUBT: Duration = Duration::from_secs(2 * 60);
 
 /// The interval of reads of the files of the pod, if they are the only source of the host. They are local, and change without an
 /// event.
@@ -206,15 +197,6 @@ pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) 
         until_phase
     };
     Duration::from_secs_f64(whole * until_phase) + interval.mul_f64(random.0 / 10.0)
-}
-
-/// Returns the interval of the periodic read of everything, and its scope. A very large fleet without watches polls rarely, and
-/// the caches of the API servers are new enough for it.
-pub fn backstop(settings: &Settings) -> (Duration, Scope) {
-    match settings.mode {
-        WatchMode::Watch => (settings.timing.poll, Scope::KNOWN),
-        WatchMode::Signals => (settings.timing.poll.max(POLL_OF_SIGNALS), Scope::CACHED),
-    }
 }
 
 /// The maximum burst of reconciles.

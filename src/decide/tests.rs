@@ -632,18 +632,6 @@ fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
 }
 
 #[test]
-fn without_standing_watches_everything_is_read_once_an_hour_from_the_caches() {
-    let mut world = World::new();
-    world.settle();
-    world.settings.mode = crate::config::WatchMode::Signals;
-    let next = world.plan().next;
-    assert!(next.after >= Duration::from_secs(6 * 60), "{next:?}");
-    assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::CACHED));
-    world.settings.mode = crate::config::WatchMode::Watch;
-    assert_eq!(world.plan().next.scope, Scope::KNOWN);
-}
-
-#[test]
 fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     let mut world = World::new();
     world.settle();

@@ -109,8 +109,6 @@ pub struct Scope {
     pub refused: bool,
     /// The events of the watches. They contain their objects, so that usually no read is needed.
     pub delivered: bool,
-    /// Whether a response from the cache of the API server is sufficient.
-    pub cached: bool,
     /// Whether a migration hint caused the read. It does not wait for the backoff of an API.
     pub hinted: bool,
 }
@@ -126,7 +124,6 @@ impl Scope {
         search: false,
         refused: false,
         delivered: false,
-        cached: false,
         hinted: false,
     };
     /// Everything, for the first time.
@@ -162,13 +159,7 @@ impl Scope {
         search: false,
         refused: false,
         delivered: false,
-        cached: false,
         hinted: false,
-    };
-    /// The same as [`Scope::KNOWN`], from the caches of the API servers.
-    pub const CACHED: Self = Self {
-        cached: true,
-        ..Self::KNOWN
     };
     /// The VM, and its host if that changed.
     pub const MOVED: Self = Self {
@@ -217,7 +208,6 @@ impl Scope {
             search: self.search || other.search,
             refused: self.refused || other.refused,
             delivered: self.delivered || other.delivered,
-            cached: self.cached && other.cached,
             hinted: self.hinted || other.hinted,
         }
     }

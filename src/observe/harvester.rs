@@ -17,7 +17,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
-use super::{node::Freshness, why};
+use super::why;
 use listed::ListedVmi;
 
 /// The number of remaining instances of a list that are read one by one; more are read in pages of whole objects.
@@ -260,7 +260,7 @@ impl Search<'_> {
         let mut is_readable = false;
         let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
         for name in self.names.0.iter().chain(duplicates) {
-            match get(self.client, &collection, name, Freshness::Newest).await {
+            match get(self.client, &collection, name).await {
                 Ok(vmi) => {
                     is_readable = true;
                     vmis.extend(vmi);
@@ -304,7 +304,7 @@ impl Search<'_> {
         }
         let mut vmis = Vec::new();
         for name in likely.iter().take(READ_MAX) {
-            let read = get(self.client, &collection, name, Freshness::Newest).await?;
+            let read = get(self.client, &collection, name).await?;
             vmis.extend(read.map(|read| read.object));
         }
         let is_enough =
@@ -359,36 +359,11 @@ pub struct KnownOwn<'a> {
     pub others: &'a Candidates,
 }
 
-/// The use of the cached version of our own instance.
-#[derive(Debug, PartialEq, Eq)]
-enum CachedUse {
-    /// It is used.
-    Take,
-    /// It is older than the known version but equal.
-    Keep,
-    /// It may be older and differs: the cache lags, or etcd was restored. So the instance is read from etcd.
-    Ask,
-}
-
-impl KnownOwn<'_> {
-    fn judge(&self, cached: &Versioned<Vmi>) -> CachedUse {
-        let version = cached.version.as_deref().unwrap_or_default();
-        match age(version, self.version) {
-            Age::Newer | Age::Same => CachedUse::Take,
-            Age::Doubtful if self.version.is_none() => CachedUse::Take,
-            Age::Doubtful if cached.object == *self.own => CachedUse::Keep,
-            Age::Doubtful => CachedUse::Ask,
-        }
-    }
-}
-
-/// Reads the instance that was found before, which is all that a migration changes. An older cached version never replaces a newer
-/// one. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
+/// Reads the instance that was found before, which is all that a migration changes. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
 pub async fn read_own(
     client: &Client,
     known: KnownOwn<'_>,
     others: Others,
-    freshness: Freshness,
 ) -> Option<Own> {
     let own = known.own;
     let collection = collection(&own.namespace);
@@ -398,16 +373,7 @@ pub async fn read_own(
             version: known.version.map(str::to_owned),
         })
     };
-    let mut read = get(client, &collection, &own.name, freshness).await;
-    if let (Ok(Some(cached)), Freshness::Cached) = (&mut read, freshness)
-        && cached.object.uid == own.uid
-    {
-        match known.judge(cached) {
-            CachedUse::Take => {}
-            CachedUse::Keep => cached.version = known.version.map(str::to_owned),
-            CachedUse::Ask => read = get(client, &collection, &own.name, Freshness::Newest).await,
-        }
-    }
+    let read = get(client, &collection, &own.name).await;
     let (mut vmis, version) = match read {
         Ok(Some(read)) if read.object.uid == own.uid => (vec![read.object], read.version),
         Ok(_) => return None,
@@ -421,7 +387,7 @@ pub async fn read_own(
     {
         match others {
             Others::AsKnown => vmis.push(other.clone()),
-            Others::Again => match get(client, &collection, &other.name, freshness).await {
+            Others::Again => match get(client, &collection, &other.name).await {
                 Ok(read) => vmis.extend(read.map(|read| read.object)),
                 Err(error) => return failed(&error),
             },
@@ -452,10 +418,9 @@ async fn get(
     client: &Client,
     collection: &str,
     name: &VmName,
-    freshness: Freshness,
 ) -> Result<Option<Versioned<Vmi>>, Error> {
     let path = format!("{collection}/{name}");
-    match freshness.get::<Versioned<Vmi>>(client, &path).await {
+    match client.get::<Versioned<Vmi>>(&path).await {
         Ok(read) => Ok(Some(read).filter(|read| read.object.name == *name)),
         Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error),
@@ -492,45 +457,6 @@ fn failed(error: &Error) -> Fact<Candidates> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_cache_has_is_taken_when_it_is_newer_and_asked_again_when_it_is_older_and_differs() {
-        let vmi = |host: &str| -> Vmi {
-            serde_json::from_value(serde_json::json!({
-                "metadata": {"name": "a", "namespace": "d", "uid": "u"},
-                "status": {"nodeName": host},
-            }))
-            .unwrap()
-        };
-        let own = vmi("hv-b");
-        let others = Candidates {
-            vmis: Vec::new(),
-            coverage: Coverage::Named,
-        };
-        for (known, version, host, expected) in [
-            (Some("10"), Some("11"), "hv-a", CachedUse::Take),
-            (Some("10"), Some("10"), "hv-b", CachedUse::Take),
-            (Some("10"), Some("9"), "hv-b", CachedUse::Keep),
-            (Some("10"), Some("9"), "hv-a", CachedUse::Ask),
-            (Some("10"), None, "hv-a", CachedUse::Ask),
-            (None, Some("9"), "hv-a", CachedUse::Take),
-        ] {
-            let cached = Versioned {
-                object: vmi(host),
-                version: version.map(str::to_owned),
-            };
-            let known = KnownOwn {
-                own: &own,
-                version: known,
-                others: &others,
-            };
-            assert_eq!(
-                known.judge(&cached),
-                expected,
-                "{known:?} {version:?} {host}"
-            );
-        }
-    }
 
     #[test]
     fn of_an_instance_in_a_list_only_name_uid_and_owner_are_kept_whatever_its_maps_hold() {

@@ -16,7 +16,6 @@ use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
-use crate::decide::schedule;
 use crate::facts::requests::Requests;
 
 /// Returns the page with the state and the event counters.
@@ -39,12 +38,11 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
         "Expiration time of the credential (Unix timestamp); absent if it does not expire.",
         expiries,
     );
-    let (interval, _) = schedule::backstop(report.settings);
     page.gauge(
         "harvester_node_agent_poll_interval_seconds",
         "Interval between two reconciles without a trigger; one wait is at most twice as long.",
         &[],
-        interval.as_secs_f64(),
+        report.settings.timing.poll.as_secs_f64(),
     );
     page.text
 }

@@ -21,7 +21,7 @@ use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::checks;
 use crate::commands::doctor::reader::Reader;
 use crate::commands::rbac::permissions::USEFUL;
-use crate::config::{Settings, WatchMode};
+use crate::config::Settings;
 use crate::decide::{ANNOTATION_PREFIX, Memory};
 use crate::facts::names::firmware_uuid;
 use crate::observe::observer::Observer;
@@ -641,22 +641,6 @@ fn a_migration_while_the_node_cannot_be_read_is_counted_from_its_hint() {
             let (trigger, latency) = stage.reported.borrow().latency.unwrap();
             assert_eq!(trigger, Trigger::Link);
             assert!(latency >= 20 * SECOND, "{latency:?}");
-        },
-    );
-}
-
-#[test]
-fn without_watches_only_a_hint_makes_the_agent_read() {
-    play(
-        |settings| settings.mode = WatchMode::Signals,
-        async |stage| {
-            stage.network.migrate(OURS).await;
-            sleep(5 * MINUTE).await;
-            assert!(!stage.is_labeled());
-            assert_eq!(stage.asked().len(), 0);
-            stage.handle.hint();
-            assert!(stage.labeled().await < 3 * SECOND);
-            assert_eq!(count(&stage.asked(), "watch"), 0);
         },
     );
 }

@@ -374,7 +374,7 @@ async fn exit_codes_and_streams_are_as_promised() {
     std::fs::create_dir_all(dir.path().join("etc/harvester-node-agent")).unwrap();
     std::fs::write(
         dir.path().join("etc/harvester-node-agent/config.toml"),
-        "watch = 3\nnonsense = 1\n",
+        "log.level = 3\nnonsense = 1\n",
     )
     .unwrap();
     let output = code(&["run"]).await;

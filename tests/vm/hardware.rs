@@ -81,8 +81,6 @@ pub struct Hardware {
     pub firmware: Firmware,
     /// MAC of the NIC.
     pub mac: String,
-    /// Whether the NIC can announce itself after a move.
-    pub announces: bool,
     /// Its virtio-serial ports and lines.
     pub ports: Vec<Port>,
     /// Memory, in MiB.
@@ -103,7 +101,6 @@ impl Hardware {
             accelerator: setup.accelerator.clone(),
             firmware,
             mac: mac.to_owned(),
-            announces: true,
             ports: Port::ALL.to_vec(),
             memory: 640,
             pod: None,
@@ -184,10 +181,9 @@ impl Hardware {
                 serial.unwrap_or_default()
             );
         }
-        let announce = if self.announces { "on" } else { "off" };
         let _ = write!(
             line,
-            " -device virtio-net-pci,netdev=net,mac={},guest_announce={announce}",
+            " -device virtio-net-pci,netdev=net,mac={},guest_announce=on",
             self.mac
         );
         let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -39,13 +39,7 @@ pub enum Setting {
     Shared,
     /// A machine that KubeVirt did not make.
     Plain,
-    /// Nothing that would tell the agent of a move.
-    Blind,
 }
-
-/// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
-/// missing channel are part of the hardware.
-const BLIND: &str = "watch = false\n";
 
 /// A kubelet on an emulated processor needs a minute until its Node is ready.
 pub const REGISTRATION: Duration = Duration::from_secs(300);
@@ -173,11 +167,6 @@ impl Setting {
                 hardware.memory = 1280;
                 seed = kubelet::add_to(seed.installing(&setup.package), &world, version)
                     .with_user_data("hostname", WRONG_NAME.into());
-            }
-            Self::Blind => {
-                hardware.announces = false;
-                hardware.ports = vec![Port::GuestAgent];
-                seed = seed.with_credentials(&world.guest).with_file(CONFIG, BLIND);
             }
             Self::Lab | Self::Plain => seed = seed.with_credentials(&world.guest),
         }
@@ -370,9 +359,7 @@ impl Stage {
         if self.machine.runs_while_copied {
             clocks = Some(Clocks::relate(self.machine.monitor(), &mut self.inside).await);
         }
-        if self.setting != Setting::Blind {
-            self.set_clock().await;
-        }
+        self.set_clock().await;
         Migration {
             moved,
             annotated,

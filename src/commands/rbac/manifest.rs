@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::commands::rbac::permissions::{
     INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
 };
-use crate::config::{ConfigMapName, WatchMode};
+use crate::config::ConfigMapName;
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
 
@@ -29,8 +29,6 @@ pub struct Wanted {
     pub vms: BTreeSet<VmName>,
     /// The sources of region and zone that are enabled.
     pub sources: BTreeSet<Source>,
-    /// The mode, which determines whether watches are used.
-    pub mode: WatchMode,
     /// The ConfigMap of the source `configmap`.
     pub configmap: ConfigMapName,
     /// Whether the service account and a Secret with its token are created.
@@ -90,7 +88,6 @@ impl Wanted {
             .is_none_or(|source| self.sources.contains(&source));
         is_asked
             && match (useful.verb, useful.resource) {
-                ("watch", _) => self.mode == WatchMode::Watch,
                 // A list contains all instances. A rule with resource names does not allow it.
                 ("list", INSTANCES) => self.vms.is_empty(),
                 // In Harvester, all users may read that namespace.
@@ -288,7 +285,6 @@ mod tests {
             namespace: Namespace::parse(namespace).unwrap(),
             vms: BTreeSet::new(),
             sources: BTreeSet::from(Source::ALL),
-            mode: WatchMode::Watch,
             configmap: ConfigMapName::TOPOLOGY,
             create_account: false,
             addons: false,
@@ -391,16 +387,6 @@ mod tests {
                 "default: get,list,watch virtualmachineinstances",
                 "default: get virtualmachines"
             ]
-        );
-    }
-
-    #[test]
-    fn without_watches_no_watch_is_allowed() {
-        let mut wanted = wanted("default:gc8", "default");
-        wanted.mode = WatchMode::Signals;
-        assert_eq!(
-            lines(&wanted)[0],
-            "default: get,list virtualmachineinstances"
         );
     }
 

@@ -20,9 +20,7 @@ use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
-use crate::observe::node::{self, Freshness};
-use crate::observe::{guest_agent, host_metrics, registration};
-use crate::wire::kubeapi::{Age, age};
+use crate::observe::{guest_agent, host_metrics, node, registration};
 
 /// The name of the source in messages.
 const METRICS: &str = "the downward metrics of the host";
@@ -112,8 +110,8 @@ impl Observer {
             }
         };
         let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
-            limited(self.read_node(plan.node, scope)),
-            limited(self.read_vm(plan.vm, scope, &search, &mut compared)),
+            limited(self.read_node(plan.node)),
+            limited(self.read_vm(plan.vm, &search, &mut compared)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host),
@@ -201,28 +199,13 @@ impl Observer {
         }
     }
 
-    async fn read_node(&self, how: NodeReading, scope: Scope) -> Option<Fact<Node>> {
+    async fn read_node(&self, how: NodeReading) -> Option<Fact<Node>> {
         match (how, self.connections.guest.link(), self.kubelet.known()) {
             (NodeReading::Keep, ..) => None,
             (_, Err(why), _) => Some(Fact::Failed(why.skipping())),
             (NodeReading::Get, Ok(link), Some(kubelet)) => {
                 let name = &kubelet.node_name;
-                let read = node::read(link, name, freshness(scope)).await;
-                let known = self.node.known().filter(|_| scope.cached);
-                // A cache may lag; after a restore of etcd the older version is the valid one. So the Node is read from etcd.
-                let is_doubtful = |read: &Node| {
-                    let version = read.resource_version.as_deref().unwrap_or_default();
-                    known.is_some_and(|known| {
-                        age(version, known.resource_version.as_deref()) == Age::Doubtful
-                            && *read != *known
-                    })
-                };
-                match &read {
-                    Fact::Known(node) if is_doubtful(node) => {
-                        Some(node::read(link, name, Freshness::Newest).await)
-                    }
-                    _ => Some(read),
-                }
+                Some(node::read(link, name).await)
             }
             (_, Ok(_), _) => Some(Fact::failed(
                 UnavailableKind::NotAsked,
@@ -234,7 +217,6 @@ impl Observer {
     async fn read_vm(
         &self,
         how: VmReading,
-        scope: Scope,
         search: &VmSearch<'_>,
         compared: &mut Compared,
     ) -> Option<VmAnswer> {
@@ -261,7 +243,7 @@ impl Observer {
                 true => Others::Again,
                 false => Others::AsKnown,
             };
-            let own = harvester::read_own(&link.client, known, others, freshness(scope)).await;
+            let own = harvester::read_own(&link.client, known, others).await;
             if let Some(own) = own {
                 return Some(VmAnswer::Own(own));
             }
@@ -343,13 +325,6 @@ struct VmSearch<'a> {
 /// Converts a timeout to a failed fact; `None` if the source was not requested.
 fn in_time<T>(answer: Option<Option<Fact<T>>>, whom: &str) -> Option<Fact<T>> {
     answer.unwrap_or_else(|| Some(too_slow(whom)))
-}
-
-fn freshness(scope: Scope) -> Freshness {
-    match scope.cached {
-        true => Freshness::Cached,
-        false => Freshness::Newest,
-    }
 }
 
 /// Delays the retry of a failed fact until the backoff of its API ends.

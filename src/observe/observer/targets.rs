@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Observer;
-use crate::config::{Settings, WatchMode};
+use crate::config::Settings;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::registration::LabelFileKind;
@@ -19,20 +19,16 @@ impl Observer {
     /// Returns the watches of our VM and our Node, and the files to watch.
     pub(super) fn subscriptions(&self, settings: &Settings, identity: &Identity) -> Targets {
         let delay = settings.timing.watch_delay;
-        let standing = settings.mode == WatchMode::Watch;
         // While Harvester is unreachable, the watch of the known VM continues.
         let vmi = match &identity.vm {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
             _ => None,
         };
-        let vmi = vmi
-            .zip(self.connections.harvester.link().ok())
-            .filter(|_| standing);
+        let vmi = vmi.zip(self.connections.harvester.link().ok());
         let node = self
             .kubelet
             .known()
-            .zip(self.connections.guest.link().ok())
-            .filter(|_| standing);
+            .zip(self.connections.guest.link().ok());
         let files_delay = match self.machine {
             Some(machine) if !self.may_need_credentials() => {
                 reload_delay(Phase::of(machine, Purpose::Files))

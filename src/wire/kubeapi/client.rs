@@ -91,12 +91,6 @@ impl Client {
         self.read(path, Vec::new(), Accept::Object).await
     }
 
-    /// Reads one object from the cache of the API server, which costs the cluster nothing and may be slightly stale.
-    pub async fn get_cached<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let query = vec![("resourceVersion", "0".to_owned())];
-        self.read(path, query, Accept::Object).await
-    }
-
     /// Reads the current metadata of one object.
     pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
         self.read(path, Vec::new(), Accept::MetadataOnly).await

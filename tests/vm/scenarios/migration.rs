@@ -216,21 +216,6 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(stage: &mut St
     }
 }
 
-/// The other scenarios prove something only if an agent without link signal, channel and watch misses a move, until it is told to look.
-pub async fn without_any_hint_a_move_is_not_seen(stage: &mut Stage) {
-    stage.settled().await;
-    stage.synced().await;
-    stage.begin().await;
-    stage.migrate("hv-b", Telling::default()).await;
-    // What it would have noticed by itself comes before what it is told.
-    let reload = format!("systemctl reload {UNIT}");
-    stage.inside.sh(&reload).await;
-    stage.labelled("hv-b").await;
-    let records = stage.recorded("labeled in").await;
-    let first = records[0].message();
-    assert!(first.starts_with("configuration reloaded"), "{records:#?}");
-}
-
 /// When the agent's PATCHes of the Node's metadata arrived.
 pub(super) async fn label_patch_times(stage: &Stage) -> Vec<Instant> {
     let writes = stage.world.agent_writes().await;

@@ -77,8 +77,7 @@ pub fn all() -> Vec<Scenario> {
     ];
     let node = Kubernetes::ALL.into_iter().flat_map(node);
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
-    let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
-    [node.collect(), alone, shared, plain, blind, lab].concat()
+    [node.collect(), alone, shared, plain, lab].concat()
 }
 
 /// A whole node of a version, where there are the programs for it.

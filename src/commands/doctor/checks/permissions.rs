@@ -6,7 +6,6 @@ use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::reader::Reader;
 use crate::commands::rbac::permissions::{self, INSTANCES, Permission, unasked};
-use crate::config::WatchMode;
 use crate::facts::Fact;
 use crate::wire::kubeapi::{Client, ResourceAttributes};
 
@@ -44,7 +43,7 @@ fn judge(case: &Case<'_>, permissions: &[Permission]) -> Vec<Finding> {
         }
         let code = match useful.verb {
             "get" => Code::HarvesterForbidden,
-            "watch" if case.settings.mode == WatchMode::Watch => Code::WatchUnavailable,
+            "watch" => Code::WatchUnavailable,
             _ => return None,
         };
         let seen = format!(
@@ -75,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_right_that_nothing_makes_up_for_is_missed() {
-        let mut bench = Bench::new();
+        let bench = Bench::new();
         let codes = |bench: &Bench, verb| bench.codes(|case| judge(case, &without(verb)));
         for (verb, expected) in [
             ("get", vec![Code::HarvesterForbidden]),
@@ -85,8 +84,6 @@ mod tests {
         ] {
             assert_eq!(codes(&bench, verb), expected, "{verb}");
         }
-        bench.world.settings.mode = WatchMode::Signals;
-        assert_eq!(codes(&bench, "watch"), []);
     }
 
     #[test]

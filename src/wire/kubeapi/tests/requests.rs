@@ -37,24 +37,19 @@ async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
 }
 
 #[tokio::test]
-async fn cached_reads_and_metadata_reads_say_so() {
+async fn a_metadata_read_says_so() {
     let server = Server::saying(answer_json(
         200,
         r#"{"metadata":{"name":"n"},"spec":{"big":1}}"#,
     ))
     .await;
     let client = client(&server.url());
-    client.get_cached::<Value>("/api/v1/nodes/n").await.unwrap();
     let object = client.get_metadata("/api/v1/nodes/n").await.unwrap();
     assert_eq!(object.metadata.name.as_deref(), Some("n"));
     let requests = server.requests();
-    assert_eq!(
-        requests[0].line,
-        "GET /api/v1/nodes/n?resourceVersion=0 HTTP/1.1"
-    );
-    assert_eq!(requests[1].line, "GET /api/v1/nodes/n HTTP/1.1");
+    assert_eq!(requests[0].line, "GET /api/v1/nodes/n HTTP/1.1");
     let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    assert_eq!(requests[1].header("accept"), Some(accept));
+    assert_eq!(requests[0].header("accept"), Some(accept));
 }
 
 #[tokio::test]
@@ -189,7 +184,6 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
         let client = client(&server.url());
         let results = [
             (client.get::<Value>(&path).await.err(), is_object),
-            (client.get_cached::<Value>(&path).await.err(), is_object),
             (client.get_metadata(&path).await.err(), is_object),
             (
                 client
