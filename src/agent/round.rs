@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use super::{Reasons, Trigger};
+use crate::facts::node::ANNOTATION_HOST;
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::{self, Action, FollowUp, Memory, Migration, Now, Plan, WriteResult};
 use crate::facts::UnavailableKind;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
+use crate::facts::trigger::{Reasons, Trigger};
 
 /// The result of one round.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Round {
     /// Returns the report of the round.
     pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
         let labeled = self.plan.tried(&self.results).any(|(action, result)| {
-            result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
+            result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(ANNOTATION_HOST))
         });
         // A migration is reported with its first hint.
         let first = (self.reasons.trigger, self.reasons.at);

@@ -14,7 +14,7 @@ pub mod registration;
 pub mod unit;
 
 use self::event::EventApi;
-use crate::decide::events::EventDraft;
+use crate::decide::action::EventDraft;
 use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::decide::{ConditionsPatch, NodePatch, Now, Transition, rfc3339};
+use crate::facts::clock::rfc3339;
+use crate::decide::{ConditionsPatch, NodePatch, Now, Transition};
 
 /// Returns a merge patch of labels and annotations. With `uid`, the API refuses it if the Node was re-created after it was read.
 pub fn node_body(patch: &NodePatch) -> Value {
@@ -46,7 +47,7 @@ pub fn conditions_body(patch: &ConditionsPatch, now: Now) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::conditions::DesiredCondition;
+    use crate::decide::action::DesiredCondition;
     use crate::decide::schedule::Random;
     use crate::facts::names::NodeName;
     use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The notation of the catalog: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
-//! optionally the [`Flags`](super::Flags) that are set (in brackets after the severity), at most two links to `see` instead of
+//! optionally the [`Flags`](super::entries::Flags) that are set (in brackets after the severity), at most two links to `see` instead of
 //! the page about the group, the commands to `run`, each after its place, and the codes that it `suppresses`.
 
 /// The place where a command is run.

@@ -4,13 +4,95 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use super::declare::{catalog, place};
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
     LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN,
     RKE2_CONFIGURATION, SANDBOX, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
 };
-use super::{CommandPlace, Entry, FixCommand, Flags, Group, Severity};
+use super::command::{CommandPlace, FixCommand};
+use super::group::Group;
+
+/// The severity of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Useful to know; nothing is wrong.
+    Notice,
+    /// Something is degraded, or will fail.
+    Warning,
+    /// The agent cannot do its main task.
+    Error,
+}
+
+impl Severity {
+    /// Returns the word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The catalog entry of one code.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The code.
+    pub code: Code,
+    /// The name: kebab-case, never changed.
+    pub name: &'static str,
+    /// The same in CamelCase: the reason of conditions and Events.
+    pub reason: &'static str,
+    /// The group.
+    pub group: Group,
+    /// The severity.
+    pub severity: Severity,
+    /// When it can be detected, and what its observation is.
+    pub flags: Flags,
+    /// The title, in one line.
+    pub title: &'static str,
+    /// Pages about it, and issue reports, at most two; none: the page about the group.
+    pub see: &'static [&'static str],
+    /// The impact, in sentences.
+    pub impact: &'static str,
+    /// The steps of the fix.
+    pub fix: &'static [&'static str],
+    /// Commands to paste, in their order.
+    pub commands: &'static [FixCommand],
+    /// Findings that are only consequences of this one and are not shown with it.
+    pub suppresses: &'static [Code],
+}
+
+/// What is true of some codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    /// It requires a VM and a host that were read. While these cannot be read, its absence proves nothing.
+    pub needs_placement: bool,
+    /// Only the running service can detect it: a single round has no history, listens to nothing, writes nothing, and does not
+    /// run in the service's sandbox.
+    pub needs_memory: bool,
+    /// It is about the names of this machine.
+    pub is_of_names: bool,
+    /// The observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
+    pub is_error_text: bool,
+    /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention.
+    pub may_pass: bool,
+}
+
+impl Flags {
+    /// No flag.
+    const NONE: Self = Self {
+        needs_placement: false,
+        needs_memory: false,
+        is_of_names: false,
+        is_error_text: false,
+        may_pass: false,
+    };
+}
 
 /// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::conditions::DesiredCondition;
-use super::events::EventDraft;
 use super::registration::FileChange;
 use super::scheduled_events::ScheduledEvent;
 use crate::facts::names::NodeName;
+use crate::facts::node::{Node, NodeCondition};
 
 /// A write. The agent makes no other writes: it never writes taints, `spec`, `ownerReferences`, or another Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,4 +133,50 @@ pub enum Transition {
     NewStatus,
     /// Only the reason or the message changes.
     SameStatus,
+}
+
+/// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or a host name, so
+/// that an unchanged state is not written again and a migration does not write a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DesiredCondition {
+    /// The type.
+    pub kind: &'static str,
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// The reason, in CamelCase.
+    pub reason: &'static str,
+    /// The human-readable message.
+    pub message: String,
+}
+
+impl DesiredCondition {
+    /// Reports whether writing this condition would change the Node.
+    pub fn is_change(&self, node: &Node) -> bool {
+        let same = |present: &NodeCondition| {
+            present.status == self.status
+                && present.reason.as_deref() == Some(self.reason)
+                && present.message.as_deref() == Some(self.message.as_str())
+        };
+        !node.condition(self.kind).is_some_and(same)
+    }
+
+    /// Reports whether the status or the reason differs from that of the Node. Such a change is recorded as an Event.
+    pub fn is_transition(&self, node: &Node) -> bool {
+        node.condition(self.kind).is_none_or(|present| {
+            present.status != self.status || present.reason.as_deref() != Some(self.reason)
+        })
+    }
+}
+
+/// An Event to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventDraft {
+    /// `Normal` or `Warning`.
+    pub kind: &'static str,
+    /// The reason, in CamelCase.
+    pub reason: &'static str,
+    /// The human-readable message.
+    pub note: String,
+    /// A name for the Event, unique on this Node. With it, the Event is created once, even by an agent that was killed in between.
+    pub name: Option<String>,
 }

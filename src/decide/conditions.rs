@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Node conditions: their desired status, reason and message, and whether they differ from those of the Node.
 
+use super::action::DesiredCondition;
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
@@ -18,39 +19,6 @@ pub const LIFECYCLE: [&str; 2] = ["MaintenancePlanned", "MaintenanceInProgress"]
 
 /// The maximum length of a message, in characters.
 const MESSAGE_MAX: usize = 1024;
-
-/// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or a host name, so
-/// that an unchanged state is not written again and a migration does not write a condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DesiredCondition {
-    /// The type.
-    pub kind: &'static str,
-    /// `True`, `False` or `Unknown`.
-    pub status: &'static str,
-    /// The reason, in CamelCase.
-    pub reason: &'static str,
-    /// The human-readable message.
-    pub message: String,
-}
-
-impl DesiredCondition {
-    /// Reports whether writing this condition would change the Node.
-    pub fn is_change(&self, node: &Node) -> bool {
-        let same = |present: &NodeCondition| {
-            present.status == self.status
-                && present.reason.as_deref() == Some(self.reason)
-                && present.message.as_deref() == Some(self.message.as_str())
-        };
-        !node.condition(self.kind).is_some_and(same)
-    }
-
-    /// Reports whether the status or the reason differs from that of the Node. Such a change is recorded as an Event.
-    pub fn is_transition(&self, node: &Node) -> bool {
-        node.condition(self.kind).is_none_or(|present| {
-            present.status != self.status || present.reason.as_deref() != Some(self.reason)
-        })
-    }
-}
 
 /// Returns the desired identity condition.
 pub fn identity(identity: &Identity) -> DesiredCondition {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::NodePatch;
+use super::action::NodePatch;
 use crate::facts::names::HostName;
 use crate::facts::node::Node;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes Events: one for each change that a user may look for in `kubectl describe node`.
 
-use super::NodeEvents;
-use super::conditions::{self, DesiredCondition};
+use super::action::{DesiredCondition, EventDraft, NodeEvents};
+use super::conditions;
 use super::labels::LabelPlan;
 use super::placement::Placement;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
@@ -12,19 +12,6 @@ use crate::sys::escape::one_line;
 
 /// The maximum length of a message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
-
-/// An Event to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventDraft {
-    /// `Normal` or `Warning`.
-    pub kind: &'static str,
-    /// The reason, in CamelCase.
-    pub reason: &'static str,
-    /// The human-readable message.
-    pub note: String,
-    /// A name for the Event, unique on this Node. With it, the Event is created once, even by an agent that was killed in between.
-    pub name: Option<String>,
-}
 
 /// Returns the Event for a migration: the VM runs on another host, and the labels change.
 pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraft {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::conditions::DesiredCondition;
+use super::action::DesiredCondition;
 use crate::catalog::{Code, Finding, kebab};
 use crate::facts::Fact;
 use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};

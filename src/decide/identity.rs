@@ -13,7 +13,7 @@ use crate::facts::names::{
 use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use evidence::{is_namesake, is_other_machine, weigh};
+use evidence::{is_namesake, is_other_machine, own_names, weigh};
 
 pub use evidence::{Evidence, EvidenceKind};
 
@@ -134,31 +134,6 @@ pub struct JudgedName {
     /// The result of the comparison with the name of the VM.
     #[serde(rename = "state")]
     pub verdict: Verdict,
-}
-
-/// The kinds of names that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum NameKind {
-    /// The host name of the kernel.
-    #[serde(rename = "hostname")]
-    KernelHostname,
-    /// `/etc/hostname`, which sets the host name of the kernel at the next boot.
-    #[serde(rename = "static-hostname")]
-    StaticHostname,
-    /// The node name of the kubelet.
-    #[serde(rename = "node-name")]
-    NodeName,
-}
-
-impl NameKind {
-    /// Returns the name used in texts.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::KernelHostname => "hostname",
-            Self::StaticHostname => "static hostname",
-            Self::NodeName => "node name",
-        }
-    }
 }
 
 /// Finds our own VM among the candidates and judges every name.
@@ -492,33 +467,6 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
         }
         None => (OwnVm::Unknown(why.clone()), Vec::new()),
     }
-}
-
-fn own_names(observation: &Observation) -> Vec<(NameKind, String)> {
-    let kernel = observation.machine.kernel_hostname.known().cloned();
-    let fixed = observation.machine.static_hostname.known();
-    // A template gives the name that it has made.
-    let made = kernel.as_ref().zip(fixed);
-    let made = made.filter(|(kernel, fixed)| is_made_from(kernel, fixed));
-    let fixed = made.map(|(kernel, _)| kernel).or(fixed).cloned();
-    // Before the first start of the kubelet, this is its future node name.
-    let configured = || {
-        let mut distributions = observation.distributions.iter();
-        let name = distributions.find_map(Distribution::configured_node_name);
-        name.map(str::to_owned)
-    };
-    let kubelet = observation.kubelet.known();
-    let node = kubelet
-        .map(|kubelet| kubelet.node_name.to_string())
-        .or_else(configured);
-    [
-        (NameKind::KernelHostname, kernel),
-        (NameKind::StaticHostname, fixed),
-        (NameKind::NodeName, node),
-    ]
-    .into_iter()
-    .filter_map(|(kind, name)| name.map(|name| (kind, name)))
-    .collect()
 }
 
 #[cfg(test)]

@@ -7,20 +7,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::guest_agent;
-use super::identity::{Identity, NameKind};
+use super::identity::Identity;
 use super::interruption;
 use super::name_match::Verdict;
-use super::next::trouble;
 use super::node_ownership::Reporters;
 use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::scheduled_events::EventTracker;
-use super::{ANNOTATION_HOST, Action, NodePatch, Now, Scene, Write, rfc3339};
+use super::action::{Action, NodePatch, Write};
+use super::input::{Now, Scene};
+use crate::facts::node::ANNOTATION_HOST;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};
-use crate::facts::clock::ClockSteps;
-use crate::facts::names::{HostName, NodeName, VmName};
+use crate::facts::clock::{ClockSteps, rfc3339};
+use crate::facts::names::{HostName, NameKind, NodeName, VmName};
 use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
@@ -190,7 +191,7 @@ impl Memory {
 
     /// Records the current host and how long reads have failed. Returns a migration that was not known before.
     pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
-        if trouble(seen).is_empty() {
+        if seen.trouble().is_empty() {
             self.unread_since = None;
         } else {
             self.unread_since.get_or_insert(now.uptime);

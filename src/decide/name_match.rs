@@ -3,10 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::NameKind;
 use crate::catalog::{Code, Severity};
 use crate::facts::distribution::Distribution;
-use crate::facts::names::{VmName, rancher_limit, short, without_node_id};
+use crate::facts::names::{NameKind, VmName, rancher_limit, short, without_node_id};
 
 /// The result of comparing a name with the VM's name, ordered by severity. In JSON it is its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -4,32 +4,13 @@
 
 use std::time::Duration;
 
-use super::memory::Unread;
 use super::placement::Known;
-use super::{Memory, Now, Scene, schedule};
+use super::schedule;
+use super::input::{Now, Scene};
+use super::memory::{Memory, Unread};
 use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{self, Unavailable, UnavailableKind};
-
-/// Returns the failed reads that may succeed soon.
-pub(super) fn trouble(seen: Scene<'_>) -> Vec<&Unavailable> {
-    let reads = [
-        seen.observation.candidates.why(),
-        seen.observation.node.why(),
-        seen.observation.host_metrics.why(),
-        seen.observation.pod_info.why(),
-    ];
-    let of_host = seen
-        .placement
-        .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
-    let of_host = of_host.and_then(|placement| placement.trouble.as_ref());
-    reads
-        .into_iter()
-        .flatten()
-        .chain(of_host)
-        .filter(|why| why.kind.is_passing())
-        .collect()
-}
 
 /// Returns how long to wait for Harvester's own annotations.
 ///
@@ -99,7 +80,7 @@ pub(super) fn next_round(
     settling: Option<Duration>,
     now: Now,
 ) -> Next {
-    let passing = trouble(seen);
+    let passing = seen.trouble();
     // A watch that is being re-established detects when its API is available again.
     let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
     // The shortest delay of both APIs. A round that is due for one API does not send requests to the other during its backoff.

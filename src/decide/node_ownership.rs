@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Now, Scene};
+use super::input::{Now, Scene};
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, UnavailableKind};
 

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use super::identity::Identity;
 use super::labels::{LabelPlan, SkipReason};
 use super::placement::Placement;
-use super::{
-    ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM,
-    ConditionsPatch, Memory, NodePatch, Transition, conditions, events,
-};
+use super::action::{ConditionsPatch, NodePatch, Transition};
+use super::memory::Memory;
+use super::{conditions, events};
 use crate::config::{OnChange, Settings};
-use crate::facts::node::Node;
+use crate::facts::node::{
+    ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM, Node,
+};
 
 /// Returns the patch of labels and annotations, if there is a change.
 pub fn node_patch(

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Scene;
+use super::input::Scene;
 use super::labels::LabelPlan;
 use crate::catalog::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};

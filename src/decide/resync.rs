@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Now;
+use super::input::Now;
 use super::schedule::Random;
 use crate::facts::names::HostName;
 use crate::facts::trigger::Trigger;

@@ -13,7 +13,8 @@ use uuid::Uuid;
 pub use event::{ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType};
 
 use super::identity::{Identity, OwnVm};
-use super::{Now, rfc3339};
+use super::input::Now;
+use crate::facts::clock::rfc3339;
 use crate::facts::Fact;
 use crate::facts::lifecycle::{MaintenanceStrategy, VirtualMachine};
 use crate::facts::vmi::Vmi;

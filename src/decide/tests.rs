@@ -1013,7 +1013,7 @@ fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
     world.add_vmi(|other| {
         other.name = VmName::parse("other").unwrap();
         other.firmware_uuid = None;
-        other.macs = [crate::facts::machine::Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+        other.macs = [crate::facts::nic::Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
     });
     world.observation.machine.kernel_hostname = Fact::Known("other".to_owned());
     world.settle();

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::action::{Action, Refusal, Write, WriteResult};
-use super::{Memory, Now, Plan, Refused, schedule};
+use super::input::Now;
+use super::memory::{Memory, Refused};
+use super::plan::Plan;
+use super::schedule;
 use crate::facts::Fact;
 use crate::facts::node::Node;
 use crate::facts::registration::LabelFileKind;

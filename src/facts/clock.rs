@@ -47,3 +47,23 @@ mod tests {
         }
     }
 }
+
+/// Formats a time as RFC 3339 with seconds, like Kubernetes.
+pub fn rfc3339(time: UtcDateTime) -> String {
+    let (year, month, day) = time.to_calendar_date();
+    let (hour, minute, second) = time.as_hms();
+    format!(
+        "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z",
+        u8::from(month)
+    )
+}
+
+/// Formats a time as RFC 3339 with microseconds, like the type `MicroTime` of Kubernetes.
+pub fn rfc3339_micros(time: UtcDateTime) -> String {
+    let seconds = rfc3339(time);
+    format!(
+        "{}.{:06}Z",
+        seconds.trim_end_matches('Z'),
+        time.microsecond()
+    )
+}

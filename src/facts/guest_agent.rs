@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The QEMU guest agent (qemu-ga) of this machine, as systemd, the kernel and KubeVirt report it.
 
-use super::Fact;
+use super::fact::Fact;
 
 /// The unit names of the agent, newest first: Debian, Ubuntu, Fedora, EL and openSUSE >= 15.3 with SLE >= 15 SP3; then SLE 15 <=
 /// SP2; then older ones.

@@ -2,13 +2,11 @@
 //! Facts of this machine from its kernel, its files and cloud-init. No credential is needed to read them.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::Serialize;
 use uuid::Uuid;
 
-use super::nic::Nic;
-use super::{Fact, Unavailable};
+use super::fact::{Fact, Unavailable};
+use super::nic::{Mac, Nic};
 
 /// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
@@ -97,67 +95,5 @@ impl Vendor {
     /// Reports whether the machine runs under KubeVirt according to DMI.
     pub fn is_kubevirt(&self) -> bool {
         self.sys_vendor == KUBEVIRT || self.product_family == KUBEVIRT
-    }
-}
-
-/// An Ethernet address that can identify a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mac([u8; 6]);
-
-impl Mac {
-    /// Parses six hexadecimal pairs. Addresses that identify nothing are rejected: zero, broadcast, and `ee:ee:ee:ee:ee:ee`, which
-    /// Calico gives to all its interfaces.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 6];
-        let mut pairs = text.trim().split(':');
-        for byte in &mut bytes {
-            let pair = pairs.next().filter(|pair| pair.len() == 2)?;
-            *byte = u8::from_str_radix(pair, 16).ok()?;
-        }
-        pairs.next().is_none().then(|| Self::new(bytes)).flatten()
-    }
-
-    /// Converts six bytes, with the same rules.
-    pub fn new(bytes: [u8; 6]) -> Option<Self> {
-        let identifies = ![[0; 6], [0xff; 6], [0xee; 6]].contains(&bytes);
-        identifies.then_some(Self(bytes))
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, f] = self.0;
-        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-    }
-}
-
-impl Serialize for Mac {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_that_identify_nothing_are_refused() {
-        for text in [
-            "ee:ee:ee:ee:ee:ee",
-            "00:00:00:00:00:00",
-            "ff:ff:ff:ff:ff:ff",
-            "",
-            "1:2:3:4:5:6",
-            "aa:bb:cc:dd:ee",
-            "aa:bb:cc:dd:ee:ff:00",
-            "+1:bb:cc:dd:ee:ff:",
-        ] {
-            assert_eq!(Mac::parse(text), None, "{text}");
-        }
-        assert_eq!(
-            Mac::parse("6E:22:41:9C:0A:71\n").unwrap().to_string(),
-            "6e:22:41:9c:0a:71"
-        );
     }
 }

@@ -280,6 +280,31 @@ pub fn without_node_id(name: &str) -> Option<&str> {
     (is_id && !base.is_empty()).then_some(base)
 }
 
+/// The kinds of names that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NameKind {
+    /// The host name of the kernel.
+    #[serde(rename = "hostname")]
+    KernelHostname,
+    /// `/etc/hostname`, which sets the host name of the kernel at the next boot.
+    #[serde(rename = "static-hostname")]
+    StaticHostname,
+    /// The node name of the kubelet.
+    #[serde(rename = "node-name")]
+    NodeName,
+}
+
+impl NameKind {
+    /// Returns the name used in texts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KernelHostname => "hostname",
+            Self::StaticHostname => "static hostname",
+            Self::NodeName => "node name",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

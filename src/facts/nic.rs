@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network interfaces that have a device, and whether they announce a live migration.
+//! Network interfaces that have a device, their addresses, and whether they announce a live migration.
+
+use std::fmt;
 
 use serde::Serialize;
-
-use super::machine::Mac;
 
 /// The features that driver and host must negotiate so that a NIC announces itself (`drivers/net/virtio_net.c`,
 /// `include/uapi/linux/virtio_net.h`): feature bits, and their names without `VIRTIO_NET_F_`.
@@ -55,6 +55,43 @@ impl Announce {
     }
 }
 
+/// An Ethernet address that can identify a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac([u8; 6]);
+
+impl Mac {
+    /// Parses six hexadecimal pairs. Addresses that identify nothing are rejected: zero, broadcast, and `ee:ee:ee:ee:ee:ee`, which
+    /// Calico gives to all its interfaces.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut pairs = text.trim().split(':');
+        for byte in &mut bytes {
+            let pair = pairs.next().filter(|pair| pair.len() == 2)?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        pairs.next().is_none().then(|| Self::new(bytes)).flatten()
+    }
+
+    /// Converts six bytes, with the same rules.
+    pub fn new(bytes: [u8; 6]) -> Option<Self> {
+        let identifies = ![[0; 6], [0xff; 6], [0xee; 6]].contains(&bytes);
+        identifies.then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, f] = self.0;
+        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}
+
+impl Serialize for Mac {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +132,25 @@ mod tests {
         ] {
             assert_eq!(Announce::of_features(text), Announce::Unknown, "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_that_identify_nothing_are_refused() {
+        for text in [
+            "ee:ee:ee:ee:ee:ee",
+            "00:00:00:00:00:00",
+            "ff:ff:ff:ff:ff:ff",
+            "",
+            "1:2:3:4:5:6",
+            "aa:bb:cc:dd:ee",
+            "aa:bb:cc:dd:ee:ff:00",
+            "+1:bb:cc:dd:ee:ff:",
+        ] {
+            assert_eq!(Mac::parse(text), None, "{text}");
+        }
+        assert_eq!(
+            Mac::parse("6E:22:41:9C:0A:71\n").unwrap().to_string(),
+            "6e:22:41:9c:0a:71"
+        );
     }
 }

@@ -15,6 +15,20 @@ use crate::sys::document::json::{
     resource_version, system_uuid, uid,
 };
 
+/// The prefix of our annotations on the Node.
+pub const ANNOTATION_PREFIX: &str = "node-agent.harvesterhci.io/";
+
+/// The VM, as `namespace/name`.
+pub const ANNOTATION_VM: &str = "node-agent.harvesterhci.io/vm";
+/// The host for which the labels were written.
+pub const ANNOTATION_HOST: &str = "node-agent.harvesterhci.io/host";
+/// The source of the region and zone.
+pub const ANNOTATION_SOURCE: &str = "node-agent.harvesterhci.io/source";
+/// The labels that we own, as a JSON object of keys with the value that we wrote.
+pub const ANNOTATION_OWNED: &str = "node-agent.harvesterhci.io/owned-labels";
+/// The last migration, as a JSON object with `from`, `to` and `at`.
+pub const ANNOTATION_MIGRATION: &str = "node-agent.harvesterhci.io/last-migration";
+
 /// The prefix of a providerID of Harvester's cloud provider. The UID of the VirtualMachine follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
 

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::Fact;
+use super::fact::Fact;
 use super::clock::ClockSteps;
 use super::distribution::Distribution;
 use super::guest_agent::GuestAgent;

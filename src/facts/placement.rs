@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::HostName;
 use super::topology::{REGION, ZONE};
-use super::{Fact, UnavailableKind};
+use super::fact::{Fact, UnavailableKind};
 
 /// The labels of a host according to a source.
 pub type HostLabels = BTreeMap<String, String>;

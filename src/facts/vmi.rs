@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::guest_agent::HostView;
 use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
-use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
+use super::nic::Mac;
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
     Leading, StringMap, active_pods, annotations, condition_reason, condition_status,

@@ -17,7 +17,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
-use super::why;
+use super::unavailable::why;
 use listed::ListedVmi;
 
 /// The number of remaining instances of a list that are read one by one; more are read in pages of whole objects.

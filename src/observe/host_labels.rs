@@ -15,7 +15,7 @@ use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_n
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Selectors};
 
-use super::why;
+use super::unavailable::why;
 
 /// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::facts::Fact;
-use crate::facts::machine::Mac;
-use crate::facts::nic::Nic;
+use crate::facts::nic::{Mac, Nic};
 use crate::sys::root::Root;
 use crate::wire::netlink::inventory::read_nics;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads our own Node.
 
-use super::why;
+use super::unavailable::why;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::{Fact, UnavailableKind};

@@ -11,6 +11,8 @@ use super::status::{
     GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus,
     RegistrationStatus, Status, VmStatus,
 };
+use crate::facts::node::ANNOTATION_OWNED;
+use crate::facts::clock::rfc3339;
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
 use crate::agent::state::{LastMigration, Seconds};
@@ -21,7 +23,7 @@ use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::decide::{self, Action};
+use crate::decide::Action;
 use crate::facts::registration::Labels;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
@@ -52,7 +54,7 @@ pub struct Context {
 impl Status {
     /// Creates the status after a round.
     pub fn new(report: &RoundReport<'_>, context: &Context) -> Self {
-        let last_update_time = decide::rfc3339(report.now.wall);
+        let last_update_time = rfc3339(report.now.wall);
         let status = Self {
             api_version: API_VERSION.to_owned(),
             kind: "Status".to_owned(),
@@ -146,7 +148,7 @@ fn owned(report: &RoundReport<'_>) -> BTreeMap<String, String> {
         return BTreeMap::new();
     };
     let mut present = node.labels.clone();
-    let mut owned = Owned::parse(node.annotations.get(decide::ANNOTATION_OWNED));
+    let mut owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
     for (action, _) in report.tried().filter(|(_, result)| result.is_ok()) {
         if let Action::PatchNode(patch) = action {
             for (key, value) in &patch.labels {
@@ -208,7 +210,7 @@ fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
     };
     let date = |seconds: Option<i64>| {
         let date = time::UtcDateTime::from_unix_timestamp(seconds?).ok()?;
-        Some(decide::rfc3339(date))
+        Some(rfc3339(date))
     };
     let unknown = |why: Option<&Unavailable>| CredentialStatus {
         error: why.map(|why| why.text.clone()),

@@ -5,6 +5,7 @@
 //! path (a symbolic or hard link, a FIFO, another user's file) is never followed, opened for writing or replaced.
 
 mod directory;
+mod error;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,7 +19,9 @@ use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::sys::root::Root;
 pub(crate) use directory::open_below;
-use directory::{ancestor, open_private_parent, open_steadily, own_directory};
+pub use error::WriteError;
+use directory::{PRIVATE_MODE, ancestor, open_private_parent, open_steadily, own_directory};
+use error::io_error;
 
 /// The agent's directory for files that may be lost at a reboot: the status. World-readable, so it must never contain a secret.
 pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
@@ -27,9 +30,6 @@ pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
 /// it.
 pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
 
-/// The mode of the state directory.
-const PRIVATE_MODE: u32 = 0o700;
-
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
@@ -37,31 +37,6 @@ pub enum WriteOutcome {
     Written,
     /// The file already had this content and mode, and was not changed.
     Unchanged,
-}
-
-/// The reason why a file could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// An object at the path must not be changed.
-    #[error("did not write `{path}`: `{obstacle}` {reason}")]
-    Refused {
-        /// The file that was to be written.
-        path: PathBuf,
-        /// The object.
-        obstacle: PathBuf,
-        /// The problem of the object.
-        reason: &'static str,
-    },
-    /// A system call failed.
-    #[error("failed to {action} `{path}`")]
-    Io {
-        /// The step, such as "rename".
-        action: &'static str,
-        /// The file or directory of that step.
-        path: PathBuf,
-        /// The error of the kernel.
-        source: io::Error,
-    },
 }
 
 /// Replaces the content of the file at `path` with `bytes` and sets exactly the permissions `mode`, unless the file already has
@@ -341,15 +316,6 @@ fn objection(found: &FileStat) -> Option<&'static str> {
         Some("has another hard link")
     } else {
         None
-    }
-}
-
-fn io_error<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> WriteError {
-    let path = path.to_owned();
-    move |source| WriteError::Io {
-        action,
-        path,
-        source: source.into(),
     }
 }
 

@@ -15,7 +15,8 @@ use zbus::message::Type;
 use zbus::{Message, MessageStream};
 
 use super::restart_delay::Waits;
-use super::{Sender, files};
+use super::files;
+use super::inbox::Sender;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};

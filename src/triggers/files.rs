@@ -22,7 +22,7 @@ use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, SMB_SUPER_MAGI
 
 use tokio::time::{Instant, timeout_at};
 
-use super::Sender;
+use super::inbox::Sender;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 use tokio::time::Instant;
 
-use super::Sender;
+use super::inbox::Sender;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};

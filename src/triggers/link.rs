@@ -17,7 +17,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Sender;
+use super::inbox::Sender;
 use super::restart_delay::Waits;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::agent::{HintSink, Trigger};

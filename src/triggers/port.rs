@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::Sender;
 use super::files;
+use super::inbox::Sender;
 use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};

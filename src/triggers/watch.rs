@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use target::next;
 pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 
-use super::Sender;
+use super::inbox::Sender;
 use super::feed::{Delivered, Reach, api_of};
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;

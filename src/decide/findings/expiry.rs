@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use crate::catalog::{Code, Finding, Group};
-use crate::decide::{Now, rfc3339};
+use crate::decide::input::Now;
+use crate::facts::clock::rfc3339;
 use crate::facts::Fact;
 use crate::facts::observation::Observation;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
-use crate::decide::Scene;
+use crate::decide::input::Scene;
 use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::TWINS;
 

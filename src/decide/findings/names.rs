@@ -6,10 +6,10 @@ use crate::catalog::{
     REJOIN_SERVERS,
 };
 use crate::decide::guest_agent::GuestAgentHealth;
-use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
+use crate::decide::identity::{EvidenceKind, Identity, JudgedName, OwnVm};
 use crate::decide::name_match::Verdict;
 use crate::decide::node_ownership::is_same_uuid;
-use crate::facts::names::{VmName, is_hostname_template, is_made_from, short};
+use crate::facts::names::{NameKind, VmName, is_hostname_template, is_made_from, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::shell_word;

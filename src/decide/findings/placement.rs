@@ -4,7 +4,8 @@
 use crate::catalog::{Code, Finding};
 use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};
-use crate::decide::{Scene, unread};
+use crate::decide::input::Scene;
+use crate::decide::unread;
 
 /// Adds findings for the host of the VM and its topology.
 pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<Finding>) {

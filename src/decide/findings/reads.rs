@@ -2,7 +2,8 @@
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
 use crate::catalog::{Code, Finding};
-use crate::decide::{Scene, unread};
+use crate::decide::input::Scene;
+use crate::decide::unread;
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::own_names;
-use crate::facts::names::{firmware_uuid, short};
+use crate::facts::distribution::Distribution;
+use crate::facts::names::{NameKind, firmware_uuid, is_made_from, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 
@@ -171,4 +171,32 @@ pub(super) fn is_namesake(vmi: &Vmi, evidence: &[Evidence]) -> bool {
     let speaks = |item: &Evidence| item.agrees && is_proof(item.kind);
     let is_of_other = |item: &Evidence| item.kind == EvidenceKind::ProviderId && !item.agrees;
     evidence.iter().any(is_of_other) && !evidence.iter().any(speaks)
+}
+
+/// Returns the names of this machine and of its Node.
+pub(super) fn own_names(observation: &Observation) -> Vec<(NameKind, String)> {
+    let kernel = observation.machine.kernel_hostname.known().cloned();
+    let fixed = observation.machine.static_hostname.known();
+    // A template gives the name that it has made.
+    let made = kernel.as_ref().zip(fixed);
+    let made = made.filter(|(kernel, fixed)| is_made_from(kernel, fixed));
+    let fixed = made.map(|(kernel, _)| kernel).or(fixed).cloned();
+    // Before the first start of the kubelet, this is its future node name.
+    let configured = || {
+        let mut distributions = observation.distributions.iter();
+        let name = distributions.find_map(Distribution::configured_node_name);
+        name.map(str::to_owned)
+    };
+    let kubelet = observation.kubelet.known();
+    let node = kubelet
+        .map(|kubelet| kubelet.node_name.to_string())
+        .or_else(configured);
+    [
+        (NameKind::KernelHostname, kernel),
+        (NameKind::StaticHostname, fixed),
+        (NameKind::NodeName, node),
+    ]
+    .into_iter()
+    .filter_map(|(kind, name)| name.map(|name| (kind, name)))
+    .collect()
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::decide::fixtures::{VM, World};
 use crate::facts::distribution::Distribution;
-use crate::facts::machine::Mac;
+use crate::facts::nic::Mac;
 use crate::facts::names::{NodeName, firmware_uuid};
 use uuid::Uuid;
 

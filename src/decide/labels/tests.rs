@@ -3,7 +3,8 @@
 use super::*;
 use crate::config::LabelKey;
 use crate::decide::fixtures::{World, forbidden, host_labels};
-use crate::decide::{ANNOTATION_HOST, Action};
+use crate::decide::Action;
+use crate::facts::node::ANNOTATION_HOST;
 use crate::facts::Fact;
 use crate::facts::placement::PlacementReads;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
@@ -229,7 +230,7 @@ fn hold_holds_the_pair_as_a_whole_and_the_host_that_it_is_of() {
     );
     world.settle();
     assert_eq!(
-        world.node().annotations[crate::decide::ANNOTATION_HOST],
+        world.node().annotations[ANNOTATION_HOST],
         "hv-a"
     );
     world.settings.topology.on_change = OnChange::Follow;

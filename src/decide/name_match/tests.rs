@@ -10,7 +10,7 @@ use crate::decide::fixtures::{VM, World};
 use crate::decide::{Action, Plan, Write};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::UnitState;
-use crate::facts::machine::Mac;
+use crate::facts::nic::Mac;
 use crate::facts::names::{NodeName, VmName};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replaces earlier reads with the objects that the watches delivered.
 
-use super::Observer;
+use super::state::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
 use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::why;
+use crate::observe::unavailable::why;
 use crate::triggers::feed::{Delivered, Reach};
 use crate::wire::kubeapi::{Age, Error, age};
 

@@ -3,23 +3,15 @@
 
 use std::time::Duration;
 
-use super::Observer;
+use super::state::{LocalFiles, Observer};
 use crate::catalog::{Code, Finding};
 use crate::facts::machine::Machine;
-use crate::facts::registration::LabelFile;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::observe::registration;
 
 /// How long a round waits for the disk.
 const STALL: Duration = Duration::from_secs(5);
-
-/// The content of the files of this machine.
-#[derive(Debug, Clone)]
-pub(super) struct LocalFiles {
-    pub(super) machine: Machine,
-    pub(super) label_files: Vec<LabelFile>,
-}
 
 impl Observer {
     /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with a finding.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects a Harvester credential that does not work because it leads to the guest cluster's own API.
 
-use super::Observer;
+use super::state::Observer;
 use super::limit::briefly;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 

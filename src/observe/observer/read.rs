@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Observer;
+use super::state::Observer;
 use super::limit::{limited, too_slow};
 use crate::config::Settings;
 use crate::decide::Now;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Observer;
+use super::state::Observer;
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_proven, shares_hostname};
@@ -17,30 +17,6 @@ use crate::observe::harvester::{self, ListPolicy};
 
 /// The minimum time between a list in which no instance was ours and the next list.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
-
-/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
-#[derive(Debug)]
-pub(super) struct OwnInstance {
-    pub(super) vmi: Vmi,
-    pub(super) others: Candidates,
-    pub(super) names: harvester::Names,
-    pub(super) generation: u64,
-}
-
-/// The inputs of a list of the namespace: our names, the namespace, and the credential.
-pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
-
-/// The schedule for listing the namespace.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    key: ListKey,
-    /// The time of the next list, since the start of the process.
-    due: Option<Duration>,
-    /// Whether it was listed already.
-    is_done: bool,
-    /// The number of consecutive failed lists.
-    failures: u32,
-}
 
 impl Observer {
     /// Keeps our instance, and those of the other instances that have one of our names or our hardware.

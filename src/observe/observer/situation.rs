@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the credentials, and describes the known state before a read for `decide::read_plan`.
 
-use super::Observer;
+use super::state::Observer;
 use super::delivered::Uncertain;
 use crate::config::Settings;
 use crate::decide::read_plan::{Access, OwnState, Situation};

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Observer;
+use super::state::Observer;
 use crate::config::Settings;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};

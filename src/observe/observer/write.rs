@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::Observer;
+use super::state::Observer;
 use super::limit::{limited, too_slow_text};
 use crate::agent::Apply;
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::{hook, patch_conditions, patch_node, registration, send_events, unit};
 use crate::catalog::{Code, Finding};
-use crate::decide::events::EventDraft;
+use crate::decide::action::EventDraft;
 use crate::decide::registration::FileChange;
 use crate::decide::{Action, HookRun, Now, Refusal, WriteResult};
 use crate::facts::Fact;

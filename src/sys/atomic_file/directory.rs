@@ -9,8 +9,11 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::Uid;
 
-use super::{PRIVATE_MODE, WriteError, io_error};
+use super::error::{WriteError, io_error};
 use crate::sys::root::{Root, open_within};
+
+/// The mode of the state directory.
+pub(super) const PRIVATE_MODE: u32 = 0o700;
 
 /// The mode of missing parent directories of the agent's directories (only below `--root`).
 const ANCESTOR_MODE: u32 = 0o755;

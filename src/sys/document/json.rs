@@ -16,7 +16,7 @@ use crate::sys::escape::one_line;
 
 mod text;
 
-use text::Limited;
+use text::{Limited, in_field};
 pub(crate) use text::*;
 
 /// The maximum number of keys of a map. The largest objects in Kubernetes have some hundreds.
@@ -276,10 +276,6 @@ macro_rules! named_fields {
             T::deserialize(deserializer).map_err(|error| in_field($path, &error))
         }
     )*};
-}
-
-fn in_field<E: serde::de::Error>(path: &str, error: &E) -> E {
-    E::custom(format_args!("`{path}`: {error}"))
 }
 
 named_fields! {

@@ -20,7 +20,7 @@ impl Watched for Node {
     /// Returns the labels and our own annotations: other annotations change at each heartbeat of another component.
     fn snapshot(&self) -> Self::Snapshot {
         let ours =
-            |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
+            |(key, _): &(&String, &String)| key.starts_with(crate::facts::node::ANNOTATION_PREFIX);
         let annotations = self.annotations.iter().filter(ours);
         (
             self.uid.clone(),

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use super::message::Link;
 use super::socket::list_links;
-use crate::facts::machine::Mac;
-use crate::facts::nic::{Announce, Nic};
+use crate::facts::nic::{Announce, Mac, Nic};
 use crate::sys::root::{ReadError, Root};
 
 /// The sysfs directory of the links.

@@ -6,7 +6,7 @@ use rtnetlink::packet_core::{
     DecodeError, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
 };
 
-use crate::facts::machine::Mac;
+use crate::facts::nic::Mac;
 
 /// A link is new or has changed.
 pub const RTM_NEWLINK: u16 = 16;

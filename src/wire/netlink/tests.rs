@@ -5,8 +5,7 @@ use super::addresses::list_addresses;
 use super::inventory::read_nics;
 use super::message::{Link, Message, NOTIFY_PEERS, RTM_NEWLINK, messages};
 use super::socket::{KERNEL, MessageSource, NetlinkError, Received, collect, list_links};
-use crate::facts::machine::Mac;
-use crate::facts::nic::{Announce, Nic};
+use crate::facts::nic::{Announce, Mac, Nic};
 use crate::sys::root::Root;
 use crate::testing::{own_namespaces, run};
 

@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::commands::doctor::testing::{Bench, object};
-    use crate::facts::machine::Mac;
+    use crate::facts::nic::Mac;
     use crate::facts::names::VmName;
 
     #[test]

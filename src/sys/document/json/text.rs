@@ -7,7 +7,6 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Visitor};
 
-use super::in_field;
 
 /// The maximum length in bytes of a name of an object, of a host and of most other identifiers.
 pub(crate) const NAME_BYTES: usize = 253;
@@ -121,6 +120,11 @@ impl Text for Option<String> {
     ) -> Result<Self, D::Error> {
         deserializer.deserialize_option(Optionally(how))
     }
+}
+
+/// Adds the path of the field to an error in its value.
+pub(super) fn in_field<E: serde::de::Error>(path: &str, error: &E) -> E {
+    E::custom(format_args!("`{path}`: {error}"))
 }
 
 /// Defines functions for `deserialize_with`: what happens with a longer text, the type of the field, its path for errors, and its

@@ -6,10 +6,7 @@
 
 use serde_json::{Deserializer, Value};
 
-use super::{QgaRefusal, RESET};
-
-/// The maximum length of a value, in bytes. A request has about a hundred.
-pub const INPUT_MAX: usize = 64 * 1024;
+use super::refusal::{INPUT_MAX, QgaRefusal, RESET};
 
 /// The bytes that were received and not yet parsed. Holds at most [`INPUT_MAX`] bytes and one push, if [`Input::take`] is called
 /// after each push until it returns `None`.

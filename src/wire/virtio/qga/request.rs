@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{NAME_SHOWN, QgaRefusal, RESET};
+use super::refusal::{NAME_SHOWN, QgaRefusal, RESET};
 use crate::sys::escape::one_line;
 
 /// A known command.

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the observer keeps between rounds: connections, and what was read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::signal_board::SignalBoard;
+use crate::apply::event::EventApi;
+use crate::apply::registration::Edits;
+use crate::config::{LabelSettings, Settings, TopologySettings};
+use crate::decide::Now;
+use crate::decide::action::EventDraft;
+use crate::decide::read_plan;
+use crate::decide::schedule::Random;
+use crate::facts::distribution::Distribution;
+use crate::facts::guest_agent::GuestAgent;
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::lifecycle::VirtualMachine;
+use crate::facts::machine::Machine;
+use crate::facts::names::{Namespace, NodeName, VmName};
+use crate::facts::node::Node;
+use crate::facts::observation::{Candidates, Harvester, Kubelet};
+use crate::facts::placement::PlacementReads;
+use crate::facts::pod_info::PodInfo;
+use crate::facts::registration::{DropIn, LabelFile};
+use crate::facts::vmi::Vmi;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::api_access::Connections;
+use crate::observe::harvester::{self, Compared};
+use crate::observe::host_labels::{Denied, Hosts};
+use crate::observe::pod_info::PodReader;
+use crate::sys::disk::DiskWork;
+use crate::sys::root::Root;
+use crate::triggers::feed::Feed;
+use crate::wire::dbus::Bus;
+use crate::wire::kubeapi::Timeouts;
+
+/// The timeouts of a single round that a user waits for.
+const SHORT_TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(3),
+    headers: Duration::from_secs(5),
+    body_progress: Duration::from_secs(3),
+    body: Duration::from_secs(10),
+    watch_silence: Duration::from_secs(10),
+};
+
+/// The reads and writes of the agent, with their connections and caches.
+#[derive(Debug)]
+pub struct Observer {
+    pub(super) root: Root,
+    pub(super) bus: Bus,
+    pub(super) connections: Connections,
+    pub(super) health: SignalBoard,
+    /// Reads the files of this machine.
+    pub(super) files: DiskWork<LocalFiles>,
+    /// What it read last.
+    pub(super) local: Option<LocalFiles>,
+    pub(super) distributions: Vec<Distribution>,
+    pub(super) distribution_problems: Vec<String>,
+    /// Whether the kernel could not read one of their files, which may pass.
+    pub(super) is_distribution_unread: bool,
+    pub(super) kubelet: Fact<Kubelet>,
+    pub(super) harvester: Fact<Harvester>,
+    pub(super) node: Fact<Node>,
+    /// The version of the Node that was last read or delivered. That of the response to a write is newer.
+    pub(super) delivered_version: Option<String>,
+    pub(super) candidates: Fact<Candidates>,
+    pub(super) host_metrics: Fact<HostMetrics>,
+    pub(super) pod_info: Fact<PodInfo>,
+    /// A round that is cut off must not lose the read that it began.
+    pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
+    pub(super) guest_agent: Fact<GuestAgent>,
+    pub(super) drop_in: Option<DropIn>,
+    /// The changes of label files.
+    pub(super) edits: Edits,
+    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
+    pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
+    /// The Events of the last writes, about this Node at that time.
+    pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
+    /// The VirtualMachine of our instance while it stops.
+    pub(super) vm: Fact<VirtualMachine>,
+    /// The VM found in an earlier run.
+    pub(super) earlier: Option<VmName>,
+    /// Our own instance, and the search that found it.
+    pub(super) own: Option<OwnInstance>,
+    pub(super) names: harvester::Names,
+    /// The last results of the sources, until the VM is read again.
+    pub(super) reads: Option<PlacementReads>,
+    /// The credentials that are known to lead to different APIs.
+    pub(super) cleared: Option<[Option<u64>; 2]>,
+    pub(super) denied: Denied,
+    /// Cached labels of hosts.
+    pub(super) hosts: Hosts,
+    /// The settings with which `reads` was read.
+    pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
+    /// UID and resource version of the instances as last read or delivered.
+    pub(super) versions: Vec<(String, Option<String>)>,
+    /// Our Node before its API became unreachable.
+    pub(super) last_node: Option<Node>,
+    /// Instances that have our hardware, including our own; empty while it is the only one.
+    pub(super) duplicates: BTreeSet<VmName>,
+    /// Instances that do not have our hardware.
+    pub(super) compared: Compared,
+    pub(super) listing: Listing,
+    /// Whether no user waits, so that expensive reads may be delayed or rare.
+    pub(super) is_daemon: bool,
+    /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
+    pub(super) machine: Option<u64>,
+    /// The deliveries of the watch of our VM.
+    pub(super) vmi_feed: Feed<Vmi>,
+    /// The deliveries of the watch of our Node.
+    pub(super) node_feed: Feed<Node>,
+}
+
+impl Observer {
+    /// Returns the prefix of all paths.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Returns the system bus.
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Returns the connections to both API servers.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
+    pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
+        let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");
+        Self {
+            root,
+            bus,
+            connections: Connections::default(),
+            health,
+            files: DiskWork::default(),
+            local: None,
+            distributions: Vec::new(),
+            distribution_problems: Vec::new(),
+            is_distribution_unread: false,
+            kubelet: Fact::Failed(unread()),
+            harvester: Fact::Failed(unread()),
+            node: Fact::Failed(unread()),
+            delivered_version: None,
+            candidates: Fact::Failed(unread()),
+            host_metrics: Fact::Failed(unread()),
+            pod_info: Fact::Absent,
+            pod_reader: tokio::sync::Mutex::default(),
+            guest_agent: Fact::Failed(unread()),
+            drop_in: None,
+            edits: Edits::default(),
+            events: Arc::default(),
+            unsent: Vec::new(),
+            vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
+            earlier,
+            own: None,
+            names: harvester::Names::default(),
+            reads: None,
+            cleared: None,
+            denied: Denied::default(),
+            hosts: Hosts::default(),
+            read_for: None,
+            versions: Vec::new(),
+            last_node: None,
+            duplicates: BTreeSet::new(),
+            compared: Compared::default(),
+            listing: Listing::default(),
+            is_daemon: false,
+            machine: None,
+            vmi_feed: Feed::default(),
+            node_feed: Feed::default(),
+        }
+    }
+
+    /// Sets short timeouts of a few seconds, for a command that a user waits for.
+    pub fn with_short_timeouts(mut self) -> Self {
+        self.connections.timeouts = SHORT_TIMEOUTS;
+        self
+    }
+
+    /// Enables daemon behavior: an API that fails is retried with increasing backoff, and a namespace is listed late and rarely.
+    pub fn backing_off(mut self, random: fn() -> Random) -> Self {
+        self.connections.back_off(random);
+        self.is_daemon = true;
+        self
+    }
+
+    /// Reports whether another credential may fix a failed fact: credentials are then read immediately.
+    pub(super) fn may_need_credentials(&self) -> bool {
+        read_plan::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
+    }
+
+    /// Reports whether the labels of the host were read with these settings.
+    pub(super) fn are_reads_for(&self, settings: &Settings) -> bool {
+        let wanted = (&settings.topology, &settings.labels);
+        self.read_for
+            .as_ref()
+            .is_none_or(|(topology, extra)| (topology, extra) == wanted)
+    }
+}
+
+/// The content of the files of this machine.
+#[derive(Debug, Clone)]
+pub(super) struct LocalFiles {
+    pub(super) machine: Machine,
+    pub(super) label_files: Vec<LabelFile>,
+}
+
+/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
+#[derive(Debug)]
+pub(super) struct OwnInstance {
+    pub(super) vmi: Vmi,
+    pub(super) others: Candidates,
+    pub(super) names: harvester::Names,
+    pub(super) generation: u64,
+}
+
+/// The inputs of a list of the namespace: our names, the namespace, and the credential.
+pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
+
+/// The schedule for listing the namespace.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) key: ListKey,
+    /// The time of the next list, since the start of the process.
+    pub(super) due: Option<Duration>,
+    /// Whether it was listed already.
+    pub(super) is_done: bool,
+    /// The number of consecutive failed lists.
+    pub(super) failures: u32,
+}
