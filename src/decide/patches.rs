@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::identity::Identity;
 use super::labels::{LabelPlan, SkipReason};
 use super::placement::Placement;
-use super::action::{ConditionsPatch, NodePatch, Transition};
+use super::action::{ConditionsPatch, DesiredCondition, NodePatch, Transition};
 use super::memory::Memory;
 use super::{conditions, events};
 use crate::config::{OnChange, Settings};
@@ -90,13 +90,13 @@ pub fn node_patch(
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
-    wanted: Vec<conditions::DesiredCondition>,
+    wanted: Vec<DesiredCondition>,
     is_daemon: bool,
 ) -> Option<ConditionsPatch> {
     if !settings.report.node_conditions {
         return None;
     }
-    let changed: Vec<conditions::DesiredCondition> = wanted
+    let changed: Vec<DesiredCondition> = wanted
         .into_iter()
         .filter(|wanted| wanted.is_change(node))
         .filter(|wanted| !(is_daemon && wanted.status == "Unknown"))

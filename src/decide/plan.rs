@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::action::{Action, HookRun, Write};
+use super::action::{Action, DesiredCondition, HookRun, NodePatch, Write};
+use super::conflict::ConflictBackoff;
 use super::guest_agent::GuestAgentHealth;
 use super::identity::Identity;
 use super::input::{Now, RunKind, Scene};
@@ -77,174 +78,60 @@ pub fn plan(
         placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
         ..seen
     };
-    let Scene {
-        observation,
-        identity,
-        placement,
-        reasons,
-    } = seen;
     let known = admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
-    memory.note_names(settings, identity, reasons.scope.vm, now);
-    let interruption = memory.note_clock(observation.clock, now);
+    memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
+    let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
     let scheduled = match run_kind {
         RunKind::Daemon => memory
             .scheduled
-            .observe(identity, &seen.observation.vm, now),
+            .observe(seen.identity, &seen.observation.vm, now),
         RunKind::Once => Vec::new(),
     };
-    let agent = &observation.guest_agent;
-    let host = identity.vmi().map(|vmi| &vmi.guest_agent);
+    let agent = &seen.observation.guest_agent;
+    let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     memory.guest_agent.note(agent, host, now.uptime);
-    let start = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
-    let start = start
-        .filter(|_| settings.guest_agent.start)
-        .map(str::to_owned);
-    let node = observation.node.known();
-    let settling = match run_kind {
-        RunKind::Daemon => settling(settings, seen, &memory, now),
-        RunKind::Once => None,
-    };
-    // The Node may belong to the other VM.
-    let is_of_another = identity.is_named_as_another();
-    let labeled = placement.filter(|_| settling.is_none() && !is_of_another);
-    let mut labels = LabelPlan::default();
-    if let (Some(node), Some(placement)) = (node, labeled) {
-        let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
-        let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-        labels = plan_labels(settings, node, placement, labeled_host, &owned);
-    }
-    let mut patch = None;
-    let mut stand_down = None;
-    if let (Some(node), Some(placement)) = (node, labeled) {
-        patch = node_patch(settings, node, identity, placement, &labels, &memory);
-        stand_down = memory
-            .conflicts
-            .judge(node, &placement.host, patch.as_ref(), now.uptime)
-            .cloned();
-    }
-    // A writer that reverts each attempt is one conflict, and is reported as one.
-    let retried = memory.conflicts.retried().filter(|_| labeled.is_some());
-    let conflict = stand_down.clone().or(retried.cloned());
-    let is_retried = conflict.is_some() && stand_down.is_none();
-    // A source that changes constantly must not cause constant writes.
-    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
-    memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
-    let inputs = label_state::Inputs {
-        identity,
-        placement,
-        observation: seen.observation,
-        labels: &labels,
-        settling: settling.is_some() || memory.withheld.is_some(),
-        stand_down: stand_down.as_ref(),
-        // A temporary refusal changes no condition.
-        refusal: memory
-            .refusal(Write::Node)
-            .filter(|refused| !refused.passing)
-            .map(|refused| refused.text.as_str()),
-    };
-    let sync = label_state::state(&inputs);
-    // While the labels of the Node are not changed, the file keeps the labels that the Node has.
-    let none = LabelPlan::default();
-    let is_left_alone = stand_down.is_some() || memory.withheld.is_some();
-    let changed = if is_left_alone { &none } else { &labels };
-    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
-    let (registration, changes) = registration::decide(settings, seen, changed, reloaded);
-    if !changes.is_empty() {
-        // A new edit must be loaded at once, whenever the previous one was.
-        let is_missed = changes.iter().all(FileChange::is_reload);
-        memory.reloaded = is_missed.then_some(now.uptime);
-    }
-    if changes.is_empty() && !registration::is_unloaded(observation) {
-        memory.unwritten_file = None;
-    }
-    let mut actions = Vec::from_iter(start.map(Action::StartUnit));
-    // Hooks run beside the other writes, which may take long.
-    actions.extend(scheduled.iter().map(|event| {
-        Action::RunHooks(HookRun {
-            event: event.clone(),
-            vm: identity.vmi().map(Vmi::reference),
-            node: node.map(|node| node.name.to_string()),
-        })
-    }));
+    let wanted = labeling(settings, seen, &mut memory, run_kind, now);
+    let sync = wanted.state(seen, &memory);
+    let (registration, changes) = label_files(settings, seen, &wanted, &mut memory, now);
     // Before the Node: a kubelet that starts in between must not set the previous labels of the Node. systemd may take seconds to
     // reload, which the Node does not wait for.
     let (reload, edits): (Vec<_>, Vec<_>) = changes.into_iter().partition(FileChange::is_reload);
+    let mut actions = local_actions(settings, seen, &scheduled, &memory, now);
     actions.extend(edits.into_iter().map(Action::EditLabelFile));
-    if !is_left_alone {
-        actions.extend(patch.map(Action::PatchNode));
+    if !wanted.is_left_alone {
+        actions.extend(wanted.patch.clone().map(Action::PatchNode));
     }
-    actions.extend(
-        node.filter(|_| !are_reports_paused)
-            .and_then(|node| events::scheduled(settings, node, &scheduled))
-            .map(Action::SendEvents),
-    );
-    if let Some(node) = node.filter(|_| sync != LabelState::Pending && !are_reports_paused) {
-        let names_quiet = memory.names_left(settings, now).is_none();
-        let wanted = [
-            names_quiet.then(|| conditions::identity(identity)),
-            conditions::topology(&sync).filter(|_| !is_retried),
-            memory.guest_agent.condition(now.uptime),
-        ];
-        let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {
-            (true, RunKind::Daemon) => conditions::lifecycle(memory.scheduled.open()).to_vec(),
-            _ => Vec::new(),
-        };
-        let is_daemon = run_kind == RunKind::Daemon
-            && memory
-                .unread_since
-                .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
-        let wanted = wanted.into_iter().flatten().chain(lifecycle).collect();
-        actions.extend(
-            conditions_patch(settings, node, wanted, is_daemon).map(Action::PatchConditions),
-        );
+    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
+    if let Some(node) = seen.observation.node.known().filter(|_| !are_reports_paused) {
+        let events = events::scheduled(settings, node, &scheduled);
+        actions.extend(events.map(Action::SendEvents));
+        let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
+        let patch = conditions.and_then(|(wanted, is_in_grace)| {
+            conditions_patch(settings, node, wanted, is_in_grace)
+        });
+        actions.extend(patch.map(Action::PatchConditions));
     }
     actions.extend(reload.into_iter().map(Action::EditLabelFile));
-    // A round that cannot tell whether a change is wanted forgets no refusal.
-    let is_decided = node.is_some() && placement.is_some() && settling.is_none();
-    let is_described = node.is_some() && sync != LabelState::Pending && !are_reports_paused;
-    for (write, is_told) in [
-        (Write::Node, is_decided && !is_left_alone),
-        (Write::Conditions, is_described),
-    ] {
-        if is_told && actions.iter().all(|action| action.write() != write) {
-            memory.forget_refusal(write);
-        }
-    }
-    // The same write is not sent before its retry is due, whatever caused this round.
-    if !reasons.scope.refused {
-        let is_due = |refused: &Refused| refused.due <= now.uptime;
-        let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
-        actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
-    }
+    hold_refused(&mut actions, seen, &wanted, &sync, &mut memory, now);
     let (findings, consequences) = findings::raise(
         settings,
         seen,
-        &labels,
+        &wanted.labels,
         &sync,
-        conflict.as_ref(),
+        wanted.conflict.as_ref(),
         &memory,
         now,
     );
     memory.note_findings(&findings);
-    let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
-    let is_host_late = memory.is_host_late(seen);
-    let found = ProbeResult {
-        host: placement
-            .filter(|_| !is_host_late)
-            .map(|placement| &placement.host),
-        is_answered: !is_host_late && (placement.is_some() || identity.vmi().is_some()),
-        is_read: reasons.scope.vm,
-        is_settled: sync.is_final() && !is_unwritten,
-    };
+    let found = probe_result(seen, &actions, &sync, &memory);
     // The time to the labels counts from the first hint, also while the API refuses them.
     if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
         memory.cause = None;
     }
     let (window_end, verify) = memory.step_window(found, now);
-    let window_end = window_end.or(known);
-    let next = next_round(settings, seen, &mut memory, settling, now);
+    let next = next_round(settings, seen, &mut memory, wanted.settling, now);
     Plan {
         actions,
         guest_agent: memory.guest_agent.health(now.uptime),
@@ -252,14 +139,213 @@ pub fn plan(
         consequences,
         registration,
         sync,
-        labels,
+        labels: wanted.labels,
         moved,
         interruption,
-        window_end,
+        window_end: window_end.or(known),
         verify,
         next,
         scheduled,
         memory,
+    }
+}
+
+/// What a round wants of the labels of the Node, and why it may not write them.
+struct Labeling {
+    labels: LabelPlan,
+    patch: Option<NodePatch>,
+    /// The rest of the wait for the annotations of Harvester.
+    settling: Option<Duration>,
+    /// The writer that reverts our labels, because of which nothing is written now.
+    stand_down: Option<ConflictBackoff>,
+    /// The same, also while another attempt is made: a writer that reverts each one is one conflict, and is reported as one.
+    conflict: Option<ConflictBackoff>,
+    /// Whether nothing is written, because of a conflict or of too many updates.
+    is_left_alone: bool,
+}
+
+fn labeling(
+    settings: &Settings,
+    seen: Scene<'_>,
+    memory: &mut Memory,
+    run_kind: RunKind,
+    now: Now,
+) -> Labeling {
+    let settling = match run_kind {
+        RunKind::Daemon => settling(settings, seen, memory, now),
+        RunKind::Once => None,
+    };
+    // The Node may belong to the other VM.
+    let is_of_another = seen.identity.is_named_as_another();
+    let placement = seen
+        .placement
+        .filter(|_| settling.is_none() && !is_of_another);
+    let (mut labels, mut patch, mut stand_down) = (LabelPlan::default(), None, None);
+    if let (Some(node), Some(placement)) = (seen.observation.node.known(), placement) {
+        let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
+        let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
+        labels = plan_labels(settings, node, placement, labeled_host, &owned);
+        patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
+        stand_down = memory
+            .conflicts
+            .judge(node, &placement.host, patch.as_ref(), now.uptime)
+            .cloned();
+    }
+    // A source that changes constantly must not cause constant writes.
+    memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
+    let retried = memory.conflicts.retried().filter(|_| placement.is_some());
+    Labeling {
+        labels,
+        patch,
+        settling,
+        is_left_alone: stand_down.is_some() || memory.withheld.is_some(),
+        conflict: stand_down.clone().or(retried.cloned()),
+        stand_down,
+    }
+}
+
+impl Labeling {
+    fn state(&self, seen: Scene<'_>, memory: &Memory) -> LabelState {
+        label_state::state(&label_state::Inputs {
+            identity: seen.identity,
+            placement: seen.placement,
+            observation: seen.observation,
+            labels: &self.labels,
+            settling: self.settling.is_some() || memory.withheld.is_some(),
+            stand_down: self.stand_down.as_ref(),
+            // A temporary refusal changes no condition.
+            refusal: memory
+                .refusal(Write::Node)
+                .filter(|refused| !refused.passing)
+                .map(|refused| refused.text.as_str()),
+        })
+    }
+}
+
+/// Returns the labels for a kubelet that starts, and the changes of the files that contain them.
+fn label_files(
+    settings: &Settings,
+    seen: Scene<'_>,
+    wanted: &Labeling,
+    memory: &mut Memory,
+    now: Now,
+) -> (Registration, Vec<FileChange>) {
+    // While the labels of the Node are not changed, the file keeps the labels that the Node has.
+    let none = LabelPlan::default();
+    let labels = if wanted.is_left_alone { &none } else { &wanted.labels };
+    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
+    let (registration, changes) = registration::decide(settings, seen, labels, reloaded);
+    if !changes.is_empty() {
+        // A new edit must be loaded at once, whenever the previous one was.
+        let is_missed = changes.iter().all(FileChange::is_reload);
+        memory.reloaded = is_missed.then_some(now.uptime);
+    } else if !registration::is_unloaded(seen.observation) {
+        memory.unwritten_file = None;
+    }
+    (registration, changes)
+}
+
+/// Returns the starts of units. Hooks run beside the other writes, which may take long.
+fn local_actions(
+    settings: &Settings,
+    seen: Scene<'_>,
+    scheduled: &[ScheduledEvent],
+    memory: &Memory,
+    now: Now,
+) -> Vec<Action> {
+    let agent = &seen.observation.guest_agent;
+    let start = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
+    let start = start.filter(|_| settings.guest_agent.start);
+    let start = start.map(|unit| Action::StartUnit(unit.to_owned()));
+    let hooks = scheduled.iter().map(|event| {
+        Action::RunHooks(HookRun {
+            event: event.clone(),
+            vm: seen.identity.vmi().map(Vmi::reference),
+            node: seen.observation.node.known().map(|node| node.name.to_string()),
+        })
+    });
+    start.into_iter().chain(hooks).collect()
+}
+
+/// Returns the conditions that describe the state, and whether failed reads may pass before one with status `True` becomes
+/// `Unknown`. Returns nothing while the state of the labels is not final.
+fn desired_conditions(
+    settings: &Settings,
+    seen: Scene<'_>,
+    wanted: &Labeling,
+    sync: &LabelState,
+    memory: &Memory,
+    run_kind: RunKind,
+    now: Now,
+) -> Option<(Vec<DesiredCondition>, bool)> {
+    if *sync == LabelState::Pending {
+        return None;
+    }
+    let are_names_final = memory.names_left(settings, now).is_none();
+    let is_retried = wanted.conflict.is_some() && wanted.stand_down.is_none();
+    let conditions = [
+        are_names_final.then(|| conditions::identity(seen.identity)),
+        conditions::topology(sync).filter(|_| !is_retried),
+        memory.guest_agent.condition(now.uptime),
+    ];
+    let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {
+        (true, RunKind::Daemon) => conditions::lifecycle(memory.scheduled.open()).to_vec(),
+        _ => Vec::new(),
+    };
+    let is_in_grace = run_kind == RunKind::Daemon
+        && memory
+            .unread_since
+            .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
+    let conditions = conditions.into_iter().flatten().chain(lifecycle);
+    Some((conditions.collect(), is_in_grace))
+}
+
+/// Removes the writes whose retry is not due, whatever caused this round, and forgets the refusals of writes that are not wanted.
+fn hold_refused(
+    actions: &mut Vec<Action>,
+    seen: Scene<'_>,
+    wanted: &Labeling,
+    sync: &LabelState,
+    memory: &mut Memory,
+    now: Now,
+) {
+    // A round that cannot tell whether a change is wanted forgets no refusal.
+    let has_node = seen.observation.node.known().is_some();
+    let is_decided = has_node && seen.placement.is_some() && wanted.settling.is_none();
+    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
+    let is_described = has_node && *sync != LabelState::Pending && !are_reports_paused;
+    for (write, is_told) in [
+        (Write::Node, is_decided && !wanted.is_left_alone),
+        (Write::Conditions, is_described),
+    ] {
+        if is_told && actions.iter().all(|action| action.write() != write) {
+            memory.forget_refusal(write);
+        }
+    }
+    if !seen.reasons.scope.refused {
+        let is_due = |refused: &Refused| refused.due <= now.uptime;
+        let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
+        actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
+    }
+}
+
+/// Returns what this round means for an open re-sync window.
+fn probe_result<'a>(
+    seen: Scene<'a>,
+    actions: &[Action],
+    sync: &LabelState,
+    memory: &Memory,
+) -> ProbeResult<'a> {
+    let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
+    let is_host_late = memory.is_host_late(seen);
+    ProbeResult {
+        host: seen
+            .placement
+            .filter(|_| !is_host_late)
+            .map(|placement| &placement.host),
+        is_answered: !is_host_late && (seen.placement.is_some() || seen.identity.vmi().is_some()),
+        is_read: seen.reasons.scope.vm,
+        is_settled: sync.is_final() && !is_unwritten,
     }
 }
 

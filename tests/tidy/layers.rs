@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The layers of `src/lib.rs`: a module uses only modules above it, and the additional rules hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{product_files, product_lines, read};
 
@@ -51,28 +51,88 @@ fn code() -> Vec<(String, String)> {
     files.into_iter().map(code).collect()
 }
 
+/// Reads the paths of a tree such as `a::{b, c::d}`, each with the names before it, and returns the rest of the text.
+fn tree<'t>(mut text: &'t str, before: &[&'t str], found: &mut Vec<Vec<&'t str>>) -> &'t str {
+    let mut path = before.to_vec();
+    loop {
+        text = text.trim_start();
+        let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+        let (name, rest) = text.split_at(text.find(|c| !is_of_name(c)).unwrap_or(text.len()));
+        path.extend(Some(name).filter(|name| !name.is_empty()));
+        if let Some(next) = rest.strip_prefix("::") {
+            text = next;
+        } else if let Some(mut inner) = rest.strip_prefix('{').filter(|_| name.is_empty()) {
+            while !inner.trim_start().starts_with('}') {
+                inner = tree(inner, &path, found).trim_start_matches(|c| c != ',' && c != '}');
+                inner = inner.strip_prefix(',').unwrap_or(inner);
+            }
+            return inner.trim_start().strip_prefix('}').unwrap();
+        } else {
+            found.push(path);
+            return rest;
+        }
+    }
+}
+
+/// The names of a module, without that of the file `mod.rs`.
+fn names(file: &str) -> Vec<&str> {
+    let path = file.strip_prefix("src/").unwrap().trim_end_matches(".rs");
+    path.trim_end_matches("/mod").split('/').collect()
+}
+
+/// The modules that a module uses. That of a folder is the file that declares it.
+fn imports<'t>(code: &'t str, own: &[&'t str], all: &BTreeSet<Vec<&'t str>>) -> BTreeSet<Vec<&'t str>> {
+    let children = all.iter().filter(|one| one.len() == own.len() + 1 && one.starts_with(own));
+    let starts = children.map(|child| child[own.len()]).chain(["crate", "super"]);
+    let mut found = Vec::new();
+    for start in starts {
+        for (at, _) in code.match_indices(&format!("{start}::")) {
+            let is_first = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            if is_first && !code[..at].ends_with("(in ") {
+                tree(&code[at..], &[], &mut found);
+            }
+        }
+    }
+    let module = |path: Vec<&'t str>| {
+        let ups = path.iter().take_while(|name| **name == "super").count();
+        let above = match path[0] {
+            "crate" => &[],
+            _ => &own[..own.len() - ups],
+        };
+        let skipped = ups.max(usize::from(path[0] == "crate"));
+        let names = [above, &path[skipped..]].concat();
+        (1..=names.len()).rev().find_map(|count| all.get(&names[..count]).cloned())
+    };
+    found.into_iter().filter_map(module).filter(|module| module != own).collect()
+}
+
 #[test]
-fn a_module_uses_only_modules_above_it() {
+fn a_module_uses_only_modules_above_it_and_no_file_uses_its_folder_or_itself_by_a_detour() {
     let layers = layers();
     let code = code();
     let folders: BTreeSet<&str> = code.iter().map(|(_, file)| module(file)).collect();
     assert_eq!(folders, layers.iter().map(String::as_str).collect());
+    let all: BTreeSet<Vec<&str>> = code.iter().map(|(_, file)| names(file)).collect();
+    let mut left = BTreeMap::new();
     for (code, file) in &code {
-        let own = module(file);
-        let above: Vec<&String> = layers.iter().take_while(|layer| *layer != own).collect();
-        for rest in code.split("crate::").skip(1) {
-            let mut words = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
-            let other = words.next().unwrap().to_owned();
-            let is_above = other == own || above.contains(&&other);
-            assert!(is_above, "{file} uses `{other}`, which is not above it");
+        let own = names(file);
+        let used = imports(code, &own, &all);
+        let above: Vec<&String> = layers.iter().take_while(|layer| *layer != own[0]).collect();
+        for other in &used {
+            let is_above = other[0] == own[0] || above.iter().any(|layer| *layer == other[0]);
+            assert!(is_above, "{file} uses `{}`, which is not above it", other[0]);
+            assert!(!own.starts_with(other), "{file} uses its folder's file, {}", other.join("::"));
         }
-        // As many `super` as the file lies deep lead where `crate` does, and are not found above.
-        let crates = "super::".repeat(file.trim_end_matches("/mod.rs").matches('/').count());
-        assert!(
-            !code.contains(&crates),
-            "{file}: write `crate` for {crates}"
-        );
+        left.insert(own, used);
     }
+    println!("{} files, {} imports", left.len(), left.values().map(BTreeSet::len).sum::<usize>());
+    // A file that uses none of those that are left is in no circle.
+    while let Some(free) = left.iter().find_map(|(own, used)| {
+        used.iter().all(|other| !left.contains_key(other)).then(|| own.clone())
+    }) {
+        left.remove(&free);
+    }
+    assert!(left.is_empty(), "these files use each other: {:#?}", left.keys());
 }
 
 #[test]

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::state::Observer;
+use super::state::{ListKey, Listing, Observer, OwnInstance};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_proven, shares_hostname};
 use crate::decide::schedule::{Phase, Purpose, list_delay, list_retry};
-use crate::facts::names::{Namespace, VmName};
+use crate::facts::names::VmName;
 use crate::facts::observation::{Candidates, Observation};
 use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
