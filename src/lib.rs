@@ -5,17 +5,19 @@
 //! # Data flow
 //!
 //! ```text
-//!           triggers ──► agent loop
+//!           triggers ──► agent loop, one round at a time (`reconcile` in documents)
 //!                          │
-//!    observe (reads) ──► facts ──► decide (pure) ──► Plan ──► apply (writes) ──► outcomes
-//!                                                     │                            │
-//!                                                     └────────► report ◄──────────┘
+//!    observe (reads) ──► facts ──► decide (pure) ──► Plan ──► apply (writes) ──► results
+//!                                     ▲               │                            │
+//!                                     │               └────────► report ◄──────────┤
+//!                                     └──────────────── memory ◄───────────────────┘
 //! ```
 //!
 //! The top-level modules are the steps of this flow. A trigger defines *why* to reconcile; a watch also delivers its object
 //! ([`triggers::feed`]). An observation never fails: a missing fact is a value ([`facts::Fact`]). A decision is a pure
 //! function of observations, configuration, memory and time. A write does exactly what the plan defines. A report may lose a
-//! message and never changes a decision. Only the loop ([`agent::run`]) retries, and an error never stops it.
+//! message and never changes a decision. Reads and writes are retried only by the loop ([`agent::run`]), event sources by themselves,
+//! and an error never stops it.
 //!
 //! # Layers
 //!
@@ -34,8 +36,8 @@
 //! | `agent` | the loop, its traits, the state on disk |
 //! | `apply` | every write |
 //! | `report` | journal, systemd, status and events files, metrics |
-//! | `triggers` | one file per event source |
-//! | `observe` | one file per data source; the cache of what was read |
+//! | `triggers` | one file per event source; the wait for all of them |
+//! | `observe` | one file per data source; the cache of what was read, which also passes writes to `apply` |
 //! | `commands` | one file or directory per command |
 //!
 //! Additional rules:
@@ -50,7 +52,7 @@
 //!
 //! # Invariants
 //!
-//! Each has a test with its name in `decide/tests.rs`.
+//! Each has tests with its number in `decide/tests.rs`.
 //!
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.

@@ -66,7 +66,8 @@ need_kubernetes() { # kube-apiserver or kubelet...
     if [ -z "$(kubernetes_release 1.20 "$program")" ]; then
       dir=$target/envtest
       mkdir -p "$dir"
-      flock "$dir" tests/lab/kubernetes "$program" "$dir" >&2
+      # Its tests are then skipped.
+      flock "$dir" tests/lab/kubernetes "$program" "$dir" >&2 || [ $? = 3 ]
     fi
     if [ -z "$(kubernetes_release 1.36 "$program")" ]; then
       dir=$target/envtest-1.36

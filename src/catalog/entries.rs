@@ -136,8 +136,9 @@ pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete t
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
-const OTHER_NODES: &str = "Repeat the last command for the other nodes. Then restart the pods of the CSI driver and the cloud provider in kube-system.";
-const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s, one server at a time.";
+const OTHER_NODES: &str = "Repeat the command that writes the kubeconfig for the other nodes. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that the last command lists. If Rancher provisioned the cluster, change its cloud credential too: it rewrites the file.";
+/// The components that use the same kubeconfig as the agent.
+const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
 const SYSTEM_UUID: &str =
     "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID";
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
@@ -214,7 +215,7 @@ catalog! {
         suppresses: [HostnameDiffers];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [is_of_names], "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
-        fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname NAME`."],
+        fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname <NAME>`."],
         run: [vm "hostnamectl"];
     IdentityAmbiguous, "identity-ambiguous", Identity, Error [needs_placement], "several VMs match this node equally well",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
@@ -253,9 +254,11 @@ catalog! {
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
-            "If this VM is a copy, first stop its Kubernetes service. Then remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
+            "Otherwise find the copy: the first command shows since when and where each VM runs, and the copy is the younger one. If that is not certain, change nothing.",
+            "On the copy, never on the original: stop the Kubernetes service, remove the copied node state, set the hostname to the VM name, and join it as a new node. The state is removed by rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or, with kubeadm, as the next step says.",
+            "`kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
         ],
-        run: [guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
+        run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM.
         suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
@@ -274,7 +277,7 @@ catalog! {
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
             "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
-            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester` and restart it, so that Harvester annotates it.",
+            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it. At the next maintenance, drain the Node, then restart the VM.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [vm ROLES, harvester REVIEW, harvester APPLY];
@@ -309,8 +312,8 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10906)],
         impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
         fix: [
-            "Set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER on the VM (Virtual Machines, Edit Config, Instance Labels), and restart it.",
             "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
+            "Otherwise set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=<CLUSTER> on the VM (Virtual Machines, Edit Config, Instance Labels). At the next maintenance, drain the Node, then restart the VM.",
         ],
         run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
     NotLiveMigratable, "not-live-migratable", Placement, Warning, "VM cannot be live-migrated and blocks maintenance mode of its host",
@@ -327,7 +330,7 @@ catalog! {
         fix: [
             "No action is needed if this is intended. Drain the Node before the maintenance.",
             "Otherwise remove the label harvesterhci.io/maintain-mode-strategy of the VM, or set it to Migrate.",
-            "With evictionStrategy None: set spec.template.spec.evictionStrategy of the VM to LiveMigrate, and restart it. A controller sets External, as Cluster API does: change it there.",
+            "With evictionStrategy None: set spec.template.spec.evictionStrategy of the VM to LiveMigrate. At the next maintenance, drain the Node, then restart the VM. A controller sets External, as Cluster API does: change it there.",
         ],
         run: [harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
@@ -343,7 +346,7 @@ catalog! {
     LabelNotManaged, "label-not-managed", Node, Warning [needs_placement], "allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
-            "Remove the label from the Node, so that the agent can set it: `kubectl label node NODE KEY-`.",
+            "Remove the label from the Node, so that the agent can set it: `kubectl label node <NODE> <KEY>-`.",
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [guest MANAGERS];
@@ -357,7 +360,7 @@ catalog! {
         run: [guest MANAGERS],
         suppresses: [TopologyLabelOverwritten];
     TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
-        impact: "The agent sent 240 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels are updated late.",
+        impact: "After a burst of 240 updates of the Node, the agent sends at most one every 30 seconds, so that the API server and the scheduler are not flooded. Labels are updated late.",
         fix: [
             "Find what changes the host, the annotations of the VM, or the labels of the host; `.metadata.managedFields` names the writer.",
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
@@ -394,10 +397,10 @@ catalog! {
         impact: "The scheduler does not use what was added while the VM runs: the kubelet reads CPUs and memory only when it starts.",
         fix: [
             "If CPUs are offline, `echo 1 >` each file that the first command prints.",
-            "If the kubelet uses the CPU or memory manager policy `static` or `Static` (policyName in the state files), it does not start after such a change: drain the Node, stop the service, delete both state files, and start it again.",
-            "Otherwise restart rke2-server, rke2-agent, k3s or the kubelet, one server at a time. Running pods continue. The last command does so where no policy is `static`.",
+            "If a state file names the policy `static` or `Static`, the kubelet does not start after such a change: drain the Node, stop the service, delete both state files, and start it again. If a file is missing, look for `root-dir` in the configuration of the kubelet first.",
+            "If both files name another policy, restart rke2-server, rke2-agent, k3s or the kubelet, one server at a time. Running pods continue.",
         ],
-        run: [vm "grep -lx 0 /sys/devices/system/cpu/cpu*/online", vm "grep -is policyName.*static /var/lib/kubelet/*_manager_state || systemctl try-restart 'rke2-*' 'k3s*' kubelet"];
+        run: [vm "grep -lx 0 /sys/devices/system/cpu/cpu*/online", vm "grep -io 'policyName[^,]*' /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state"];
     PodsInOtherZone, "pods-in-other-zone", Node, Notice, "pods keep the labels of another zone",
         impact: "On Kubernetes 1.35 and later a pod takes region and zone of its Node as labels when it is bound to the Node, and keeps them. Applications that read them use the wrong zone.",
         fix: [
@@ -493,9 +496,9 @@ catalog! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
-            "`Node password rejected` in its journal: an earlier node left Secret <NODE>.node-password.rke2 in kube-system; find it first.",
+            "If the journal says `Node password rejected`, another node has or had this name. Check first that no other VM uses it. Only then delete the Secret of the earlier node, <NODE>.node-password.rke2 or .k3s in kube-system.",
         ],
-        run: [vm SERVICES],
+        run: [vm SERVICES, vm JOURNAL, guest "kubectl get node <NODE> -o wide", guest "kubectl -n kube-system get secrets | grep node-password"],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
@@ -518,12 +521,12 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE];
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
@@ -559,13 +562,13 @@ catalog! {
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
-        impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
+        impact: "The VM and its host cannot be read. Rancher writes an empty file if the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
             "Or create a service account, whose token does not expire, and write its kubeconfig to this node.",
             OTHER_NODES,
         ],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG, guest ADDONS],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
@@ -595,7 +598,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
+        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         see: [NODE_AUTHORIZATION, KUBELET_CERTIFICATES],
@@ -603,7 +606,7 @@ catalog! {
         fix: [
             "Check the clock of this node first.",
             "Restart rke2-server, rke2-agent or k3s, one server at a time: that renews the certificate.",
-            "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
+            "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE>`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
         ],
         run: [vm "timedatectl", vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
@@ -619,15 +622,14 @@ catalog! {
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [is_error_text], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
-        impact: "The VM and its host cannot be read; labels are unchanged.",
+        impact: "The VM and its host cannot be read; labels are unchanged. If the CSI driver and the cloud provider use the same file, volumes are not attached.",
         fix: [
             "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
-            "On Harvester, check whether Kubernetes 1.29 or later has invalidated the automatically created Secret of a token without expiry, after one year without use: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`.",
-            "Such a token is valid again without that label, until you have created another credential: `kubectl -n NAMESPACE label secret SECRET kubernetes.io/legacy-token-invalid-since-`.",
-            USE_SERVICE_ACCOUNT,
+            "After one year without use, Kubernetes 1.29 and later invalidate a token without expiry; the first command lists such Secrets. On Harvester, `kubectl -n <NAMESPACE> label secret <SECRET> kubernetes.io/legacy-token-invalid-since-` makes it valid again.",
+            "Otherwise create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.",
             OTHER_NODES,
         ],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE],
+        run: [harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
@@ -640,7 +642,7 @@ catalog! {
         fix: [
             "If the certificate is expired or not yet valid, check the clock first.",
             "If the CA has the same name but another key, ask the administrator of Harvester whether it was reinstalled or its CA was rotated. If so, create a new kubeconfig: `harvester-node-agent explain harvester-credential-missing` shows how.",
-            "Otherwise another server responds at this address.",
+            "Otherwise compare its issuer with the CA in the kubeconfig: the CA may have been replaced, or another server may respond at this address.",
         ],
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NoTopologySource, VmNotFound];
@@ -673,9 +675,13 @@ catalog! {
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
-        impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
-        fix: ["See the journal of rke2-server, rke2-agent, k3s or the kubelet for the cause.", RESTART_KUBELET],
-        run: [vm JOURNAL],
+        impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
+        fix: [
+            "See in the journal whether the kubelet is rejected as well, and check the clock.",
+            "Compare the issuer of its certificate with the CA of the server: it may belong to another cluster, or come from the image.",
+            "Only if the kubelet is rejected and this node belongs to this cluster: restart rke2-server, rke2-agent or k3s, one server at a time.",
+        ],
+        run: [vm JOURNAL, vm "timedatectl"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
@@ -719,7 +725,7 @@ catalog! {
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
         see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
-        fix: ["Check why it stopped, and start it."],
+        fix: ["Check why it stopped, and start it: `systemctl start qemu-guest-agent`."],
         run: [vm "systemctl --no-pager status qemu-guest-agent", vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotEnabled, GuestAgentNotConnected];
     GuestAgentNotEnabled, "guest-agent-not-enabled", GuestAgent, Warning, "qemu-guest-agent is running, but does not start at boot",
@@ -743,7 +749,7 @@ catalog! {
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
-            "Otherwise the domain of the VM lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt adds to every VM: stop and start the VM in Harvester.",
+            "Otherwise the domain of the VM lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt adds to every VM: at the next maintenance, drain the Node, then stop and start the VM in Harvester.",
         ],
         run: [vm "modprobe virtio_console"],
         suppresses: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentNotConnected];
@@ -753,7 +759,7 @@ catalog! {
         impact: "Harvester has no address and no hostname of the VM: load balancers find no backend, and backups are taken without freezing file systems.",
         fix: [
             "Restart qemu-guest-agent.",
-            "If that does not help, restart the VM in Harvester, not only its OS: the channel is created when the VM starts.",
+            "If that does not help: the channel is created when the VM starts. At the next maintenance, drain the Node, then restart the VM in Harvester, not only its OS.",
         ],
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
@@ -896,7 +902,7 @@ catalog! {
         run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
     FileNotRead, "file-not-read", Machine, Warning, "files of this node cannot be read",
         impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
-        fix: ["The disk does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
+        fix: ["The disk probably does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
         run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",

@@ -261,10 +261,30 @@ fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
 }
 
 /// The codes whose texts name something that is drained, deleted, reset or recreated, and why that harms nothing.
-const DESTRUCTIVE: [(Code, &str); 9] = [
+const DESTRUCTIVE: [(Code, &str); 14] = [
     (
         Code::NodeOfAnotherVm,
         "the UUID of the Node proves that two VMs have one credential; the step says on which one",
+    ),
+    (
+        Code::KubeletCredentialMissing,
+        "the Secret is that of a node that no longer has the name, which the step has checked first",
+    ),
+    (
+        Code::NoTopologySource,
+        "a Node is drained before its VM restarts",
+    ),
+    (
+        Code::VmLabelsMissing,
+        "a Node is drained before its VM restarts",
+    ),
+    (
+        Code::GuestAgentNotConnected,
+        "a Node is drained before its VM restarts",
+    ),
+    (
+        Code::GuestAgentChannelMissing,
+        "a Node is drained before its VM restarts",
     ),
     (
         Code::NotLiveMigratable,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads: one file for each data source. Nothing here decides or changes anything; only `observer` keeps results.
+//! Reads: one file for each data source. Nothing here decides anything; only `observer` keeps results, and passes writes to `apply`.
 //!
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `observer/read.rs`.
 
