@@ -254,6 +254,15 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
     is_meant && !is_other_machine(&evidence)
 }
 
+/// Reports whether an instance is this machine whatever other instances there are, so that none needs to be compared: it is proven, and
+/// `spec.providerID` of our Node names no other VM. Any user who may create VMs can give one our name and our hardware IDs.
+pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
+    let evidence = weigh(observation, vmi);
+    let mut items = evidence.iter();
+    let is_of_other = items.any(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
+    is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other)
+}
+
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
 /// which KubeVirt before 1.6 derived the firmware UUID.
 pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {

@@ -22,6 +22,7 @@ use crate::sys::document::json::{
     owner_uid, spec_interface_mac, spec_interfaces, status_interface_mac, status_interface_name,
     status_interfaces, uid,
 };
+use crate::sys::escape::one_line;
 
 /// The label with the creator of a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
@@ -41,6 +42,9 @@ const AGENT_NOT_SUPPORTED: &str = "AgentVersionNotSupported";
 
 /// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
+
+/// The maximum length of an annotation, in characters: that of a host name.
+const ANNOTATION_MAX: usize = 253;
 
 /// The maximum number of pods of a VM that are kept. There are two during a migration.
 const PODS_MAX: usize = 64;
@@ -265,6 +269,12 @@ impl TryFrom<WireVmi> for Vmi {
         macs.extend(found);
         let mut annotations = metadata.annotations.0;
         annotations.retain(|key, _| is_host_key(key));
+        for value in annotations.values_mut() {
+            // Any user who may create VMs writes them, and a namespace may have thousands. No longer one is a label value or a host.
+            if value.len() > ANNOTATION_MAX {
+                *value = one_line(value, ANNOTATION_MAX).into_owned();
+            }
+        }
         let mut active_pods = status.active_pods.0;
         while active_pods.len() > PODS_MAX {
             active_pods.pop_last();
@@ -346,10 +356,22 @@ impl TryFrom<WireVmi> for Vmi {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::topology::ZONE;
     use serde_json::json;
 
     fn parse(value: serde_json::Value) -> Result<Vmi, String> {
         serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn of_a_long_annotation_only_the_beginning_is_kept() {
+        let vmi = parse(json!({
+            "metadata": {"name": "a", "namespace": "d", "uid": "u",
+                "annotations": {ZONE: "z".repeat(100_000), "other": "x"}},
+        }));
+        let annotations = vmi.unwrap().annotations;
+        assert_eq!(annotations.len(), 1);
+        assert!(annotations[ZONE].chars().count() <= ANNOTATION_MAX);
     }
 
     #[test]

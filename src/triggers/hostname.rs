@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
@@ -24,6 +25,9 @@ const PATH: &str = "/proc/sys/kernel/hostname";
 
 /// The size of the read buffer. The kernel's limit is 64 bytes (`__NEW_UTS_LEN`), and a line break.
 const NAME_MAX: usize = 128;
+
+/// The time between two reads of the name.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The reason why changes of the name cannot be detected.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +100,8 @@ async fn follow(
             name = now;
             sender.send(Trigger::Hostname);
         }
+        // Any user can set a name in a namespace of his own, as often as he likes. A change in the meantime is reported after it.
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::decide::identity::{EvidenceKind, Identity, JudgedName, OwnVm};
 use crate::decide::name_match::Verdict;
 use crate::decide::node_ownership::is_same_uuid;
 use crate::facts::names::{NameKind, VmName, is_hostname_template, is_made_from, short};
-use crate::facts::observation::Observation;
+use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::shell_word;
 
@@ -140,8 +140,13 @@ fn replacing(
     finding.with_steps(all).and_commands(commands)
 }
 
-/// Adds what replaces a Node whose providerID cannot be corrected, if the kubelet of this VM reports it.
+/// Adds what replaces a Node whose providerID cannot be corrected, if the kubelet of this VM reports it. Unless the other VMs of the
+/// namespace were compared, the VM that the providerID names may be this one.
 pub fn replacing_provider_id(finding: Finding, observation: &Observation) -> Finding {
+    let candidates = observation.candidates.known();
+    if candidates.is_some_and(|known| known.coverage == Coverage::Named) {
+        return finding;
+    }
     let steps = [REJOIN_SERVERS, REJOIN];
     replacing(finding, observation, &steps, &REJOIN_COMMANDS)
 }

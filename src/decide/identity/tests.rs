@@ -191,6 +191,26 @@ fn without_hardware_facts_the_provider_id_counts_and_then_the_name() {
 }
 
 #[test]
+fn hardware_ids_are_not_enough_to_stop_the_search_while_the_node_belongs_to_another_vm() {
+    let mut world = World::new();
+    let vmi = world.vmi().clone();
+    let owner = vmi.vm_uid.as_deref().unwrap_or("vm-uid").to_owned();
+    world.vmi().vm_uid = Some(owner.clone());
+    let vmi = world.vmi().clone();
+    let certain = |world: &World, pinned| is_certain(&world.observation, &vmi, pinned);
+    for (provider_id, expected) in [
+        (None, true),
+        (Some(format!("harvester://{owner}")), true),
+        (Some("harvester://other-vm".to_owned()), false),
+    ] {
+        world.node().provider_id = provider_id;
+        assert!(is_proven(&world.observation, &vmi, None));
+        assert_eq!(certain(&world, None), expected);
+        assert!(certain(&world, Some(&vmi.name)));
+    }
+}
+
+#[test]
 fn a_provider_id_of_another_vm_does_not_outweigh_hardware() {
     let mut world = World::new();
     world.node().provider_id = Some("harvester://someone-else".to_owned());

@@ -7,7 +7,7 @@ use super::state::Observer;
 use super::limit::{limited, too_slow};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::{is_likely, is_proven};
+use crate::decide::identity::{is_certain, is_likely};
 use crate::decide::read_plan::{
     self, Access, Forgets, HostMetricsAfter, NodeReading, ReadPlan, Situation, VmReading,
 };
@@ -253,7 +253,7 @@ impl Observer {
             namespace: &harvester.namespace,
             names: search.names,
             duplicates: &self.duplicates,
-            is_ours: &|vmi| is_proven(search.known, vmi, search.pinned),
+            is_ours: &|vmi| is_certain(search.known, vmi, search.pinned),
             is_likely: &|name, owner| is_likely(search.known, name, owner),
             list: search.list,
         };

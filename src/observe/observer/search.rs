@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::state::{ListKey, Listing, Observer, OwnInstance};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::{is_proven, shares_hostname};
+use crate::decide::identity::{is_certain, is_proven, shares_hostname};
 use crate::decide::schedule::{Phase, Purpose, list_delay, list_retry};
 use crate::facts::names::VmName;
 use crate::facts::observation::{Candidates, Observation};
@@ -129,7 +129,7 @@ impl Observer {
         } else if !self.listing.is_done
             && found.candidates.known().is_some_and(|candidates| {
                 let mut vmis = candidates.vmis.iter();
-                vmis.any(|vmi| is_proven(observation, vmi, pinned))
+                vmis.any(|vmi| is_certain(observation, vmi, pinned))
             })
         {
             self.listing.due = None;
