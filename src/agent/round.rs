@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::facts::node::ANNOTATION_HOST;
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::{self, Action, FollowUp, Memory, Migration, Now, Plan, WriteResult};
 use crate::facts::UnavailableKind;
+use crate::facts::node::ANNOTATION_HOST;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 use crate::facts::trigger::{Reasons, Trigger};

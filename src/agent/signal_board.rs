@@ -50,9 +50,7 @@ impl SignalBoard {
     /// Adds or removes the finding of an event source.
     pub fn report(&self, name: &'static str, finding: Option<Finding>) {
         let is_new = self.lock(|inner| match finding {
-            Some(finding) => {
-                inner.findings.insert(name, finding.clone()) != Some(finding)
-            }
+            Some(finding) => inner.findings.insert(name, finding.clone()) != Some(finding),
             None => inner.findings.remove(name).is_some(),
         });
         if is_new {

@@ -9,9 +9,9 @@
 
 use serde_json::{Value, json};
 
-use crate::facts::clock::{rfc3339, rfc3339_micros};
-use crate::decide::action::EventDraft;
 use crate::decide::Now;
+use crate::decide::action::EventDraft;
+use crate::facts::clock::{rfc3339, rfc3339_micros};
 use crate::facts::names::NodeName;
 use crate::wire::kubeapi::{Client, Error};
 

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::facts::clock::rfc3339;
 use crate::decide::{ConditionsPatch, NodePatch, Now, Transition};
+use crate::facts::clock::rfc3339;
 
 /// Returns a merge patch of labels and annotations. With `uid`, the API refuses it if the Node was re-created after it was read.
 pub fn node_body(patch: &NodePatch) -> Value {

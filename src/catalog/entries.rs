@@ -6,14 +6,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::command::{CommandPlace, FixCommand};
 use super::declare::{catalog, place};
+use super::group::Group;
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
     LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN,
     RKE2_CONFIGURATION, SANDBOX, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
 };
-use super::command::{CommandPlace, FixCommand};
-use super::group::Group;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete t
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
-const OTHER_NODES: &str = "Repeat the command that writes the kubeconfig for the other nodes. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that the last command lists. If Rancher provisioned the cluster, change its cloud credential too: it rewrites the file.";
+const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that the last command lists. If Rancher provisioned the cluster, change its cloud credential too: it rewrites the file.";
 /// The components that use the same kubeconfig as the agent.
 const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
 const SYSTEM_UUID: &str =

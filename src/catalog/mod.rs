@@ -19,7 +19,9 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
-pub use entries::{Code, Entry, Flags, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS, Severity};
+pub use entries::{
+    Code, Entry, Flags, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS, Severity,
+};
 pub use group::{Api, Group};
 
 /// A finding: its code in the catalog, and the observation.

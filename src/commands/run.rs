@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 use super::rbac::permissions;
 use super::{Answer, Exit, Output};
-use crate::facts::clock::rfc3339;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
@@ -25,6 +24,7 @@ use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
+use crate::facts::clock::rfc3339;
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::trigger::Trigger;

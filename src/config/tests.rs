@@ -699,10 +699,7 @@ fn the_higher_of_two_files_wins() {
             .file(&higher, "log.level = 'debug'");
         let settings = tree.load().settings;
         assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
-        assert!(
-            settings.topology.remove_stale,
-            "other keys of {lower} stay"
-        );
+        assert!(settings.topology.remove_stale, "other keys of {lower} stay");
     }
 }
 
@@ -738,7 +735,10 @@ fn a_later_directory_masks_files_of_the_same_name() {
 fn links_to_null_count_however_they_get_there() {
     let relative = "../../../../dev/null";
     let tree = Tree::new()
-        .file(&format!("{VENDOR}/10-a.toml"), "topology.remove_stale = true")
+        .file(
+            &format!("{VENDOR}/10-a.toml"),
+            "topology.remove_stale = true",
+        )
         .file(&format!("{VENDOR}/20-b.toml"), "log.level = 'debug'")
         .link(&format!("{RUNTIME}/10-a.toml"), relative)
         .link("/etc/nothing", "/dev/null")

@@ -6,7 +6,6 @@ use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
 use crate::decide::label_state::LabelState;
-use crate::facts::node::{Node, NodeCondition};
 use crate::sys::escape::one_line;
 
 /// The type of the condition that shows whether the names of this machine match its VM.

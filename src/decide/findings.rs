@@ -8,10 +8,10 @@ mod placement;
 mod reads;
 
 use super::guest_agent;
-use super::labels::LabelPlan;
-use super::registration;
 use super::input::{Now, Scene};
+use super::labels::LabelPlan;
 use super::memory::Memory;
+use super::registration;
 use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;

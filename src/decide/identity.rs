@@ -6,10 +6,7 @@ mod evidence;
 use serde::{Deserialize, Serialize};
 
 use super::name_match::{Verdict, VmNames, judge};
-use crate::facts::distribution::Distribution;
-use crate::facts::names::{
-    Namespace, VmName, firmware_uuid, is_made_from, kubevirt_hostname, short,
-};
+use crate::facts::names::{NameKind, Namespace, VmName, firmware_uuid, kubevirt_hostname, short};
 use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};

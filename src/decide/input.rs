@@ -60,7 +60,7 @@ impl<'a> Scene<'a> {
             self.observation.host_metrics.why(),
             self.observation.pod_info.why(),
         ];
-        let of_host = seen
+        let of_host = self
             .placement
             .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
         let of_host = of_host.and_then(|placement| placement.trouble.as_ref());

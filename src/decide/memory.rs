@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::action::{Action, NodePatch, Write};
 use super::guest_agent;
 use super::identity::Identity;
+use super::input::{Now, Scene};
 use super::interruption;
 use super::name_match::Verdict;
 use super::node_ownership::Reporters;
 use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::scheduled_events::EventTracker;
-use super::action::{Action, NodePatch, Write};
-use super::input::{Now, Scene};
-use crate::facts::node::ANNOTATION_HOST;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
-use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};
+use crate::decide::resync::{ProbeResult, Window, WindowId};
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
+use crate::facts::node::ANNOTATION_HOST;
 use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::placement::Known;
-use super::schedule;
 use super::input::{Now, Scene};
 use super::memory::{Memory, Unread};
+use super::placement::Known;
+use super::schedule;
 use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{self, Unavailable, UnavailableKind};

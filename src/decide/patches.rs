@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use super::action::{ConditionsPatch, DesiredCondition, NodePatch, Transition};
+use super::events;
 use super::identity::Identity;
 use super::labels::{LabelPlan, SkipReason};
-use super::placement::Placement;
-use super::action::{ConditionsPatch, DesiredCondition, NodePatch, Transition};
 use super::memory::Memory;
-use super::{conditions, events};
+use super::placement::Placement;
 use crate::config::{OnChange, Settings};
 use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM, Node,

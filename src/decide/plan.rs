@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::action::{Action, DesiredCondition, HookRun, NodePatch, Write};
 use super::conflict::ConflictBackoff;
 use super::guest_agent::GuestAgentHealth;
-use super::identity::Identity;
 use super::input::{Now, RunKind, Scene};
 use super::label_state::{self, LabelState};
 use super::labels::{LabelPlan, Owned, plan_labels};
@@ -104,7 +103,12 @@ pub fn plan(
         actions.extend(wanted.patch.clone().map(Action::PatchNode));
     }
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
-    if let Some(node) = seen.observation.node.known().filter(|_| !are_reports_paused) {
+    if let Some(node) = seen
+        .observation
+        .node
+        .known()
+        .filter(|_| !are_reports_paused)
+    {
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
         let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
@@ -232,7 +236,11 @@ fn label_files(
 ) -> (Registration, Vec<FileChange>) {
     // While the labels of the Node are not changed, the file keeps the labels that the Node has.
     let none = LabelPlan::default();
-    let labels = if wanted.is_left_alone { &none } else { &wanted.labels };
+    let labels = if wanted.is_left_alone {
+        &none
+    } else {
+        &wanted.labels
+    };
     let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
     let (registration, changes) = registration::decide(settings, seen, labels, reloaded);
     if !changes.is_empty() {
@@ -261,7 +269,11 @@ fn local_actions(
         Action::RunHooks(HookRun {
             event: event.clone(),
             vm: seen.identity.vmi().map(Vmi::reference),
-            node: seen.observation.node.known().map(|node| node.name.to_string()),
+            node: seen
+                .observation
+                .node
+                .known()
+                .map(|node| node.name.to_string()),
         })
     });
     start.into_iter().chain(hooks).collect()

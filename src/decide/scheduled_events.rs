@@ -14,8 +14,8 @@ pub use event::{ScheduledEvent, ScheduledEventReason, ScheduledEventState, Sched
 
 use super::identity::{Identity, OwnVm};
 use super::input::Now;
-use crate::facts::clock::rfc3339;
 use crate::facts::Fact;
+use crate::facts::clock::rfc3339;
 use crate::facts::lifecycle::{MaintenanceStrategy, VirtualMachine};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;

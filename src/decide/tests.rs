@@ -4,17 +4,23 @@
 use std::time::Duration;
 
 use super::fixtures::{VM, World, forbidden, host_labels};
+use super::label_state::LabelState;
+use super::labels::Owned;
 use super::*;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::OnChange;
 use crate::decide::resync::WindowOutcome;
-use crate::facts::clock::ClockStep;
+use crate::facts::clock::{ClockStep, rfc3339};
 use crate::facts::guest_agent::{HostView, UnitState};
 use crate::facts::names::{NodeName, VmName};
+use crate::facts::node::{
+    ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
+};
 use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
-use crate::facts::trigger::Scope;
+use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
+use time::UtcDateTime;
 
 fn codes(plan: &Plan) -> Vec<Code> {
     plan.findings.iter().map(|finding| finding.code).collect()

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of the wall clock.
+//! Steps of the wall clock, and the form of a time.
 
 use std::fmt;
+
+use time::UtcDateTime;
 
 /// A step of the wall clock in nanoseconds; negative if it was set back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::fact::Fact;
 use super::clock::ClockSteps;
 use super::distribution::Distribution;
+use super::fact::Fact;
 use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
 use super::lifecycle::VirtualMachine;

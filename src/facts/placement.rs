@@ -6,9 +6,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::fact::{Fact, UnavailableKind};
 use super::names::HostName;
 use super::topology::{REGION, ZONE};
-use super::fact::{Fact, UnavailableKind};
 
 /// The labels of a host according to a source.
 pub type HostLabels = BTreeMap<String, String>;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::facts::node::ANNOTATION_PREFIX;
 use crate::config::OnChange;
 use crate::decide::fixtures::{VM, World, forbidden, host_labels};
 use crate::decide::{Action, Memory, NodePatch, Plan, RunKind};
 use crate::facts::names::NodeName;
+use crate::facts::node::ANNOTATION_PREFIX;
 use crate::facts::topology::{REGION, TWINS, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::{Fact, UnavailableKind};

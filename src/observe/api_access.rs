@@ -286,7 +286,7 @@ fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<Finding> {
     let readable = readable.map(|exposure| {
         let (path, mode) = (exposure.path.display(), exposure.mode);
         let text = format!("{path} has mode {mode:04o}");
-        let file = shell_word(&path.to_string()).into_owned();
+        let file = shell_word(&path.to_string());
         about_credential(api, Code::CredentialExposed, text)
             .with_commands(vec![format!("chmod 0600 {file}")])
     });

@@ -15,7 +15,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
+use crate::wire::kubeapi::{Class, Client, Error, Readable, Selectors, Versioned};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -360,11 +360,7 @@ pub struct KnownOwn<'a> {
 }
 
 /// Reads the instance that was found before, which is all that a migration changes. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
-pub async fn read_own(
-    client: &Client,
-    known: KnownOwn<'_>,
-    others: Others,
-) -> Option<Own> {
+pub async fn read_own(client: &Client, known: KnownOwn<'_>, others: Others) -> Option<Own> {
     let own = known.own;
     let collection = collection(&own.namespace);
     let failed = |error: &Error| {

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{Status, VmStatus};
-use crate::facts::names::NameKind;
 use crate::catalog::{Code, Finding, FindingKey, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::JudgedName;
 use crate::decide::resync::{WindowId, WindowOutcome};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::facts::clock::ClockSteps;
+use crate::facts::names::NameKind;
 use crate::facts::trigger::Trigger;
 
 /// The state that was reported last.

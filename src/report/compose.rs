@@ -11,19 +11,19 @@ use super::status::{
     GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus,
     RegistrationStatus, Status, VmStatus,
 };
-use crate::facts::node::ANNOTATION_OWNED;
-use crate::facts::clock::rfc3339;
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
+use crate::decide::Action;
 use crate::decide::identity::{Identity, JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::decide::Action;
+use crate::facts::clock::rfc3339;
+use crate::facts::node::ANNOTATION_OWNED;
 use crate::facts::registration::Labels;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, Unavailable};

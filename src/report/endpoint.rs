@@ -106,9 +106,7 @@ async fn hold(board: &MetricsPage, address: SocketAddr, health: &SignalBoard) {
                 unavailable(format!("failed to accept a connection: {error}"))
             }
             // The sandbox of the unit denies it (`SocketBindDeny=`). A port below 1024 without the capability gives EACCES.
-            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
-                forbidden(address)
-            }
+            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => forbidden(address),
             Err(error) => unavailable(format!("failed to listen on `{address}`: {error}")),
         };
         health.report(NAME, Some(finding));

@@ -63,8 +63,7 @@ impl Files {
             None => problems.remove(file),
         };
         let all: Vec<&str> = problems.values().map(String::as_str).collect();
-        let finding =
-            (!all.is_empty()).then(|| Finding::new(Code::FileNotWritten, all.join("; ")));
+        let finding = (!all.is_empty()).then(|| Finding::new(Code::FileNotWritten, all.join("; ")));
         // In the lock: a later state must not be overwritten by an earlier one.
         self.health.report("own-files", finding);
     }

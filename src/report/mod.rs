@@ -29,14 +29,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::facts::clock::rfc3339;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, RoundReport};
 use crate::catalog::{Code, Finding, FindingKey};
-use crate::decide::name_match::Verdict;
 use crate::decide::Action;
+use crate::decide::name_match::Verdict;
 use crate::facts::UnavailableKind;
+use crate::facts::clock::rfc3339;
 use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;

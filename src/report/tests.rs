@@ -264,8 +264,7 @@ fn each_source_of_one_code_has_its_own_first_time() {
             .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
             .collect::<BTreeMap<_, _>>()
     };
-    let issue =
-        |source, what: &str| Finding::new(Code::SignalUnavailable, what).of_source(source);
+    let issue = |source, what: &str| Finding::new(Code::SignalUnavailable, what).of_source(source);
     world.observation.findings = vec![issue("clock", "denied")];
     let first = times(&world)["denied"].clone();
     world.uptime += Duration::from_secs(600);

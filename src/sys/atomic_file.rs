@@ -19,8 +19,8 @@ use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::sys::root::Root;
 pub(crate) use directory::open_below;
-pub use error::WriteError;
 use directory::{PRIVATE_MODE, ancestor, open_private_parent, open_steadily, own_directory};
+pub use error::WriteError;
 use error::io_error;
 
 /// The agent's directory for files that may be lost at a reboot: the status. World-readable, so it must never contain a secret.

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 use zbus::message::Type;
 use zbus::{Message, MessageStream};
 
-use super::restart_delay::Waits;
 use super::files;
 use super::inbox::Sender;
+use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};

@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep, timeout};
 use target::next;
 pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 
-use super::inbox::Sender;
 use super::feed::{Delivered, Reach, api_of};
+use super::inbox::Sender;
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
-use crate::catalog::{Api, Code, Finding, Group};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
     Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
@@ -300,7 +300,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
         if self.interruptions.alive(began, self.started.elapsed()) {
-            self.health.report(self.trigger.as_str(), self.shortcoming());
+            self.health
+                .report(self.trigger.as_str(), self.shortcoming());
         }
     }
 

@@ -328,7 +328,10 @@ fn what_is_missing_is_named() {
 #[test]
 fn configuration_with_faults_fails_the_build_and_says_where() {
     let tree = Tree::clean();
-    tree.write("/etc/harvester-node-agent/config.toml", "log.level = \"loud\"\n");
+    tree.write(
+        "/etc/harvester-node-agent/config.toml",
+        "log.level = \"loud\"\n",
+    );
     let (exit, faults) = tree.check();
     assert_eq!(
         (exit, codes(&faults)),

@@ -209,29 +209,3 @@ async fn a_list_that_fails_is_sent_again_after_minutes_and_then_later_and_later(
     assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
     assert!(read.knows("gc8-renamed"));
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_a_cache_that_lags_does_not_replace_a_newer_one() {
-    let mut reader = Reader::new().await;
-    let old = reader.world.node().await;
-    let path = paths::node(reader.world.node_name());
-    let change = json!({"metadata": {"labels": {"example.com/version": "new"}}});
-    let changed = reader.world.guest_admin.merge_patch(&path, &change).await;
-    changed.unwrap();
-    let newest = reader.read(Scope::ALL).await.observation.node;
-    let matcher = Matcher::path("/api/v1/nodes/")
-        .user_agent(AGENT)
-        .verb("get")
-        .when(|seen| seen.query.contains("resourceVersion=0"));
-    let stale = Fault::answer(200, "application/json", &old.to_string());
-    let guest = lab(&reader.world.guest_api);
-    let fault = guest.faults().inject(matcher, stale);
-    let cached = Scope {
-        cached: true,
-        ..Scope::KNOWN
-    };
-    let read = reader.read(cached).await;
-    assert_eq!(fault.hits(), 1);
-    assert_eq!(read.observation.node, newest);
-    assert!(newest.known().is_some());
-}

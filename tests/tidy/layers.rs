@@ -81,13 +81,22 @@ fn names(file: &str) -> Vec<&str> {
 }
 
 /// The modules that a module uses. That of a folder is the file that declares it.
-fn imports<'t>(code: &'t str, own: &[&'t str], all: &BTreeSet<Vec<&'t str>>) -> BTreeSet<Vec<&'t str>> {
-    let children = all.iter().filter(|one| one.len() == own.len() + 1 && one.starts_with(own));
-    let starts = children.map(|child| child[own.len()]).chain(["crate", "super"]);
+fn imports<'t>(
+    code: &'t str,
+    own: &[&'t str],
+    all: &BTreeSet<Vec<&'t str>>,
+) -> BTreeSet<Vec<&'t str>> {
+    let children = all
+        .iter()
+        .filter(|one| one.len() == own.len() + 1 && one.starts_with(own));
+    let starts = children
+        .map(|child| child[own.len()])
+        .chain(["crate", "super"]);
     let mut found = Vec::new();
     for start in starts {
         for (at, _) in code.match_indices(&format!("{start}::")) {
-            let is_first = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            let is_first =
+                !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
             if is_first && !code[..at].ends_with("(in ") {
                 tree(&code[at..], &[], &mut found);
             }
@@ -101,9 +110,15 @@ fn imports<'t>(code: &'t str, own: &[&'t str], all: &BTreeSet<Vec<&'t str>>) -> 
         };
         let skipped = ups.max(usize::from(path[0] == "crate"));
         let names = [above, &path[skipped..]].concat();
-        (1..=names.len()).rev().find_map(|count| all.get(&names[..count]).cloned())
+        (1..=names.len())
+            .rev()
+            .find_map(|count| all.get(&names[..count]).cloned())
     };
-    found.into_iter().filter_map(module).filter(|module| module != own).collect()
+    found
+        .into_iter()
+        .filter_map(module)
+        .filter(|module| module != own)
+        .collect()
 }
 
 #[test]
@@ -120,19 +135,37 @@ fn a_module_uses_only_modules_above_it_and_no_file_uses_its_folder_or_itself_by_
         let above: Vec<&String> = layers.iter().take_while(|layer| *layer != own[0]).collect();
         for other in &used {
             let is_above = other[0] == own[0] || above.iter().any(|layer| *layer == other[0]);
-            assert!(is_above, "{file} uses `{}`, which is not above it", other[0]);
-            assert!(!own.starts_with(other), "{file} uses its folder's file, {}", other.join("::"));
+            assert!(
+                is_above,
+                "{file} uses `{}`, which is not above it",
+                other[0]
+            );
+            assert!(
+                !own.starts_with(other),
+                "{file} uses its folder's file, {}",
+                other.join("::")
+            );
         }
         left.insert(own, used);
     }
-    println!("{} files, {} imports", left.len(), left.values().map(BTreeSet::len).sum::<usize>());
+    println!(
+        "{} files, {} imports",
+        left.len(),
+        left.values().map(BTreeSet::len).sum::<usize>()
+    );
     // A file that uses none of those that are left is in no circle.
     while let Some(free) = left.iter().find_map(|(own, used)| {
-        used.iter().all(|other| !left.contains_key(other)).then(|| own.clone())
+        used.iter()
+            .all(|other| !left.contains_key(other))
+            .then(|| own.clone())
     }) {
         left.remove(&free);
     }
-    assert!(left.is_empty(), "these files use each other: {:#?}", left.keys());
+    assert!(
+        left.is_empty(),
+        "these files use each other: {:#?}",
+        left.keys()
+    );
 }
 
 #[test]

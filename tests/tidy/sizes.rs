@@ -12,7 +12,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1770, "an encoded kubeconfig is named with the command that decodes it; the token of one that cannot be used"),
     ("agent", 670, "the VM whose disk was copied; the last migration with its duration"),
     ("apply", 400, ""),
-    ("catalog", 1300, "findings of images; each code is the reason of conditions and Events"),
+    ("catalog", 1340, "findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything"),
     ("commands", 6700, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
     ("config", 1330, ""),
     ("decide", 5430, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
@@ -21,7 +21,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("main", 60, ""),
     ("observe", 3480, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 3070, ""),
-    ("sys", 1990, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
+    ("sys", 2000, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
     ("triggers", 2330, "inotify restarts with a delay, bus messages are read during calls"),
     ("wire", 4430, "`forbidden` is said once; an interrupted list of links is requested again"),
 ];

@@ -3,7 +3,8 @@
 //! code of a finding if something is wrong.
 
 use harvester_node_agent::catalog::{Code, kebab};
-use harvester_node_agent::decide::conditions::{self, DesiredCondition};
+use harvester_node_agent::decide::action::DesiredCondition;
+use harvester_node_agent::decide::conditions;
 use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
 use harvester_node_agent::decide::identity::{Identity, OfflineVm, OwnVm};

@@ -18,10 +18,10 @@ use nix::unistd::linkat;
 use serde_json::Value;
 use time::UtcDateTime;
 
-use crate::facts::clock::rfc3339;
 use crate::commands::bake_check::unit::{OURS as UNIT, PROGRAM};
 use crate::commands::run::Process;
 use crate::config::{self, show};
+use crate::facts::clock::rfc3339;
 use crate::report::status::Status;
 use crate::report::status_file;
 use crate::sys::escape::{chain, in_json, json_text, one_line, shell_word};

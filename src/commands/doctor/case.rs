@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use crate::facts::clock::rfc3339;
 use crate::catalog::{Code, Finding, Group};
 use crate::config::Settings;
+use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
-use crate::decide::Now;
+use crate::facts::clock::rfc3339;
 use crate::facts::distribution::Distribution;
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, Unavailable};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::catalog::{Code, Finding, Group};
 use crate::decide::input::Now;
-use crate::facts::clock::rfc3339;
 use crate::facts::Fact;
+use crate::facts::clock::rfc3339;
 use crate::facts::observation::Observation;
 
 /// Days before expiration at which a credential is reported. The text contains the nearest step, so that it changes rarely.

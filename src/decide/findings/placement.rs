@@ -2,9 +2,9 @@
 //! Findings for an unknown region or zone of the host.
 
 use crate::catalog::{Code, Finding};
+use crate::decide::input::Scene;
 use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};
-use crate::decide::input::Scene;
 use crate::decide::unread;
 
 /// Adds findings for the host of the VM and its topology.

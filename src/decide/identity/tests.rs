@@ -3,8 +3,8 @@
 use super::*;
 use crate::decide::fixtures::{VM, World};
 use crate::facts::distribution::Distribution;
-use crate::facts::nic::Mac;
 use crate::facts::names::{NodeName, firmware_uuid};
+use crate::facts::nic::Mac;
 use uuid::Uuid;
 
 fn rename(world: &mut World, hostname: &str, node: &str) {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::LabelKey;
-use crate::decide::fixtures::{World, forbidden, host_labels};
 use crate::decide::Action;
-use crate::facts::node::ANNOTATION_HOST;
+use crate::decide::fixtures::{World, forbidden, host_labels};
 use crate::facts::Fact;
+use crate::facts::node::ANNOTATION_HOST;
 use crate::facts::placement::PlacementReads;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
@@ -229,10 +229,7 @@ fn hold_holds_the_pair_as_a_whole_and_the_host_that_it_is_of() {
         "no zone of hv-b beside the region of hv-a"
     );
     world.settle();
-    assert_eq!(
-        world.node().annotations[ANNOTATION_HOST],
-        "hv-a"
-    );
+    assert_eq!(world.node().annotations[ANNOTATION_HOST], "hv-a");
     world.settings.topology.on_change = OnChange::Follow;
     assert_eq!(set(&plan(&world)), [(REGION, "r2"), (ZONE, "z2")]);
 }

@@ -10,8 +10,8 @@ use crate::decide::fixtures::{VM, World};
 use crate::decide::{Action, Plan, Write};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::UnitState;
-use crate::facts::nic::Mac;
 use crate::facts::names::{NodeName, VmName};
+use crate::facts::nic::Mac;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// A machine with this hostname, and the Node name of its kubelet; none before it registers.

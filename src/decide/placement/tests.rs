@@ -110,7 +110,10 @@ fn without_any_credential_the_host_itself_and_the_table_are_enough() {
     world.settle();
     assert_eq!(world.node().labels.get(ZONE).unwrap(), "rack-2");
     assert_eq!(
-        world.node().annotations.get(crate::facts::node::ANNOTATION_VM),
+        world
+            .node()
+            .annotations
+            .get(crate::facts::node::ANNOTATION_VM),
         None
     );
     // A changed name is a migration.

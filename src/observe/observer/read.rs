@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::state::Observer;
 use super::limit::{limited, too_slow};
+use super::state::Observer;
+use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_certain, is_likely};
@@ -14,7 +15,6 @@ use crate::decide::read_plan::{
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::catalog::{Code, Finding};
 use crate::facts::observation::{Candidates, Observation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;

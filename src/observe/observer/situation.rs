@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the credentials, and describes the known state before a read for `decide::read_plan`.
 
-use super::state::Observer;
 use super::delivered::Uncertain;
+use super::state::Observer;
 use crate::config::Settings;
 use crate::decide::read_plan::{Access, OwnState, Situation};
 use crate::facts::placement::Source;

@@ -25,10 +25,7 @@ impl Observer {
             _ => None,
         };
         let vmi = vmi.zip(self.connections.harvester.link().ok());
-        let node = self
-            .kubelet
-            .known()
-            .zip(self.connections.guest.link().ok());
+        let node = self.kubelet.known().zip(self.connections.guest.link().ok());
         let files_delay = match self.machine {
             Some(machine) if !self.may_need_credentials() => {
                 reload_delay(Phase::of(machine, Purpose::Files))

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::state::Observer;
 use super::limit::{limited, too_slow_text};
+use super::state::Observer;
 use crate::agent::Apply;
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::{hook, patch_conditions, patch_node, registration, send_events, unit};

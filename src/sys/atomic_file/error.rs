@@ -30,7 +30,10 @@ pub enum WriteError {
 }
 
 /// Returns a function that converts the error of the kernel to the error of a step.
-pub(super) fn io_error<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> WriteError {
+pub(super) fn io_error<E: Into<io::Error>>(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> WriteError {
     let path = path.to_owned();
     move |source| WriteError::Io {
         action,

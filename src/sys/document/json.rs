@@ -16,8 +16,8 @@ use crate::sys::escape::one_line;
 
 mod text;
 
-use text::{Limited, in_field};
 pub(crate) use text::*;
+use text::{Limited, in_field};
 
 /// The maximum number of keys of a map. The largest objects in Kubernetes have some hundreds.
 pub const MAXIMUM_KEYS: usize = 10_000;

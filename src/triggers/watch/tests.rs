@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 
 use super::*;
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::decide::schedule::Random;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;

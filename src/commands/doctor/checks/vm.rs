@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
     use crate::commands::doctor::testing::{Bench, object};
-    use crate::facts::nic::Mac;
     use crate::facts::names::VmName;
+    use crate::facts::nic::Mac;
 
     #[test]
     fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {

@@ -7,7 +7,6 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Visitor};
 
-
 /// The maximum length in bytes of a name of an object, of a host and of most other identifiers.
 pub(crate) const NAME_BYTES: usize = 253;
 
