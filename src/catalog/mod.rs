@@ -19,31 +19,21 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::observation::Api;
+use crate::sys::named::named;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{Code, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS};
 pub use group::Group;
 
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Useful to know; nothing is wrong.
-    Notice,
-    /// Something is degraded, or will fail.
-    Warning,
-    /// The agent cannot do its main task.
-    Error,
-}
-
-impl Severity {
-    /// Returns the word used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+named! {
+    /// The severity of a finding.
+    Severity {
+        /// Useful to know; nothing is wrong.
+        Notice = "notice",
+        /// Something is degraded, or will fail.
+        Warning = "warning",
+        /// The agent cannot do its main task.
+        Error = "error",
     }
 }
 
