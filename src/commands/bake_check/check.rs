@@ -32,7 +32,7 @@ const LINE_MAX: u64 = 4 << 10;
 /// The maximum number of paths for one place; the tree is untrusted.
 const PATHS_MAX: usize = 10_000;
 
-/// The maximum number of paths in the text of one finding; there may be thousands.
+/// The maximum number of paths or errors in the text of one finding; there may be thousands.
 const NAMED_MAX: usize = 8;
 
 /// The files with a machine-id. On most systems, that of D-Bus is a link to that of systemd.
@@ -93,7 +93,7 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
     check.settings();
     for (code, places) in std::mem::take(&mut check.things) {
         let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
-        let finding = Finding::new(code, names(&places));
+        let finding = Finding::new(code, first(&places, ", "));
         let remove = check.remove(&paths);
         let finding = finding.and_command(CommandPlace::Image, remove);
         check.findings.push(finding);
@@ -187,16 +187,8 @@ impl Check<'_> {
                         format!("harvester-node-agent --root {dir} config check")
                     }
                 };
-                let count = errors.lines().count();
-                let seen = errors.lines().take(NAMED_MAX);
-                let mut seen: Vec<String> = seen.collect();
-                if count > seen.len() {
-                    seen.push(format!("and {} more", count - seen.len()));
-                }
-                for seen in seen {
-                    self.find_with(Code::ImageConfigInvalid, seen, command.clone());
-                }
-                return;
+                let seen = first(&errors.problems, "; ");
+                return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
         };
         let settings = &loaded.settings;
@@ -455,16 +447,12 @@ impl Check<'_> {
     }
 }
 
-/// Names the first places, and counts the others.
-fn names(places: &[ImagePlace]) -> String {
-    let named: Vec<String> = places
-        .iter()
-        .take(NAMED_MAX)
-        .map(ToString::to_string)
-        .collect();
-    let rest = match places.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    named.join(", ") + &rest
+/// Names the first of many, and counts the others.
+fn first(all: &[impl fmt::Display], separator: &str) -> String {
+    let named = all.iter().take(NAMED_MAX).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(separator);
+    match all.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
