@@ -7,10 +7,10 @@ use crate::catalog::{Code, Finding, Group};
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
-use crate::decide::{Now, rfc3339};
+use crate::decide::{Now, rfc3339, unread};
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::Observation;
-use crate::facts::{Fact, Unavailable};
+use crate::facts::observation::{Api, Observation};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The round before the checks.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +49,8 @@ pub(crate) struct Gap {
     pub(crate) what: &'static str,
     /// The reason.
     pub(crate) why: Unavailable,
+    /// The code of the finding that is the cause, if that is known.
+    pub(super) due_to: Option<Code>,
 }
 
 impl<'a> Case<'a> {
@@ -78,10 +80,36 @@ impl Checked {
         what: &'static str,
         fact: &'f Fact<T>,
     ) -> Option<&'f T> {
+        self.known(None, group, what, fact)
+    }
+
+    /// Returns the same of a fact that an API has. If no request was sent, that is due to an earlier failure.
+    pub(super) fn need_of<'f, T>(
+        &mut self,
+        case: &Case<'_>,
+        api: Api,
+        group: Group,
+        what: &'static str,
+        fact: &'f Fact<T>,
+    ) -> Option<&'f T> {
+        let why = fact.why().map(|why| why.kind);
+        let is_skipped = why == Some(UnavailableKind::NotAsked);
+        let due_to = unread::api(case.observation, api).filter(|_| is_skipped);
+        self.known(due_to, group, what, fact)
+    }
+
+    fn known<'f, T>(
+        &mut self,
+        due_to: Option<Code>,
+        group: Group,
+        what: &'static str,
+        fact: &'f Fact<T>,
+    ) -> Option<&'f T> {
         let gap = |why: &Unavailable| Gap {
             group,
             what,
             why: why.clone(),
+            due_to,
         };
         self.gaps.extend(fact.why().map(gap));
         fact.known()

@@ -2,6 +2,8 @@
 //! The complete diagnosis: all findings and gaps in groups, with what is shown of each. Its serialized form is described in
 //! `packaging/schema/doctor.schema.json`: fields are added, but never renamed or removed, for the same `apiVersion`.
 
+use std::iter::successors;
+
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use time::UtcDateTime;
@@ -132,6 +134,9 @@ pub(super) struct SkippedCheck {
     pub(super) check: &'static str,
     reason: UnavailableKind,
     pub(super) message: String,
+    /// The code of the reported finding that is the cause, if there is one.
+    #[serde(skip)]
+    pub(super) due_to: Option<Code>,
 }
 
 fn state<S: Serializer>(mark: &Mark, serializer: S) -> Result<S::Ok, S::Error> {
@@ -181,7 +186,9 @@ impl Diagnosis {
                 summary: String::new(),
                 findings: findings.map(|finding| names.problem(finding)).collect(),
                 suppressed: own,
-                skipped_checks: gaps.map(SkippedCheck::new).collect(),
+                skipped_checks: gaps
+                    .map(|gap| SkippedCheck::new(gap, &found.findings))
+                    .collect(),
             };
             let is_looked_at = match group {
                 Group::Machine => found.service.is_running().is_some(),
@@ -269,18 +276,31 @@ impl Suppressed {
 }
 
 impl SkippedCheck {
-    fn new(gap: &Gap) -> Self {
+    fn new(gap: &Gap, findings: &[Finding]) -> Self {
         Self {
             check: gap.what,
             reason: gap.why.kind,
             message: gap.why.text.clone(),
+            due_to: gap.due_to.and_then(|code| root_cause(findings, code)),
         }
     }
+}
+
+/// Returns the code of the finding that explains the one with this code, or of that one; `None` if there is none.
+fn root_cause(findings: &[Finding], code: Code) -> Option<Code> {
+    let found = findings.iter().find(|finding| finding.code == code);
+    let causes = successors(found, |found| {
+        findings.iter().find(|cause| cause.explains(found))
+    });
+    // Two codes of the catalog must not explain each other; if they did, this would not end.
+    let last = causes.take(findings.len()).last();
+    last.map(|cause| cause.code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Unavailable;
 
     fn diagnosis(codes: &[Code], is_unanswered: bool) -> Diagnosis {
         let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
@@ -310,6 +330,32 @@ mod tests {
             (placement.state, diagnosis.counts.errors),
             (Mark::Skipped, 1)
         );
+    }
+
+    #[test]
+    fn a_skipped_check_is_due_to_the_reported_finding() {
+        let due_to = |codes: &[Code]| {
+            let why = Unavailable::new(UnavailableKind::NotAsked, "unauthorized (401)");
+            let found = Found {
+                findings: codes
+                    .iter()
+                    .map(|code| Finding::new(*code, "seen"))
+                    .collect(),
+                gaps: vec![Gap {
+                    group: Group::HarvesterApi,
+                    what: "the VM",
+                    why,
+                    due_to: Some(Code::HarvesterUnauthorized),
+                }],
+                ..Found::default()
+            };
+            let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
+            diagnosis.skipped_checks().next().unwrap().due_to
+        };
+        let (rejected, rancher) = (Code::HarvesterUnauthorized, Code::RancherTokenRejected);
+        assert_eq!(due_to(&[]), None);
+        assert_eq!(due_to(&[rejected]), Some(rejected));
+        assert_eq!(due_to(&[rejected, rancher]), Some(rancher));
     }
 
     #[test]

@@ -111,6 +111,7 @@ fn without_rest(found: &mut Found, why: &str) {
         group: *group,
         what,
         why: why.clone(),
+        due_to: None,
     }));
     found.is_unanswered = true;
 }

@@ -5,6 +5,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Pod;
 use crate::commands::doctor::reader::Reader;
+use crate::facts::observation::Api;
 use crate::facts::topology::{TWINS, ZONE};
 
 /// The field manager of the agent in `managedFields`.
@@ -15,10 +16,11 @@ const NAMED_MAX: usize = 3;
 
 /// Reads the pods; the labels of the Node are those of the round.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let (case, what) = (&reader.case, "the labels of the pods on this Node");
     let pods = reader.pods().await;
-    let pods = checked.need(Group::Node, "the labels of the pods on this Node", pods);
+    let pods = checked.need_of(case, Api::Guest, Group::Node, what, pods);
     let pods = pods.map(|pods| pods.list.as_slice());
-    let findings = judge(&reader.case, pods.unwrap_or_default());
+    let findings = judge(case, pods.unwrap_or_default());
     checked.findings.extend(findings);
 }
 

@@ -56,7 +56,12 @@ fn diagnosis(found: &Found) -> Diagnosis {
 
 fn gap(group: Group, what: &'static str, kind: UnavailableKind, text: &str) -> Gap {
     let why = Unavailable::new(kind, text);
-    Gap { group, what, why }
+    Gap {
+        group,
+        what,
+        why,
+        due_to: None,
+    }
 }
 
 /// A node in order, whose agent has observed since two hours ago that the Node does not exist.
