@@ -17,6 +17,7 @@ use crate::decide::labels::Left;
 use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::observation::Api;
+use crate::facts::registration::Labels;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -254,7 +255,7 @@ pub struct LabelsStatus {
 pub struct RegistrationStatus {
     /// The labels; missing while they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<BTreeMap<String, String>>,
+    pub labels: Option<Labels>,
     /// Our files that contain them.
     #[serde(default)]
     pub files: Vec<String>,

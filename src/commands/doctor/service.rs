@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Code, Finding};
-use crate::commands::status::presence;
-use crate::report::status::Status;
-use crate::report::status_file;
+use crate::commands::status::last;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 
@@ -32,11 +30,10 @@ pub(super) struct Service {
 impl Service {
     /// Reads lock, status and the limit of user namespaces, which some hardening guides set to 0.
     pub(super) fn read(root: &Root) -> Self {
-        let status = status_file::read(root).ok();
-        let status = status.and_then(|status| Status::from_json(&status).ok());
+        let (status, presence) = last(root);
         let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
         let mut service = Self {
-            presence: presence(root, status.as_ref().map(|status| &status.agent)),
+            presence,
             lacks_namespaces: limit.is_ok_and(|limit| limit.trim() == "0"),
             updated_at: status.as_ref().map(|one| one.last_update_time.clone()),
             ..Self::default()
