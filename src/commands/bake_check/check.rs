@@ -46,6 +46,9 @@ const HOSTNAME: &str = "/etc/hostname";
 /// Hostnames that are not unique to a machine, in addition to those of the distribution: of systemd and of installers.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
 
+/// The keys of our configuration that are valid for one machine only.
+const OF_ONE_VM: [&str; 2] = ["guest_cluster.node_name", "harvester.vm"];
+
 /// The ID that K3s and RKE2 append to the name of the Node, if configured (`with-node-id`).
 const NODE_ID: &str = "/etc/rancher/node/id";
 
@@ -93,10 +96,8 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
     check.settings();
     for (code, places) in std::mem::take(&mut check.things) {
         let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
-        let finding = Finding::new(code, first(&places, ", "));
         let remove = check.remove(&paths);
-        let finding = finding.and_command(CommandPlace::Image, remove);
-        check.findings.push(finding);
+        check.find_with(code, first(&places, ", "), remove);
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
@@ -180,13 +181,7 @@ impl Check<'_> {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let command = match self.dir == Path::new("/") {
-                    true => "harvester-node-agent config check".to_owned(),
-                    false => {
-                        let dir = shell_path(self.dir);
-                        format!("harvester-node-agent --root {dir} config check")
-                    }
-                };
+                let command = format!("harvester-node-agent {}config check", self.in_root());
                 let seen = first(&errors.problems, "; ");
                 return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
@@ -196,23 +191,13 @@ impl Check<'_> {
         harvester.for_each(|path| self.thing(Code::ImageHarvesterCredential, path));
         let guest = settings.guest.kubeconfig.iter();
         guest.for_each(|path| self.thing(Code::ImageKubeletCredential, path));
-        for (key, is_set) in [
-            ("harvester.vm", settings.harvester.vm.is_some()),
-            (
-                "guest_cluster.node_name",
-                settings.guest.node_name.is_some(),
-            ),
-        ] {
-            let mut values = loaded.values.iter();
-            if let Some(Effective { origin, .. }) = values.find(|value| value.key == key)
-                && let Some(FileLine { path, line }) = origin
-                && is_set
-            {
-                let place = self.root.resolve(path);
-                let seen = format!("`{key}` in {} line {line}", place.display());
-                let step = format!("Remove `{key}` from {} line {line}.", place.display());
-                let finding = Finding::new(Code::ImageConfigurationOfOneVm, seen);
-                self.findings.push(finding.with_remedy(step));
+        let is_of_one_vm = |value: &&Effective| OF_ONE_VM.contains(&value.key.as_str());
+        let values = loaded.values.iter().filter(|value| !value.is_default);
+        for value in values.filter(is_of_one_vm) {
+            if let Some(FileLine { path, line }) = &value.origin {
+                let place = format!("{} line {line}", self.root.resolve(path).display());
+                let finding = setting(Code::ImageConfigurationOfOneVm, &value.key, &place);
+                self.findings.push(finding);
             }
         }
     }
@@ -237,8 +222,7 @@ impl Check<'_> {
     fn settings(&mut self) {
         let settings = settings::read(self.root);
         for problem in &settings.problems {
-            let seen = chain(problem);
-            self.unreadable(seen);
+            self.unreadable(chain(problem));
         }
         self.credentials(&settings.distributions);
         for path in &settings.secret_files {
@@ -254,14 +238,12 @@ impl Check<'_> {
         let ours = self.things.get(&Code::ImageRegistrationDropIn);
         let is_ours = |place: &ImagePlace| ours.is_some_and(|places| places.contains(place));
         let mut findings: Vec<Finding> = Vec::new();
-        for setting in &settings.unshareable {
-            let place = self.at(&setting.path);
-            if is_ours(&place) || setting.code == Code::ImageNodeName && has_id(setting.kind) {
+        for found in &settings.unshareable {
+            let place = self.at(&found.path);
+            if is_ours(&place) || found.code == Code::ImageNodeName && has_id(found.kind) {
                 continue;
             }
-            let seen = format!("`{}` in {place}", setting.key);
-            let step = format!("Remove `{}` from {place}.", setting.key);
-            let finding = Finding::new(setting.code, seen).with_remedy(step);
+            let finding = setting(found.code, &found.key, &place.to_string());
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -403,15 +385,9 @@ impl Check<'_> {
         let link = name
             .filter(|_| self.root.link_target(path).is_some())
             .map(|(folder, name)| self.root.resolve(folder).join(name));
-        match link {
-            Some(path) => ImagePlace {
-                path,
-                leads_to: Some(resolved),
-            },
-            None => ImagePlace {
-                path: resolved,
-                leads_to: None,
-            },
+        ImagePlace {
+            leads_to: link.is_some().then(|| resolved.clone()),
+            path: link.unwrap_or(resolved),
         }
     }
 
@@ -434,10 +410,14 @@ impl Check<'_> {
 
     /// Returns the command that changes how systemd starts a unit.
     fn systemctl(&self, verb: &str, unit: &str) -> String {
-        let unit = shell_word(unit);
+        format!("systemctl {}{verb} {}", self.in_root(), shell_word(unit))
+    }
+
+    /// Returns the option of a program that works in the tree; nothing for the running system.
+    fn in_root(&self) -> String {
         match self.dir == Path::new("/") {
-            true => format!("systemctl {verb} {unit}"),
-            false => format!("systemctl --root={} {verb} {unit}", shell_path(self.dir)),
+            true => String::new(),
+            false => format!("--root={} ", shell_path(self.dir)),
         }
     }
 
@@ -445,6 +425,12 @@ impl Check<'_> {
         let path = path.strip_prefix("/").unwrap_or(path);
         shell_path(&self.dir.join(path))
     }
+}
+
+/// Returns the finding for a setting that is removed by hand.
+fn setting(code: Code, key: &str, place: &str) -> Finding {
+    let finding = Finding::new(code, format!("`{key}` in {place}"));
+    finding.with_remedy(format!("Remove `{key}` from {place}."))
 }
 
 /// Names the first of many, and counts the others.
