@@ -234,6 +234,14 @@ pub struct PlacementStatus {
     pub sources: Vec<Tried>,
 }
 
+impl PlacementStatus {
+    /// Returns region and zone, with a word for one that is unknown.
+    pub fn topology<'a>(&'a self, unknown: &'a str) -> (&'a str, &'a str) {
+        let text = |value: &'a Option<String>| value.as_deref().unwrap_or(unknown);
+        (text(&self.region), text(&self.zone))
+    }
+}
+
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -28,7 +28,7 @@ pub(crate) struct Case<'a> {
 }
 
 /// The result of a check.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Checked {
     /// The findings. Those that another one explains are removed later.
     pub(crate) findings: Vec<Finding>,
@@ -80,7 +80,14 @@ impl Checked {
         what: &'static str,
         fact: &'f Fact<T>,
     ) -> Option<&'f T> {
-        self.known(None, group, what, fact)
+        let gap = |why: &Unavailable| Gap {
+            group,
+            what,
+            why: why.clone(),
+            due_to: None,
+        };
+        self.gaps.extend(fact.why().map(gap));
+        fact.known()
     }
 
     /// Returns the same of a fact that an API has. If no request was sent, that is due to an earlier failure.
@@ -92,27 +99,12 @@ impl Checked {
         what: &'static str,
         fact: &'f Fact<T>,
     ) -> Option<&'f T> {
-        let why = fact.why().map(|why| why.kind);
-        let is_skipped = why == Some(UnavailableKind::NotAsked);
-        let due_to = unread::api(case.observation, api).filter(|_| is_skipped);
-        self.known(due_to, group, what, fact)
-    }
-
-    fn known<'f, T>(
-        &mut self,
-        due_to: Option<Code>,
-        group: Group,
-        what: &'static str,
-        fact: &'f Fact<T>,
-    ) -> Option<&'f T> {
-        let gap = |why: &Unavailable| Gap {
-            group,
-            what,
-            why: why.clone(),
-            due_to,
-        };
-        self.gaps.extend(fact.why().map(gap));
-        fact.known()
+        let known = self.need(group, what, fact);
+        let is_skipped = fact.why().map(|why| why.kind) == Some(UnavailableKind::NotAsked);
+        if let Some(gap) = self.gaps.last_mut().filter(|_| is_skipped) {
+            gap.due_to = unread::api(case.observation, api);
+        }
+        known
     }
 
     /// Adds a text to the summary of a group.
