@@ -23,6 +23,7 @@ use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::guest_agent::{Enablement, UNITS};
 use crate::facts::names::{effective_hostname, is_hostname_template};
 use crate::observe::guest_agent::{PROGRAMS, os_release, value};
+use crate::report::text::first;
 use crate::sys::escape::{chain, shell_path, shell_word};
 use crate::sys::root::{ReadError, Root};
 
@@ -97,7 +98,7 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
     for (code, places) in std::mem::take(&mut check.things) {
         let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
         let remove = check.remove(&paths);
-        check.find_with(code, first(&places, ", "), remove);
+        check.find_with(code, first(&places, NAMED_MAX, ", "), remove);
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
@@ -182,7 +183,7 @@ impl Check<'_> {
             Ok(loaded) => loaded,
             Err(errors) => {
                 let command = format!("harvester-node-agent {}config check", self.in_root());
-                let seen = first(&errors.problems, "; ");
+                let seen = first(&errors.problems, NAMED_MAX, "; ");
                 return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
         };
@@ -431,14 +432,4 @@ impl Check<'_> {
 fn setting(code: Code, key: &str, place: &str) -> Finding {
     let finding = Finding::new(code, format!("`{key}` in {place}"));
     finding.with_remedy(format!("Remove `{key}` from {place}."))
-}
-
-/// Names the first of many, and counts the others.
-fn first(all: &[impl fmt::Display], separator: &str) -> String {
-    let named = all.iter().take(NAMED_MAX).map(ToString::to_string);
-    let named = named.collect::<Vec<_>>().join(separator);
-    match all.len().saturating_sub(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
 }
