@@ -4,37 +4,25 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
 use super::command::{CommandPlace, FixCommand};
 use super::declare::{catalog, place};
 use super::group::Group;
+use crate::sys::named::named;
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
     LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN,
     RKE2_CONFIGURATION, SANDBOX, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
 };
 
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Useful to know; nothing is wrong.
-    Notice,
-    /// Something is degraded, or will fail.
-    Warning,
-    /// The agent cannot do its main task.
-    Error,
-}
-
-impl Severity {
-    /// Returns the word used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+named! {
+    /// The severity of a finding.
+    Severity {
+        /// Useful to know; nothing is wrong.
+        Notice = "notice",
+        /// Something is degraded, or will fail.
+        Warning = "warning",
+        /// The agent cannot do its main task.
+        Error = "error",
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Answer, ConfigAction, Exit, Output};
 use crate::config::{self, show};
+use crate::report::text::many;
 use crate::sys::escape::json_text;
 use crate::sys::root::Root;
 
@@ -22,7 +23,14 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
             let document = json!({"valid": false, "errors": errors});
             return Answer::new(json_text(&document), Exit::Configuration);
         }
-        Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
+        Err(errors) => {
+            let mut text = format!("{errors}\n");
+            let count = errors.problems.len();
+            if count > 1 {
+                text.push_str(&format!("{}\n", many(count, "error")));
+            }
+            return Answer::stderr(text, Exit::Configuration);
+        }
     };
     let shown = |changed| show::selected(&loaded.values, changed);
     let text = match (action, output) {
@@ -51,5 +59,25 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
         text,
         stderr: warnings,
         exit: Exit::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_errors_are_counted_below_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Path::new("/a.toml");
+        let said = |content: &str| {
+            std::fs::write(dir.path().join("a.toml"), content).unwrap();
+            let root = Root::new(dir.path());
+            run(&root, Some(file), ConfigAction::Check, Output::Text).stderr
+        };
+        assert_eq!(said("watch = 1").lines().count(), 1);
+        let two = said("watch = 1\nlog.level = 'x'");
+        assert_eq!(two.lines().count(), 3, "{two}");
+        assert!(two.ends_with("\n2 errors\n"), "{two}");
     }
 }

@@ -8,7 +8,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,20 +17,19 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::run::{Process, foreign};
-use super::status::{is_of, presence};
+use super::status::{is_of, last};
 use super::{Answer, Exit};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
 use crate::access::search::{self, FoundCredential};
 use crate::agent::state::{self, MachineId};
 use crate::apply::registration;
-use crate::config::{self, LabelKey, Settings};
+use crate::config::{self, Settings};
 use crate::decide::identity::JudgedName;
 use crate::decide::name_match::Verdict;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::facts::names::{NameKind, is_hostname_template};
 use crate::facts::registration::{LabelFileKind, Labels};
-use crate::facts::topology::LabelValue;
 use crate::observe;
 use crate::report::status::Status;
 use crate::report::status_file;
@@ -61,21 +59,22 @@ const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent 
 /// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Decision {
-    /// Wait; with the reason.
-    Wait(String),
     /// Let the kubelet start.
-    Open(Opening),
-}
-
-/// A start of the kubelet.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Opening {
-    /// The reason, in one line; empty if there is nothing to say.
-    text: String,
-    /// Whether a user should check the node.
-    is_worrying: bool,
-    /// The labels for the registration.
-    labels: Option<Labels>,
+    Open {
+        /// The reason, in one line; empty if there is nothing to say.
+        text: String,
+        /// The labels for the registration.
+        labels: Option<Labels>,
+    },
+    /// Delay it until the time is over.
+    Hold {
+        /// The reason, in one line.
+        why: String,
+        /// What to say if the time is over. A user should check the node then.
+        late: String,
+        /// The labels for the registration at that time.
+        labels: Option<Labels>,
+    },
 }
 
 /// A kubelet credential that is present before the kubelet starts.
@@ -105,14 +104,12 @@ struct Seen {
 /// Waits until the kubelet can start, for at most `bound`.
 pub fn run(process: &Process, bound: Duration) -> Answer {
     let root = &process.root;
-    let loaded = config::load(root, process.config.as_deref());
-    let is_faulty = loaded.is_err();
-    let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
+    let (settings, is_faulty) = settings(process);
     let present = present(root, &settings);
     if present.is_none()
-        && let Some(opening) = needless(root, &settings, is_faulty)
+        && let Some(answer) = needless(root, &settings, is_faulty)
     {
-        return answer(&opening);
+        return answer;
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -122,9 +119,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
         }
     };
     let answer = runtime.block_on(async {
-        let mut opening = wait(root, &settings, present.as_ref(), bound).await;
-        let labels = opening.labels.take();
-        let mut answer = answer(&opening);
+        let (mut answer, labels) = wait(root, &settings, present.as_ref(), bound).await;
         if let Some(labels) = labels {
             write(process, &settings, &labels, &mut answer).await;
         }
@@ -138,8 +133,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
 /// that exist when it starts.
 pub fn make_directories(process: &Process) -> Answer {
     let root = &process.root;
-    let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
-    let settings = settings.unwrap_or_default();
+    let (settings, _) = settings(process);
     let is_registered = present(root, &settings).is_some();
     let is_wanted = registration_is_wanted(&settings) && !is_registered;
     let mut answer = Answer::new("", Exit::Ok);
@@ -152,6 +146,14 @@ pub fn make_directories(process: &Process) -> Answer {
         }
     }
     answer
+}
+
+/// Returns the settings, and whether they are the defaults because the configuration is invalid.
+fn settings(process: &Process) -> (Settings, bool) {
+    match config::load(&process.root, process.config.as_deref()) {
+        Ok(loaded) => (loaded.settings, false),
+        Err(_) => (Settings::default(), true),
+    }
 }
 
 /// Returns the credential of a kubelet that has already registered, if there is one.
@@ -180,46 +182,37 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
 /// Returns the reason to believe that the disk was copied from another machine: the agent wrote its state there.
 fn copied(root: &Root) -> Option<String> {
     let machine = observe::machine::read_machine(root);
-    let status = || Status::from_json(&status_file::read(root).ok()?).ok();
     // A daemon that cannot save its state still has a status.
     let before = state::recall(root, &MachineId::of(&machine))
         .copied_from
-        .or_else(|| status()?.identity.copied_from)?;
+        .or_else(|| last(root).0?.identity.copied_from)?;
     let ours = machine.product_uuid.known().copied().unwrap_or_default();
     Some(format!(
         "its disk was used with product_uuid {before}, and this VM has {ours}"
     ))
 }
 
-/// Returns the reason why there is nothing to wait for.
-fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Opening> {
+/// Returns the answer if there is nothing to wait for.
+fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer> {
     let machine = observe::machine::read_machine(root);
-    let (text, is_worrying) = if let Some(vendor) = foreign(&machine, settings) {
-        let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
-        (text, false)
-    } else if is_faulty {
-        // The daemon waits for a valid configuration, which must not delay the boot.
-        let text = format!(
-            "invalid configuration, so the VM name is unknown; {UNCHECKED}; run: harvester-node-agent config check"
-        );
-        (text, true)
-    } else {
-        return None;
-    };
-    Some(Opening {
-        text,
-        is_worrying,
-        labels: None,
-    })
+    if let Some(vendor) = foreign(&machine, settings) {
+        let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}\n");
+        return Some(Answer::new(text, Exit::Ok));
+    }
+    // The daemon waits for a valid configuration, which must not delay the boot.
+    let text = format!(
+        "invalid configuration, so the VM name is unknown; {UNCHECKED}; run: harvester-node-agent config check\n"
+    );
+    is_faulty.then(|| Answer::stderr(text, Exit::Ok))
 }
 
-/// Waits until the kubelet can start.
+/// Waits until the kubelet can start. Returns what to say, and the labels for the registration.
 async fn wait(
     root: &Root,
     settings: &Settings,
     present: Option<&Present>,
     bound: Duration,
-) -> Opening {
+) -> (Answer, Option<Labels>) {
     let started = Instant::now();
     let changed = Notify::new();
     let watched = PathBuf::from(status_file::STATUS_FILE);
@@ -231,9 +224,15 @@ async fn wait(
     loop {
         let seen = see(root, settings, &mut alone);
         let waited = started.elapsed();
-        let why = match decide(present, &seen, waited, bound) {
-            Decision::Open(opening) => return opening,
-            Decision::Wait(why) => why,
+        let why = match decide(present, &seen) {
+            Decision::Open { text, labels } => {
+                let end = if text.is_empty() { "" } else { "\n" };
+                return (Answer::new(text + end, Exit::Ok), labels);
+            }
+            Decision::Hold { late, labels, .. } if is_over(&seen, waited, bound) => {
+                return (Answer::stderr(late + "\n", Exit::Ok), labels);
+            }
+            Decision::Hold { why, .. } => why,
         };
         if why != reported {
             let limit = seen.alone.map_or(bound, |_| bound.min(DAEMON_GRACE));
@@ -254,10 +253,8 @@ async fn wait(
 
 /// Reads the status of the daemon. `alone` is the time since when no daemon runs.
 fn see(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Seen {
-    let status = status_file::read(root).ok();
-    let status = status.and_then(|value| Status::from_json(&value).ok());
-    let Presence::Running(holder) = presence(root, status.as_ref().map(|status| &status.agent))
-    else {
+    let (status, presence) = last(root);
+    let Presence::Running(holder) = presence else {
         let since = alone.get_or_insert_with(Instant::now);
         return Seen {
             alone: Some(since.elapsed()),
@@ -270,11 +267,10 @@ fn see(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Seen {
         return Seen::default();
     };
     let hostname = observe::machine::read_machine(root).static_hostname;
+    let hostname = hostname.known();
     Seen {
         alone: None,
-        has_template: hostname
-            .known()
-            .is_some_and(|name| is_hostname_template(name)),
+        has_template: hostname.is_some_and(|name| is_hostname_template(name)),
         // A credential that was just created, and that the daemon has not read yet, counts as well.
         may_learn: status.credentials.harvester.kubeconfig.is_some()
             || has_harvester_credential(root, settings),
@@ -289,79 +285,62 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     matches!(search::find(root, candidates), FoundCredential::At(_))
 }
 
-/// Decides, `waited` after the start of the gate, with a wait of at most `bound`.
-fn decide(present: Option<&Present>, seen: &Seen, waited: Duration, bound: Duration) -> Decision {
-    let is_over = waited >= bound;
-    let is_alone = seen.alone.is_some_and(|since| since >= DAEMON_GRACE);
+/// Reports whether a delay ends, `waited` after the start of the gate.
+fn is_over(seen: &Seen, waited: Duration, bound: Duration) -> bool {
+    waited >= bound || seen.alone.is_some_and(|since| since >= DAEMON_GRACE)
+}
+
+fn decide(present: Option<&Present>, seen: &Seen) -> Decision {
     match present {
-        Some(present) => decide_registered(present, seen, is_over || is_alone),
-        None => decide_first(seen, is_over, is_alone),
+        Some(present) => decide_registered(present, seen.status.as_ref()),
+        None => decide_first(seen),
     }
 }
 
 /// Decides where a kubelet credential is present. It opens at once, unless the credential is that of another machine: two kubelets
 /// would then report one Node.
-fn decide_registered(present: &Present, seen: &Seen, is_over: bool) -> Decision {
-    let status = seen.status.as_ref();
-    let name = status.and_then(|status| name_of(status, NameKind::NodeName));
+fn decide_registered(present: &Present, status: Option<&Status>) -> Decision {
+    let name = status.and_then(|status| name_of(status, &[NameKind::NodeName]));
     let verdict = name.map_or(Verdict::Unknown, |name| name.verdict);
     let is_of_another = match present.copied {
         Some(_) => !verdict.may_register(),
         None => verdict == Verdict::AnotherVm,
     };
     if !is_of_another {
-        return Decision::Open(Opening::default());
+        return open(String::new(), None);
     }
     let node = name.map(|name| &name.name).or(present.node.as_ref());
     let node = node.map(|node| format!(" of Node `{}`", node.escape_debug()));
     let vm = status.and_then(|status| status.identity.vm.as_ref());
     let vm = vm.map(|vm| format!(", and this is VM `{}`", vm.name));
-    let (path, node, vm) = (
-        &present.path,
-        node.unwrap_or_default(),
-        vm.unwrap_or_default(),
-    );
-    let problem = match &present.copied {
+    let [node, vm] = [node, vm].map(Option::unwrap_or_default);
+    let what = format!("{} is the kubelet credential{node}", present.path);
+    let why = match &present.copied {
         Some(why) => format!(
-            "{path} is the kubelet credential{node}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: \
-             {EXPLAIN} node-of-another-vm"
+            "{what}, and it is of another machine: {why}{vm}. Two kubelets would report one Node; fix: {EXPLAIN} node-of-another-vm"
         ),
         None => format!(
-            "{path} is the kubelet credential{node}, which is the name of another VM{vm}: {}; fix: {EXPLAIN} name-of-another-vm",
+            "{what}, which is the name of another VM{vm}: {}; fix: {EXPLAIN} name-of-another-vm",
             verdict.consequence()
         ),
     };
-    match is_over {
-        true => worrying(format!("the kubelet starts, although {problem}"), None),
-        false => Decision::Wait(problem),
-    }
+    let late = format!("the kubelet starts, although {why}");
+    hold(why, late, None)
 }
 
 /// Decides where no kubelet has registered yet.
-fn decide_first(seen: &Seen, is_over: bool, is_alone: bool) -> Decision {
-    if seen.alone.is_some() {
-        return match is_over || is_alone {
-            true => worrying(
-                format!("{NO_DAEMON}; {UNCHECKED}; run: {START_DAEMON}"),
-                None,
-            ),
-            false => Decision::Wait(format!("{NO_DAEMON}; run: {START_DAEMON}")),
-        };
-    }
-    let named = |status| {
-        let name = name_of(status, NameKind::NodeName)
-            .or_else(|| name_of(status, NameKind::KernelHostname))?;
-        Some((status, name))
-    };
-    let Some((status, name)) = seen.status.as_ref().and_then(named) else {
-        return match is_over {
-            true => worrying(format!("{SILENT}; {UNCHECKED}; run: {START_DAEMON}"), None),
-            false => Decision::Wait(SILENT.to_owned()),
-        };
+fn decide_first(seen: &Seen) -> Decision {
+    let status = seen.status.as_ref();
+    let kinds = [NameKind::NodeName, NameKind::KernelHostname];
+    let name = status.and_then(|status| name_of(status, &kinds));
+    let (Some(status), Some(name)) = (status, name) else {
+        let what = seen.alone.map_or(SILENT, |_| NO_DAEMON);
+        let late = format!("{what}; {UNCHECKED}; run: {START_DAEMON}");
+        return hold(format!("{what}; run: {START_DAEMON}"), late, None);
     };
     let verdict = name.verdict;
     let wanted = status.registration.as_ref();
-    let labels = wanted.and_then(|wanted| parse(wanted.labels.as_ref()?));
+    let labels = wanted.and_then(|wanted| wanted.labels.clone());
     let missing = match wanted.is_some() && labels.is_none() {
         true => "; the labels of its host are still unknown; run: harvester-node-agent whoami",
         false => "",
@@ -378,10 +357,9 @@ fn decide_first(seen: &Seen, is_over: bool, is_alone: bool) -> Decision {
         };
         let vm = vm.unwrap_or_default();
         let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.as_str());
-        return match (missing.is_empty(), is_over) {
-            (true, _) => open(text, labels),
-            (false, true) => worrying(text, labels),
-            (false, false) => Decision::Wait(text),
+        return match missing {
+            "" => open(text, labels),
+            _ => hold(text.clone(), text, labels),
         };
     }
     if verdict == Verdict::Unknown && !seen.may_learn {
@@ -391,65 +369,43 @@ fn decide_first(seen: &Seen, is_over: bool, is_alone: bool) -> Decision {
         return open(text, labels);
     }
     let (problem, fix) = problem(status, name, seen.has_template);
-    let problem = format!("{shown} {problem}");
-    match is_over {
-        // A host that is renamed now registers a second Node.
-        true => worrying(
-            format!("the kubelet starts, although {problem}{missing}{TOO_LATE}"),
-            labels,
-        ),
-        false => Decision::Wait(format!("{problem}; {fix}")),
-    }
+    // A host that is renamed now registers a second Node.
+    let late = format!("the kubelet starts, although {shown} {problem}{missing}{TOO_LATE}");
+    hold(format!("{shown} {problem}; {fix}"), late, labels)
 }
 
 fn open(text: String, labels: Option<Labels>) -> Decision {
-    Decision::Open(Opening {
-        text,
-        is_worrying: false,
-        labels,
+    Decision::Open { text, labels }
+}
+
+fn hold(why: String, late: String, labels: Option<Labels>) -> Decision {
+    Decision::Hold { why, late, labels }
+}
+
+/// Returns the first name of these kinds, and how it compares with that of the VM.
+fn name_of<'a>(status: &'a Status, kinds: &[NameKind]) -> Option<&'a JudgedName> {
+    let mut kinds = kinds.iter();
+    kinds.find_map(|kind| {
+        let mut names = status.identity.names.iter();
+        names.find(|name| name.kind == *kind)
     })
-}
-
-fn worrying(text: String, labels: Option<Labels>) -> Decision {
-    Decision::Open(Opening {
-        text,
-        is_worrying: true,
-        labels,
-    })
-}
-
-/// Returns the name that would register if it is of this kind, and how it compares with that of the VM.
-fn name_of(status: &Status, kind: NameKind) -> Option<&JudgedName> {
-    let mut names = status.identity.names.iter();
-    names.find(|name| name.kind == kind)
-}
-
-/// Parses the labels by the rules of Kubernetes: an invalid label would prevent the start of the kubelet.
-fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
-    let parsed = |(key, value): (&String, &String)| {
-        let key = LabelKey::parse(key).ok()?;
-        Some((key.as_str().to_owned(), LabelValue::parse(value).ok()?))
-    };
-    labels.iter().map(parsed).collect()
 }
 
 /// Describes the problem of the name with its consequence, and the fix while the kubelet has not started.
 fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, String) {
     let identity = &status.identity;
     let vm = identity.vm.as_ref().map(|vm| &vm.name);
-    let (expected, found) = match (vm, &identity.expected_name) {
-        (Some(vm), _) if name.verdict != Verdict::Unknown => {
-            (vm, format!("does not match VM `{vm}`"))
-        }
-        (None, Some(given)) if name.verdict != Verdict::Unknown => {
-            let text = "which cloud-init received; the VM is not identified";
-            (given, format!("is not `{given}`, {text}"))
-        }
-        _ => {
-            let why = identity.message.as_deref().unwrap_or("no VM matches");
-            let text =
-                format!("is not checked yet, because the VM of this node is not identified: {why}");
-            return (text, "run: harvester-node-agent whoami".to_owned());
+    let expected = vm.or(identity.expected_name.as_ref());
+    let Some(expected) = expected.filter(|_| name.verdict != Verdict::Unknown) else {
+        let why = identity.message.as_deref().unwrap_or("no VM matches");
+        let text =
+            format!("is not checked yet, because the VM of this node is not identified: {why}");
+        return (text, "run: harvester-node-agent whoami".to_owned());
+    };
+    let found = match vm {
+        Some(vm) => format!("does not match VM `{vm}`"),
+        None => {
+            format!("is not `{expected}`, which cloud-init received; the VM is not identified")
         }
     };
     let remedy = match name.kind {
@@ -502,15 +458,4 @@ async fn write(process: &Process, settings: &Settings, labels: &Labels, answer: 
     }
     let lines = problems.iter().map(|problem| format!("{problem}\n"));
     answer.stderr.extend(lines);
-}
-
-fn answer(opening: &Opening) -> Answer {
-    let line = match opening.text.as_str() {
-        "" => String::new(),
-        text => format!("{text}\n"),
-    };
-    match opening.is_worrying {
-        true => Answer::stderr(line, Exit::Ok),
-        false => Answer::new(line, Exit::Ok),
-    }
 }

@@ -81,14 +81,13 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     let namespace = options
         .namespace
         .or(credentials_namespace)
-        .or(settings.harvester.namespace)
+        .or_else(|| settings.harvester.namespace.clone())
         .unwrap_or_else(|| account.namespace.clone());
     let wanted = Wanted {
         account,
         namespace,
         vms: options.vm.into_iter().collect(),
-        sources: settings.topology.sources.into_iter().collect(),
-        configmap: settings.topology.configmap,
+        settings,
         create_account: options.create_account,
         addons: options.addons,
     };
@@ -142,7 +141,8 @@ fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> Strin
     let file = one_line(&file, SHOWN_MAX);
     format!(
         "`{file}` has {observation}; roles are bound to a service account\n\
-         Print one with its roles:\n  harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
+         Print one with its roles, and those of the cloud provider and the CSI driver, which read the same file:\n  \
+         harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account --addons\n\
          Then create a kubeconfig with its token: harvester-node-agent kubeconfig --help"
     )
 }
@@ -264,7 +264,8 @@ mod tests {
             let (_dir, root) = tree_with(&user);
             let answer = print(&root, Options::default());
             assert_eq!(answer.exit, Exit::Failed, "{user}");
-            for text in [text, FILE, "rbac --subject vms:harvester-node-agent"] {
+            let account = "rbac --subject vms:harvester-node-agent --create-account --addons";
+            for text in [text, FILE, account] {
                 assert!(answer.stderr.contains(text), "{}", answer.stderr);
             }
             assert!(!answer.stderr.contains("CANARY"), "{}", answer.stderr);

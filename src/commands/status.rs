@@ -91,11 +91,9 @@ pub fn run(process: &Process, options: &Options) -> Answer {
 fn wait(root: &Root, limit: Duration) -> Option<String> {
     let began = Instant::now();
     loop {
-        let status = status_file::read(root).ok();
-        let status = status.and_then(|value| Status::from_json(&value).ok());
-        let (state, hint) = match status {
-            Some(status) => unfinished(&status, presence(root, Some(&status.agent)))?,
-            None => ("agent has not published a status".to_owned(), NO_STATUS),
+        let (state, hint) = match last(root) {
+            (Some(status), presence) => unfinished(&status, presence)?,
+            (None, _) => ("agent has not published a status".to_owned(), NO_STATUS),
         };
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
@@ -214,8 +212,16 @@ fn damaged(error: &(dyn Error + 'static)) -> Answer {
     Answer::stderr(text, Exit::TryAgain)
 }
 
+/// Returns the last status that can be read, and whether an agent runs.
+pub(super) fn last(root: &Root) -> (Option<Status>, Presence) {
+    let status = status_file::read(root).ok();
+    let status = status.and_then(|value| Status::from_json(&value).ok());
+    let presence = presence(root, status.as_ref().map(|status| &status.agent));
+    (status, presence)
+}
+
 /// Reports whether an agent runs, based on what the last one published.
-pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
+fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
     lock::presence(root, published.and_then(instance).as_ref())
 }
 

@@ -7,9 +7,6 @@ use std::path::PathBuf;
 
 use crate::sys::escape::one_line;
 
-/// The maximum length of a displayed value, in characters: enough to recognize it, too few for a pasted file.
-const MAX_VALUE: usize = 64;
-
 /// All errors in the configuration, in the order in which the files are read.
 #[derive(Debug)]
 pub struct ConfigErrors {
@@ -73,11 +70,6 @@ impl ConfigErrors {
 }
 
 impl Error for ConfigErrors {}
-
-/// Escapes and truncates untrusted text, on one line.
-pub(super) fn escaped(text: &str) -> String {
-    one_line(text, MAX_VALUE).into_owned()
-}
 
 /// Replaces every character that is not printable with its escape.
 pub(super) fn printable(text: &str) -> String {

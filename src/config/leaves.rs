@@ -10,7 +10,7 @@ use serde_json::Value;
 use toml::de::{DeArray, DeTable, DeValue};
 use toml_writer::ToTomlKey;
 
-use super::errors::{ConfigError, FileLine, escaped};
+use super::errors::{ConfigError, FileLine};
 use super::settings::Settings;
 use super::suggest;
 use super::tree::{Leaf, Node, Refusal};
@@ -18,9 +18,6 @@ use crate::sys::escape::one_line;
 
 /// The maximum length of a displayed key, in characters: the longest label key and its table.
 const MAX_KEY: usize = 340;
-
-/// The maximum length of a displayed string, in characters: shorter than any token.
-const LONGEST: usize = 40;
 
 /// A name that is valid wherever a user chooses one.
 const ANY: &str = "x";
@@ -90,29 +87,31 @@ impl Leaf<'_> {
         dotted(&self.path)
     }
 
-    /// Returns every mistake in the leaf alone: in its name, and in its value or each element of it.
+    /// Returns every mistake in the leaf alone: in its name, and in its value or each entry of it.
     pub(super) fn errors(&self) -> Vec<ConfigError> {
-        let mut errors: Vec<ConfigError> = self.elements().flat_map(|item| item.errors()).collect();
+        let entries = (1..).zip(self.entries());
+        let entries = entries.filter_map(|(number, entry)| {
+            let Refusal::Value(why) = entry.refusal()? else {
+                return None;
+            };
+            Some(self.wrong(&format!("entry {number}"), &why))
+        });
+        let mut errors: Vec<ConfigError> = entries.collect();
         if !errors.is_empty() {
             return errors;
         }
         match self.refusal() {
             None => {}
             Some(Refusal::Unknown(siblings)) => errors.push(self.unknown(siblings)),
-            Some(Refusal::Value(why)) => errors.push(self.wrong(&self.value, &why)),
+            Some(Refusal::Value(why)) => errors.push(self.wrong("the value", &why)),
             Some(Refusal::Name(why)) => {
-                let name = self.name().to_owned();
-                errors.push(self.wrong(&DeValue::String(name.into()), &why));
+                errors.push(self.wrong("the key", &why));
                 if let Some(Refusal::Value(why)) = self.renamed().refusal() {
-                    errors.push(self.wrong(&self.value, &why));
+                    errors.push(self.wrong("the value", &why));
                 }
             }
         }
         errors
-    }
-
-    fn name(&self) -> &str {
-        self.path.last().map(String::as_str).unwrap_or_default()
     }
 
     /// Returns the leaf as if its last name were valid.
@@ -123,15 +122,15 @@ impl Leaf<'_> {
         renamed
     }
 
-    /// Returns a leaf for each element, if the value is an array of several and its key takes an array.
-    fn elements(&self) -> impl Iterator<Item = Leaf<'_>> {
+    /// Returns a leaf for each entry of the array, if the key takes an array.
+    fn entries(&self) -> impl Iterator<Item = Leaf<'_>> {
         let with = |value| Leaf {
             path: self.path.clone(),
             names: self.names.clone(),
             value,
             place: self.place.clone(),
         };
-        let items = self.value.as_array().filter(|items| items.len() > 1);
+        let items = self.value.as_array();
         let items = items.filter(|_| with(DeValue::Array(DeArray::new())).refusal().is_none());
         let items = items.into_iter().flat_map(|items| items.iter().cloned());
         items.map(move |item| with(DeValue::Array(DeArray::from_iter([item]))))
@@ -141,14 +140,11 @@ impl Leaf<'_> {
         Settings::deserialize(Node::of(from_ref(self))).err()
     }
 
-    /// Returns the error that a name or value of this leaf is wrong.
-    pub(super) fn wrong(&self, what: &DeValue<'_>, why: &str) -> ConfigError {
+    /// Returns the error that a part of this leaf is wrong. No value is quoted: it may be a secret at the wrong key.
+    pub(super) fn wrong(&self, part: &str, why: &str) -> ConfigError {
         let key = self.key();
-        let key = one_line(&key, MAX_KEY);
-        ConfigError::new(
-            Some(self.place.clone()),
-            &format!("`{key}`: {} {why}", shown(what)),
-        )
+        let text = format!("`{}`: {part} {why}", one_line(&key, MAX_KEY));
+        ConfigError::new(Some(self.place.clone()), &text)
     }
 
     /// Returns the error that the key or table does not exist, with a suggestion: a similar name in the same table, else the same
@@ -159,7 +155,8 @@ impl Leaf<'_> {
         } else {
             "key"
         };
-        let (key, name) = (self.key(), self.name());
+        let key = self.key();
+        let name = self.path.last().map(String::as_str).unwrap_or_default();
         let meant = suggest::closest(name, siblings.iter().copied());
         let meant = meant.map(|meant| {
             let mut path = self.path.clone();
@@ -214,24 +211,4 @@ pub(super) fn values(settings: &Settings) -> Vec<(Vec<String>, Value)> {
 pub(super) fn dotted(path: &[String]) -> String {
     let names = path.iter().map(ToTomlKey::to_toml_key);
     names.collect::<Vec<_>>().join(".")
-}
-
-/// Returns a value for an error message, escaped and truncated.
-fn shown(value: &DeValue<'_>) -> String {
-    match value {
-        // A token that is in the wrong place must not get into a journal.
-        DeValue::String(text) if text.chars().count() > LONGEST => {
-            format!("a string of {} characters", text.chars().count())
-        }
-        DeValue::String(text) => format!("\"{}\"", escaped(text)),
-        DeValue::Integer(number) => escaped(&number.to_string()),
-        DeValue::Float(number) => escaped(&number.to_string()),
-        DeValue::Boolean(switch) => switch.to_string(),
-        DeValue::Datetime(time) => time.to_string(),
-        DeValue::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| shown(item.get_ref())).collect();
-            escaped(&format!("[{}]", items.join(", ")))
-        }
-        DeValue::Table(_) => "{…}".to_owned(),
-    }
 }

@@ -37,7 +37,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toml::de::DeValue;
 
 pub use duration::{DurationError, parse as parse_duration};
 pub use errors::{ConfigError, ConfigErrors, FileLine};
@@ -145,7 +144,7 @@ fn clash(settings: &Settings, leaf: &Leaf<'_>) -> Option<ConfigError> {
     };
     let why = "is the host label (`topology.host_label`), which the agent writes itself";
     (labels == "labels" && extra == "extra" && key == host_label)
-        .then(|| leaf.wrong(&DeValue::String(host_label.into()), why))
+        .then(|| leaf.wrong("the key", why))
 }
 
 /// Returns a warning if the value is valid, but probably a mistake.
@@ -185,10 +184,7 @@ fn warning(settings: &Settings, leaf: &Leaf<'_>) -> Option<String> {
 fn only_file(root: &Root, path: &Path) -> files::FoundFiles {
     let mut found = files::FoundFiles::default();
     if !path.is_absolute() {
-        let text = format!(
-            "`{}` is not an absolute path",
-            errors::escaped(&path.to_string_lossy())
-        );
+        let text = format!("`{}` is not an absolute path", path.display());
         found.problems.push(ConfigError::new(None, &text));
     } else if !files::is_nothing(root, path) {
         found.files.push(path.to_owned());

@@ -291,58 +291,58 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
     let cases = [
         (
             "harvester.kubeconfig = 'a/b'",
-            "`harvester.kubeconfig`: \"a/b\" is not an absolute path",
+            "`harvester.kubeconfig`: the value is not an absolute path",
         ),
-        ("harvester.kubeconfig = '/a/'", "\"/a/\" is a directory"),
+        ("harvester.kubeconfig = '/a/'", "the value is a directory"),
         (
             "harvester.kubeconfig = \"/a\\u001bb\"",
-            "\"/a\\x1bb\" contains characters that are not printable",
+            "the value contains characters that are not printable",
         ),
         (
             "harvester.kubeconfig = \"/a\\u202Eb\"",
-            "\"/a\\u{202e}b\" contains characters",
+            "the value contains characters",
         ),
         (
             "harvester.namespace = 'a.b'",
-            "\"a.b\" is not a namespace: lower-case letters, digits and `-`, at most 63 characters",
+            "the value is not a namespace: lower-case letters, digits and `-`, at most 63 characters",
         ),
         (
             "harvester.vm = 'Node_1'",
-            "\"Node_1\" is not a VM name: lower-case letters",
+            "the value is not a VM name: lower-case letters",
         ),
         (
             "harvester.allow = 'proxy-url'",
-            "\"proxy-url\" is not an array",
+            "the value is not an array",
         ),
         (
             "harvester.allow = ['proxy-ur']",
-            "`harvester.allow`: [\"proxy-ur\"] is none of \"plain-http\", \"insecure-skip-tls-verify\", \"proxy-url\"; did you mean \"proxy-url\"?",
+            "`harvester.allow`: entry 1 is none of \"plain-http\", \"insecure-skip-tls-verify\", \"proxy-url\"; did you mean \"proxy-url\"?",
         ),
         (
             "harvester.allow = ['proxy-url', 'proxy-url']",
-            "`harvester.allow`: [\"proxy-url\", \"proxy-url\"] has an entry twice",
+            "`harvester.allow`: the value has an entry twice",
         ),
         (
             "guest_cluster.kubeconfig = ['/a']",
-            "[\"/a\"] is not a string",
+            "the value is not a string",
         ),
         (
             "guest_cluster.node_name = '-a'",
-            "\"-a\" is not a node name",
+            "the value is not a node name",
         ),
         (
             "guest_cluster.allow = [true]",
-            "`guest_cluster.allow`: [true] is not a string",
+            "`guest_cluster.allow`: entry 1 is not a string",
         ),
         (
             "topology.on_change = ''",
-            "`topology.on_change`: \"\" is none of \"follow\", \"hold\", \"report\"",
+            "`topology.on_change`: the value is none of \"follow\", \"hold\", \"report\"",
         ),
-        ("topology.host_label = true", "true is not a string"),
-        ("topology.host_label = false", "false is not a string"),
+        ("topology.host_label = true", "the value is not a string"),
+        ("topology.host_label = false", "the value is not a string"),
         (
             "topology.host_label = ''",
-            "\"\" is empty, write \"off\" for none",
+            "the value is empty, write \"off\" for none",
         ),
         ("topology.host_label = 'a/b/c'", "has more than one `/`"),
         (
@@ -353,21 +353,27 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "topology.host_label = 'topology.kubernetes.io/zone'",
             "is a topology key",
         ),
-        ("topology.host_label = 1.5", "1.5 is not a string"),
-        ("topology.remove_stale = 'yes'", "\"yes\" is not a boolean"),
-        ("topology.remove_stale = 1", "1 is not a boolean"),
+        ("topology.host_label = 1.5", "the value is not a string"),
+        (
+            "topology.remove_stale = 'yes'",
+            "the value is not a boolean",
+        ),
+        (
+            "topology.remove_stale = 1",
+            "the value is not a boolean",
+        ),
         (
             "topology.sources = ['configmap', 'host-node']",
-            "[\"configmap\", \"host-node\"] is out of order or",
+            "the value is out of order or",
         ),
         (
             "topology.sources = ['configmap', 'configmap']",
-            "[\"configmap\", \"configmap\"] is out of order or has an entry twice",
+            "the value is out of order or has an entry twice",
         ),
         ("topology.configmap = 'topology'", "is not `namespace/name`"),
         (
             "topology.configmap = 'a.b/c'",
-            "\"a.b/c\" is not `namespace/name`: a DNS label",
+            "the value is not `namespace/name`: a DNS label",
         ),
         (
             "topology.zone_fallback = 'region'",
@@ -376,7 +382,7 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         ("pod_info.path = 'podinfo'", "is not an absolute path"),
         (
             "labels.extra.'kubernetes.io/os' = 'a'",
-            "`labels.extra.\"kubernetes.io/os\"`: \"kubernetes.io/os\" describes the guest OS",
+            "`labels.extra.\"kubernetes.io/os\"`: the key describes the guest OS",
         ),
         (
             "labels.extra.'topology.kubernetes.io/zone' = 'a'",
@@ -404,24 +410,24 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         ),
         (
             "labels.extra.rack = '_'",
-            "`labels.extra.rack`: \"_\" is not 1 to 63 letters",
+            "`labels.extra.rack`: the value is not 1 to 63 letters",
         ),
-        ("labels.extra.rack = 3", "3 is not a string"),
+        ("labels.extra.rack = 3", "the value is not a string"),
         (
             "labels.extra.example.com = 'a'",
-            "`labels.extra.example`: {…} is not a string",
+            "`labels.extra.example`: the value is not a string",
         ),
         (
             "labels.extra = 'rack'",
-            "`labels.extra`: \"rack\" is not a table",
+            "`labels.extra`: the value is not a table",
         ),
         (
             "hosts.HV.zone = 'z'",
-            "`hosts.HV`: \"HV\" is not a name of a Harvester host: lower-case letters",
+            "`hosts.HV`: the key is not a name of a Harvester host: lower-case letters",
         ),
         (
             "hosts.hv.zone = ''",
-            "`hosts.hv.zone`: \"\" is not a label value: 1 to 63 letters",
+            "`hosts.hv.zone`: the value is not a label value: 1 to 63 letters",
         ),
         (
             "hosts.hv.region = 'a b'",
@@ -437,22 +443,25 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         ),
         (
             "qemu_guest_agent.auto_start = 'yes'",
-            "\"yes\" is not a boolean",
+            "the value is not a boolean",
         ),
-        ("report.node_conditions = 1", "1 is not a boolean"),
-        ("report.lifecycle_conditions = 1", "1 is not a boolean"),
-        ("report.events = []", "[] is not a boolean"),
+        ("report.node_conditions = 1", "the value is not a boolean"),
+        (
+            "report.lifecycle_conditions = 1",
+            "the value is not a boolean",
+        ),
+        ("report.events = []", "the value is not a boolean"),
         (
             "report.annotations = 2020-01-01",
-            "2020-01-01 is not a boolean",
+            "the value is not a boolean",
         ),
-        ("metrics.textfile = false", "false is not a string"),
+        ("metrics.textfile = false", "the value is not a string"),
         (
             "metrics.textfile = 'auto'",
-            "\"auto\" is not an absolute path",
+            "the value is not an absolute path",
         ),
         ("metrics.textfile = 'a.prom'", "is not an absolute path"),
-        ("metrics.listen = false", "false is not a string"),
+        ("metrics.listen = false", "the value is not a string"),
         ("metrics.listen = 9879", "is not a string"),
         ("metrics.listen = ''", "write \"off\" for none"),
         (
@@ -473,18 +482,18 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "hostnames are not resolved",
         ),
         ("metrics.listen = 'unix:/run/a.sock'", "is not ADDRESS:PORT"),
-        ("timing.poll_interval = 600", "600 is not a string"),
+        ("timing.poll_interval = 600", "the value is not a string"),
         (
             "timing.poll_interval = '600'",
             "has no unit: write `ms`, `s`, `m` or `h`",
         ),
         (
             "timing.poll_interval = '59s'",
-            "\"59s\" is not between \"1m\" and \"24h\"",
+            "the value is not between \"1m\" and \"24h\"",
         ),
         (
             "timing.poll_interval = '1441m'",
-            "\"1441m\" is not between \"1m\" and \"24h\"",
+            "the value is not between \"1m\" and \"24h\"",
         ),
         (
             "timing.hostname_debounce = '61s'",
@@ -505,20 +514,20 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         ),
         (
             "log.level = 'INFO'",
-            "\"INFO\" is none of \"error\", \"warn\", \"info\", \"debug\"; did you mean \"info\"?",
+            "the value is none of \"error\", \"warn\", \"info\", \"debug\"; did you mean \"info\"?",
         ),
         (
             "log.level = 99999999999999999999",
-            "99999999999999999999 is not a string",
+            "the value is not a string",
         ),
         (
             "machine.assume_kubevirt = 'true'",
-            "\"true\" is not a boolean",
+            "the value is not a boolean",
         ),
-        ("machine = 1", "`machine`: 1 is not a table"),
+        ("machine = 1", "`machine`: the value is not a table"),
         (
             "[[machine]]\nassume_kubevirt = true",
-            "`machine`: [{…}] is not a table",
+            "`machine`: the value is not a table",
         ),
     ];
     for (content, expected) in cases {
@@ -611,7 +620,7 @@ fn all_problems_of_all_files_are_reported_in_order() {
 }
 
 #[test]
-fn both_halves_of_an_extra_label_and_each_element_of_an_array_are_checked() {
+fn both_halves_of_an_extra_label_and_each_entry_of_an_array_are_checked() {
     for (content, expected) in [
         ("[labels.extra]\n'k8s.io/x' = '_'", 2),
         ("[labels.extra]\n'a/b/c' = 1", 2),
@@ -624,6 +633,33 @@ fn both_halves_of_an_extra_label_and_each_element_of_an_array_are_checked() {
     ] {
         let lines = errors(content);
         assert_eq!(lines.len(), expected, "{content}: {lines:?}");
+    }
+    let lines = errors("topology.sources = ['configmap', 'hostnode']");
+    assert!(lines[0].contains("`topology.sources`: entry 2 is none of"));
+}
+
+/// Errors get into the journal and into the archive of `doctor --bundle`.
+#[test]
+fn no_value_is_in_an_error() {
+    const SECRET: &str = "K1.S::cret/=";
+    let values = [
+        format!("'{SECRET}'"),
+        format!("\"/{SECRET}\\u001b\""),
+        format!("['{SECRET}', 'configmap']"),
+        format!("{{ zone = '{SECRET}', x = ['{SECRET}'] }}"),
+        format!("\"{SECRET}"),
+        SECRET.to_owned(),
+    ];
+    for (path, _) in DEFAULTS.iter() {
+        for value in &values {
+            for key in [path.join("."), format!("{}.x", path.join("."))] {
+                let tree = Tree::new().file(ADMIN_FILE, format!("{key} = {value}"));
+                let Err(errors) = load(&tree.root, None) else {
+                    continue;
+                };
+                assert!(!errors.to_string().contains("cret"), "{errors}");
+            }
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub mod registration;
 pub mod resync;
 pub mod schedule;
 pub mod scheduled_events;
-mod unread;
+pub mod unread;
 pub mod watch_cuts;
 pub mod write_results;
 

@@ -1,89 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares a name with the name of the VM, and describes the consequences of a difference.
 
-use serde::{Deserialize, Serialize};
-
 use crate::catalog::{Code, Severity};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{NameKind, VmName, rancher_limit, short, without_node_id};
+use crate::sys::named::named;
 
-/// The result of comparing a name with the VM's name, ordered by severity. In JSON it is its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The same name.
-    #[serde(rename = "names-match")]
-    Match,
-    /// The same name except for upper case, or a hostname with a domain where the configuration sets the node name.
-    #[serde(rename = "names-match-except-case-or-domain")]
-    MatchExceptCaseOrDomain,
-    /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
-    PlatformHostname,
-    /// The VM's name, truncated by Rancher (`hostnameLengthLimit`).
-    RancherTruncated,
-    /// The VM's name with the node ID of K3s or RKE2 (`with-node-id`).
-    NodeIdSuffix,
-    /// A node name that is set in the configuration of the distribution.
-    ConfiguredOverride,
-    /// Unknown, because the VM's name is not known.
-    #[serde(rename = "vm-unknown")]
-    Unknown,
-    /// Unknown, because several VMs match this machine.
-    #[serde(rename = "identity-ambiguous")]
-    Ambiguous,
-    /// Unknown, because no VM matches this machine.
-    #[serde(rename = "vm-not-found")]
-    NotFound,
-    /// The VM's name, or one that the platform derived from it, with a domain. The whole name becomes the Node name, and a VM is
-    /// looked up by the whole Node name.
-    Fqdn,
-    /// A different name without a known reason.
-    Differs,
-    /// The hostname that KubeVirt sets for several VMs of the namespace, so that it identifies none of them.
-    #[serde(rename = "hostname-of-several-vms")]
-    Shared,
-    /// The name of another VM in the namespace.
-    #[serde(rename = "name-of-another-vm")]
-    AnotherVm,
+named! {
+    /// The result of comparing a name with the VM's name, ordered by severity. In JSON it is its name.
+    Verdict {
+        /// The same name.
+        Match = "names-match",
+        /// The same name except for upper case, or a hostname with a domain where the configuration sets the node name.
+        MatchExceptCaseOrDomain = "names-match-except-case-or-domain",
+        /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
+        PlatformHostname = "platform-hostname",
+        /// The VM's name, truncated by Rancher (`hostnameLengthLimit`).
+        RancherTruncated = "rancher-truncated",
+        /// The VM's name with the node ID of K3s or RKE2 (`with-node-id`).
+        NodeIdSuffix = "node-id-suffix",
+        /// A node name that is set in the configuration of the distribution.
+        ConfiguredOverride = "configured-override",
+        /// Unknown, because the VM's name is not known.
+        Unknown = "vm-unknown",
+        /// Unknown, because several VMs match this machine.
+        Ambiguous = "identity-ambiguous",
+        /// Unknown, because no VM matches this machine.
+        NotFound = "vm-not-found",
+        /// The VM's name, or one that the platform derived from it, with a domain. The whole name becomes the Node name, and a VM is
+        /// looked up by the whole Node name.
+        Fqdn = "fqdn",
+        /// A different name without a known reason.
+        Differs = "differs",
+        /// The hostname that KubeVirt sets for several VMs of the namespace, so that it identifies none of them.
+        Shared = "hostname-of-several-vms",
+        /// The name of another VM in the namespace.
+        AnotherVm = "name-of-another-vm",
+    }
 }
 
 impl Verdict {
-    /// All verdicts.
-    pub const ALL: [Self; 13] = [
-        Self::Match,
-        Self::MatchExceptCaseOrDomain,
-        Self::PlatformHostname,
-        Self::RancherTruncated,
-        Self::NodeIdSuffix,
-        Self::ConfiguredOverride,
-        Self::Unknown,
-        Self::Fqdn,
-        Self::Differs,
-        Self::Shared,
-        Self::AnotherVm,
-        Self::Ambiguous,
-        Self::NotFound,
-    ];
-
-    /// Returns the name in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Match => "names-match",
-            Self::MatchExceptCaseOrDomain => "names-match-except-case-or-domain",
-            Self::PlatformHostname => "platform-hostname",
-            Self::RancherTruncated => "rancher-truncated",
-            Self::NodeIdSuffix => "node-id-suffix",
-            Self::ConfiguredOverride => "configured-override",
-            Self::Unknown => "vm-unknown",
-            Self::Ambiguous => "identity-ambiguous",
-            Self::NotFound => "vm-not-found",
-            Self::Fqdn => "fqdn",
-            Self::Differs => "differs",
-            Self::Shared => "hostname-of-several-vms",
-            Self::AnotherVm => "name-of-another-vm",
-        }
-    }
-
     /// Returns the code of the finding; `None` if nothing is wrong, or the VM is not known.
     pub fn code(self) -> Option<Code> {
         Some(match self {

@@ -2,7 +2,22 @@
 //! Which code has a credential that cannot be used, or a failed request to one of the two APIs?
 
 use crate::catalog::Code;
-use crate::facts::UnavailableKind;
+use crate::facts::observation::{Api, Observation};
+use crate::facts::{Fact, UnavailableKind};
+
+/// Returns the code of the failure that prevents reads of an API; `None` if there is none.
+pub fn api(observation: &Observation, api: Api) -> Option<Code> {
+    match api {
+        Api::Harvester => match &observation.harvester {
+            Fact::Failed(why) => Some(harvester_credential(why.kind)),
+            _ => harvester(observation.candidates.why()?.kind),
+        },
+        Api::Guest => match &observation.kubelet {
+            Fact::Failed(why) => Some(kubelet_credential(why.kind)),
+            _ => node(observation.node.why()?.kind),
+        },
+    }
+}
 
 /// Returns the code of a Harvester credential that cannot be used.
 pub(super) fn harvester_credential(kind: UnavailableKind) -> Code {

@@ -22,9 +22,9 @@ use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::decide::Action;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
-use crate::facts::registration::Labels;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
@@ -176,16 +176,10 @@ fn labels(report: &RoundReport<'_>) -> LabelsStatus {
 
 fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     let registration = &report.plan.registration;
-    let texts = |labels: &Labels| {
-        let labels = labels.iter();
-        labels
-            .map(|(key, value)| (key.clone(), value.to_string()))
-            .collect()
-    };
     let files = report.observation.label_files.iter();
     let ours = files.filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
-        labels: registration.labels.as_ref().map(texts),
+        labels: registration.labels.clone(),
         files: ours
             .map(|file| file.kind.path().display().to_string())
             .collect(),

@@ -97,6 +97,8 @@ fn objects(page: &mut Page, status: &Status) {
 
 fn conditions(page: &mut Page, report: &RoundReport<'_>) {
     let (verdict, is_verified) = verified(report.identity);
+    let verdicts = Verdict::ALL.iter().map(|verdict| verdict_state(*verdict));
+    let verdicts: BTreeSet<String> = verdicts.collect();
     page.gauge(
         "harvester_node_agent_identity_verified",
         "Whether hostname and Node name match the Harvester VM; also 0 while the VM is unknown.",
@@ -107,7 +109,7 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
         page,
         "harvester_node_agent_identity_state",
         "How hostname and Node name compare with the VM: 1 for the current state, 0 for the others.",
-        &Vec::from_iter(BTreeSet::from(Verdict::ALL.map(verdict_state))),
+        &Vec::from_iter(verdicts),
         &verdict,
     );
     // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.

@@ -26,12 +26,10 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
     });
     let (doubt, state) = (doubt.unwrap_or_default(), &status.labels.state);
     let host = match &status.placement {
-        Some(placement) => format!(
-            " on {} ({}/{})",
-            placement.host,
-            placement.region.as_deref().unwrap_or("-"),
-            placement.zone.as_deref().unwrap_or("-")
-        ),
+        Some(placement) => {
+            let (region, zone) = placement.topology("-");
+            format!(" on {} ({region}/{zone})", placement.host)
+        }
         None => ", host unknown".to_owned(),
     };
     let mark = worst.map_or(Mark::Ok, Mark::Found);
@@ -90,12 +88,9 @@ pub fn whoami(status: &Status, show: Show) -> String {
         Some(placement) => {
             let source = &placement.host_source;
             out.row("Host", &format!("{}   (source: {source})", placement.host));
-            let topology = format!(
-                "region {}, zone {}   (source: {})",
-                placement.region.as_deref().unwrap_or("unknown"),
-                placement.zone.as_deref().unwrap_or("unknown"),
-                placement.topology_source.as_deref().unwrap_or("none")
-            );
+            let (region, zone) = placement.topology("unknown");
+            let source = placement.topology_source.as_deref().unwrap_or("none");
+            let topology = format!("region {region}, zone {zone}   (source: {source})");
             out.row("Topology", &topology);
         }
         None => out.row("Host", "unknown"),
@@ -141,12 +136,8 @@ pub fn line(status: &Status) -> String {
         status.identity.state
     );
     if let Some(placement) = &status.placement {
-        line.push_str(&format!(
-            " host={} region={} zone={}",
-            placement.host,
-            placement.region.as_deref().unwrap_or("-"),
-            placement.zone.as_deref().unwrap_or("-")
-        ));
+        let (host, (region, zone)) = (&placement.host, placement.topology("-"));
+        line.push_str(&format!(" host={host} region={region} zone={zone}"));
     }
     let (labels, agent) = (&status.labels.state, &status.qemu_guest_agent.state);
     line.push_str(&format!(" labels={labels} qemu-guest-agent={agent}"));

@@ -16,6 +16,7 @@ use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
 use crate::decide::placement::Tried;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::facts::registration::Labels;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -232,6 +233,14 @@ pub struct PlacementStatus {
     pub sources: Vec<Tried>,
 }
 
+impl PlacementStatus {
+    /// Returns region and zone, with a word for one that is unknown.
+    pub fn topology<'a>(&'a self, unknown: &'a str) -> (&'a str, &'a str) {
+        let text = |value: &'a Option<String>| value.as_deref().unwrap_or(unknown);
+        (text(&self.region), text(&self.zone))
+    }
+}
+
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -253,7 +262,7 @@ pub struct LabelsStatus {
 pub struct RegistrationStatus {
     /// The labels; missing while they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<BTreeMap<String, String>>,
+    pub labels: Option<Labels>,
     /// Our files that contain them.
     #[serde(default)]
     pub files: Vec<String>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text for a terminal: the only place that knows columns, colors and symbols, and that wraps lines.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::iter::repeat_n;
 
 use time::UtcDateTime;
@@ -264,6 +264,16 @@ pub fn many(count: usize, one: &str) -> String {
     match count {
         1 => format!("1 {one}"),
         count => format!("{count} {one}s"),
+    }
+}
+
+/// Names the first of many, and counts the others.
+pub fn first(all: &[impl Display], most: usize, separator: &str) -> String {
+    let named = all.iter().take(most).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(separator);
+    match all.len().saturating_sub(most) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 

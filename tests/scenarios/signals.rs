@@ -204,6 +204,18 @@ async fn shown(world: &World) -> Vec<String> {
     rows
 }
 
+/// Stops the unit of the guest agent, and waits for the condition of the Node.
+async fn the_stopped_guest_agent_is_seen(world: &World, systemd: &Systemd) {
+    systemd.set(UNIT, Unit::stopped()).await;
+    condition_becomes(
+        world,
+        "QemuGuestAgentReady",
+        "False",
+        "GuestAgentNotRunning",
+    )
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
     let (world, mut bus, dying) = world_with_bus().await;
@@ -226,14 +238,7 @@ async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
         let rows = shown(&world).await;
         assert!(rows.iter().all(|row| row.contains(" active: ")), "{rows:?}");
 
-        systemd.set(UNIT, Unit::stopped()).await;
-        condition_becomes(
-            &world,
-            "QemuGuestAgentReady",
-            "False",
-            "GuestAgentNotRunning",
-        )
-        .await;
+        the_stopped_guest_agent_is_seen(&world, &systemd).await;
         systemd.set(UNIT, Unit::running()).await;
         condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
         findings_become(&world, &[]).await;
@@ -262,12 +267,5 @@ async fn a_migration_is_labeled_while_the_bus_hangs() {
     }
     // It has answered nothing until now.
     bus.go_on();
-    systemd.set(UNIT, Unit::stopped()).await;
-    condition_becomes(
-        &world,
-        "QemuGuestAgentReady",
-        "False",
-        "GuestAgentNotRunning",
-    )
-    .await;
+    the_stopped_guest_agent_is_seen(&world, &systemd).await;
 }

@@ -45,7 +45,8 @@ fn identity() -> Vec<State> {
         })
     };
     let unread = || OwnVm::Unknown(Unavailable::new(UnavailableKind::Unreachable, ""));
-    let verdicts = Verdict::ALL.into_iter().map(|verdict| match verdict {
+    let verdicts = Verdict::ALL.iter().copied();
+    let verdicts = verdicts.map(|verdict| match verdict {
         Verdict::Unknown => state(unread(), verdict),
         Verdict::Ambiguous => state(OwnVm::Ambiguous(Vec::new()), verdict),
         Verdict::NotFound => state(OwnVm::NotFound(String::new()), verdict),

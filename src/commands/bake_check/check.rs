@@ -23,6 +23,7 @@ use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::guest_agent::{Enablement, UNITS};
 use crate::facts::names::{effective_hostname, is_hostname_template};
 use crate::observe::guest_agent::{PROGRAMS, os_release, value};
+use crate::report::text::first;
 use crate::sys::escape::{chain, shell_path, shell_word};
 use crate::sys::root::{ReadError, Root};
 
@@ -32,7 +33,7 @@ const LINE_MAX: u64 = 4 << 10;
 /// The maximum number of paths for one place; the tree is untrusted.
 const PATHS_MAX: usize = 10_000;
 
-/// The maximum number of paths in the text of one finding; there may be thousands.
+/// The maximum number of paths or errors in the text of one finding; there may be thousands.
 const NAMED_MAX: usize = 8;
 
 /// The files with a machine-id. On most systems, that of D-Bus is a link to that of systemd.
@@ -45,6 +46,9 @@ const HOSTNAME: &str = "/etc/hostname";
 
 /// Hostnames that are not unique to a machine, in addition to those of the distribution: of systemd and of installers.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
+
+/// The keys of our configuration that are valid for one machine only.
+const OF_ONE_VM: [&str; 2] = ["guest_cluster.node_name", "harvester.vm"];
 
 /// The ID that K3s and RKE2 append to the name of the Node, if configured (`with-node-id`).
 const NODE_ID: &str = "/etc/rancher/node/id";
@@ -93,10 +97,8 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
     check.settings();
     for (code, places) in std::mem::take(&mut check.things) {
         let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
-        let finding = Finding::new(code, names(&places));
         let remove = check.remove(&paths);
-        let finding = finding.and_command(CommandPlace::Image, remove);
-        check.findings.push(finding);
+        check.find_with(code, first(&places, NAMED_MAX, ", "), remove);
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
@@ -180,23 +182,9 @@ impl Check<'_> {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let command = match self.dir == Path::new("/") {
-                    true => "harvester-node-agent config check".to_owned(),
-                    false => {
-                        let dir = shell_path(self.dir);
-                        format!("harvester-node-agent --root {dir} config check")
-                    }
-                };
-                let count = errors.lines().count();
-                let seen = errors.lines().take(NAMED_MAX);
-                let mut seen: Vec<String> = seen.collect();
-                if count > seen.len() {
-                    seen.push(format!("and {} more", count - seen.len()));
-                }
-                for seen in seen {
-                    self.find_with(Code::ImageConfigInvalid, seen, command.clone());
-                }
-                return;
+                let command = format!("harvester-node-agent {}config check", self.in_root());
+                let seen = first(&errors.problems, NAMED_MAX, "; ");
+                return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
         };
         let settings = &loaded.settings;
@@ -204,23 +192,13 @@ impl Check<'_> {
         harvester.for_each(|path| self.thing(Code::ImageHarvesterCredential, path));
         let guest = settings.guest.kubeconfig.iter();
         guest.for_each(|path| self.thing(Code::ImageKubeletCredential, path));
-        for (key, is_set) in [
-            ("harvester.vm", settings.harvester.vm.is_some()),
-            (
-                "guest_cluster.node_name",
-                settings.guest.node_name.is_some(),
-            ),
-        ] {
-            let mut values = loaded.values.iter();
-            if let Some(Effective { origin, .. }) = values.find(|value| value.key == key)
-                && let Some(FileLine { path, line }) = origin
-                && is_set
-            {
-                let place = self.root.resolve(path);
-                let seen = format!("`{key}` in {} line {line}", place.display());
-                let step = format!("Remove `{key}` from {} line {line}.", place.display());
-                let finding = Finding::new(Code::ImageConfigurationOfOneVm, seen);
-                self.findings.push(finding.with_remedy(step));
+        let is_of_one_vm = |value: &&Effective| OF_ONE_VM.contains(&value.key.as_str());
+        let values = loaded.values.iter().filter(|value| !value.is_default);
+        for value in values.filter(is_of_one_vm) {
+            if let Some(FileLine { path, line }) = &value.origin {
+                let place = format!("{} line {line}", self.root.resolve(path).display());
+                let finding = setting(Code::ImageConfigurationOfOneVm, &value.key, &place);
+                self.findings.push(finding);
             }
         }
     }
@@ -245,8 +223,7 @@ impl Check<'_> {
     fn settings(&mut self) {
         let settings = settings::read(self.root);
         for problem in &settings.problems {
-            let seen = chain(problem);
-            self.unreadable(seen);
+            self.unreadable(chain(problem));
         }
         self.credentials(&settings.distributions);
         for path in &settings.secret_files {
@@ -262,14 +239,12 @@ impl Check<'_> {
         let ours = self.things.get(&Code::ImageRegistrationDropIn);
         let is_ours = |place: &ImagePlace| ours.is_some_and(|places| places.contains(place));
         let mut findings: Vec<Finding> = Vec::new();
-        for setting in &settings.unshareable {
-            let place = self.at(&setting.path);
-            if is_ours(&place) || setting.code == Code::ImageNodeName && has_id(setting.kind) {
+        for found in &settings.unshareable {
+            let place = self.at(&found.path);
+            if is_ours(&place) || found.code == Code::ImageNodeName && has_id(found.kind) {
                 continue;
             }
-            let seen = format!("`{}` in {place}", setting.key);
-            let step = format!("Remove `{}` from {place}.", setting.key);
-            let finding = Finding::new(setting.code, seen).with_remedy(step);
+            let finding = setting(found.code, &found.key, &place.to_string());
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -411,15 +386,9 @@ impl Check<'_> {
         let link = name
             .filter(|_| self.root.link_target(path).is_some())
             .map(|(folder, name)| self.root.resolve(folder).join(name));
-        match link {
-            Some(path) => ImagePlace {
-                path,
-                leads_to: Some(resolved),
-            },
-            None => ImagePlace {
-                path: resolved,
-                leads_to: None,
-            },
+        ImagePlace {
+            leads_to: link.is_some().then(|| resolved.clone()),
+            path: link.unwrap_or(resolved),
         }
     }
 
@@ -442,10 +411,14 @@ impl Check<'_> {
 
     /// Returns the command that changes how systemd starts a unit.
     fn systemctl(&self, verb: &str, unit: &str) -> String {
-        let unit = shell_word(unit);
+        format!("systemctl {}{verb} {}", self.in_root(), shell_word(unit))
+    }
+
+    /// Returns the option of a program that works in the tree; nothing for the running system.
+    fn in_root(&self) -> String {
         match self.dir == Path::new("/") {
-            true => format!("systemctl {verb} {unit}"),
-            false => format!("systemctl --root={} {verb} {unit}", shell_path(self.dir)),
+            true => String::new(),
+            false => format!("--root={} ", shell_path(self.dir)),
         }
     }
 
@@ -455,16 +428,8 @@ impl Check<'_> {
     }
 }
 
-/// Names the first places, and counts the others.
-fn names(places: &[ImagePlace]) -> String {
-    let named: Vec<String> = places
-        .iter()
-        .take(NAMED_MAX)
-        .map(ToString::to_string)
-        .collect();
-    let rest = match places.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    named.join(", ") + &rest
+/// Returns the finding for a setting that is removed by hand.
+fn setting(code: Code, key: &str, place: &str) -> Finding {
+    let finding = Finding::new(code, format!("`{key}` in {place}"));
+    finding.with_remedy(format!("Remove `{key}` from {place}."))
 }

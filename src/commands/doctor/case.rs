@@ -8,10 +8,11 @@ use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
+use crate::decide::unread;
 use crate::facts::clock::rfc3339;
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::Observation;
-use crate::facts::{Fact, Unavailable};
+use crate::facts::observation::{Api, Observation};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The round before the checks.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ pub(crate) struct Case<'a> {
 }
 
 /// The result of a check.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Checked {
     /// The findings. Those that another one explains are removed later.
     pub(crate) findings: Vec<Finding>,
@@ -50,6 +51,8 @@ pub(crate) struct Gap {
     pub(crate) what: &'static str,
     /// The reason.
     pub(crate) why: Unavailable,
+    /// The code of the finding that is the cause, if that is known.
+    pub(super) due_to: Option<Code>,
 }
 
 impl<'a> Case<'a> {
@@ -83,9 +86,27 @@ impl Checked {
             group,
             what,
             why: why.clone(),
+            due_to: None,
         };
         self.gaps.extend(fact.why().map(gap));
         fact.known()
+    }
+
+    /// Returns the same of a fact that an API has. If no request was sent, that is due to an earlier failure.
+    pub(super) fn need_of<'f, T>(
+        &mut self,
+        case: &Case<'_>,
+        api: Api,
+        group: Group,
+        what: &'static str,
+        fact: &'f Fact<T>,
+    ) -> Option<&'f T> {
+        let known = self.need(group, what, fact);
+        let is_skipped = fact.why().map(|why| why.kind) == Some(UnavailableKind::NotAsked);
+        if let Some(gap) = self.gaps.last_mut().filter(|_| is_skipped) {
+            gap.due_to = unread::api(case.observation, api);
+        }
+        known
     }
 
     /// Adds a text to the summary of a group.

@@ -2,11 +2,13 @@
 //! The complete diagnosis: all findings and gaps in groups, with what is shown of each. Its serialized form is described in
 //! `packaging/schema/doctor.schema.json`: fields are added, but never renamed or removed, for the same `apiVersion`.
 
+use std::iter::successors;
+
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use time::UtcDateTime;
 
-use super::case::Gap;
+use super::case::{Checked, Gap};
 use super::service::Service;
 use super::summary::Names;
 use crate::catalog::{Code, Finding, Group, Severity};
@@ -21,14 +23,8 @@ use crate::report::text::Mark;
 pub(super) struct Found {
     /// The running agent.
     pub(super) service: Service,
-    /// The findings of the round and of the checks.
-    pub(super) findings: Vec<Finding>,
-    /// What could not be checked.
-    pub(super) gaps: Vec<Gap>,
-    /// Additions to the summaries of groups.
-    pub(super) notes: Vec<(Group, String)>,
-    /// The path for a new Harvester kubeconfig.
-    pub(super) kubeconfig: Option<String>,
+    /// The result of the round and of the checks.
+    pub(super) checked: Checked,
     /// The status of the round, if there was one.
     pub(super) status: Option<Status>,
     /// Whether a request to an API failed.
@@ -132,6 +128,9 @@ pub(super) struct SkippedCheck {
     pub(super) check: &'static str,
     reason: UnavailableKind,
     pub(super) message: String,
+    /// The code of the reported finding that is the cause, if there is one.
+    #[serde(skip)]
+    pub(super) due_to: Option<Code>,
 }
 
 fn state<S: Serializer>(mark: &Mark, serializer: S) -> Result<S::Ok, S::Error> {
@@ -147,9 +146,10 @@ impl Diagnosis {
     /// success.
     pub(super) fn new(found: &Found, now: UtcDateTime) -> Self {
         let names = Names { found, now };
+        let Checked { findings, gaps, .. } = &found.checked;
         let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
-        for finding in &found.findings {
-            let mut causes = found.findings.iter();
+        for finding in findings {
+            let mut causes = findings.iter();
             match causes.find(|cause| cause.explains(finding)) {
                 Some(cause) => push_new(&mut suppressed, Suppressed::new(finding, cause.code)),
                 None => push_new(&mut reported, finding),
@@ -165,23 +165,27 @@ impl Diagnosis {
             errors: count(Severity::Error),
             warnings: count(Severity::Warning),
             notices: count(Severity::Notice),
-            skipped_checks: found.gaps.len(),
+            skipped_checks: gaps.len(),
         };
         let mut groups = Vec::new();
         for group in Group::ALL {
-            let findings = reported.iter().filter(|finding| finding.group() == *group);
+            let own_findings = reported.iter().filter(|finding| finding.group() == *group);
             let (own, others): (Vec<_>, Vec<_>) =
                 suppressed.into_iter().partition(|one| one.group == *group);
             suppressed = others;
-            let gaps = found.gaps.iter().filter(|gap| gap.group == *group);
+            let own_gaps = gaps.iter().filter(|gap| gap.group == *group);
             let mut section = Section {
                 group: group.as_str(),
                 title: group.title(),
                 state: Mark::Skipped,
                 summary: String::new(),
-                findings: findings.map(|finding| names.problem(finding)).collect(),
+                findings: own_findings
+                    .map(|finding| names.problem(finding))
+                    .collect(),
                 suppressed: own,
-                skipped_checks: gaps.map(SkippedCheck::new).collect(),
+                skipped_checks: own_gaps
+                    .map(|gap| SkippedCheck::new(gap, findings))
+                    .collect(),
             };
             let is_looked_at = match group {
                 Group::Machine => found.service.is_running().is_some(),
@@ -269,25 +273,48 @@ impl Suppressed {
 }
 
 impl SkippedCheck {
-    fn new(gap: &Gap) -> Self {
+    fn new(gap: &Gap, findings: &[Finding]) -> Self {
         Self {
             check: gap.what,
             reason: gap.why.kind,
             message: gap.why.text.clone(),
+            due_to: gap.due_to.and_then(|code| root_cause(findings, code)),
         }
     }
+}
+
+/// Returns the code of the finding that explains the one with this code, or of that one; `None` if there is none.
+fn root_cause(findings: &[Finding], code: Code) -> Option<Code> {
+    let found = findings.iter().find(|finding| finding.code == code);
+    let causes = successors(found, |found| {
+        findings.iter().find(|cause| cause.explains(found))
+    });
+    // Two codes of the catalog must not explain each other; if they did, this would not end.
+    let last = causes.take(findings.len()).last();
+    last.map(|cause| cause.code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Unavailable;
+
+    fn of(findings: Vec<Finding>, gaps: Vec<Gap>) -> Found {
+        Found {
+            checked: Checked {
+                findings,
+                gaps,
+                ..Checked::default()
+            },
+            ..Found::default()
+        }
+    }
 
     fn diagnosis(codes: &[Code], is_unanswered: bool) -> Diagnosis {
         let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
         let found = Found {
-            findings: findings.collect(),
             is_unanswered,
-            ..Found::default()
+            ..of(findings.collect(), Vec::new())
         };
         Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH)
     }
@@ -313,6 +340,27 @@ mod tests {
     }
 
     #[test]
+    fn a_skipped_check_is_due_to_the_reported_finding() {
+        let due_to = |codes: &[Code]| {
+            let why = Unavailable::new(UnavailableKind::NotAsked, "unauthorized (401)");
+            let gap = Gap {
+                group: Group::HarvesterApi,
+                what: "the VM",
+                why,
+                due_to: Some(Code::HarvesterUnauthorized),
+            };
+            let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
+            let found = of(findings.collect(), vec![gap]);
+            let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
+            diagnosis.skipped_checks().next().unwrap().due_to
+        };
+        let (rejected, rancher) = (Code::HarvesterUnauthorized, Code::RancherTokenRejected);
+        assert_eq!(due_to(&[]), None);
+        assert_eq!(due_to(&[rejected]), Some(rejected));
+        assert_eq!(due_to(&[rejected, rancher]), Some(rancher));
+    }
+
+    #[test]
     fn each_finding_stands_in_its_group_worst_first() {
         let exposed = Finding::new(Code::CredentialExposed, "seen");
         let findings = vec![
@@ -320,10 +368,7 @@ mod tests {
             Finding::new(Code::KubeletCredentialInvalid, "seen"),
             Finding::new(Code::KubeletCredentialInvalid, "seen"),
         ];
-        let found = Found {
-            findings,
-            ..Found::default()
-        };
+        let found = of(findings, Vec::new());
         let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
         let groups: Vec<&str> = diagnosis
             .groups

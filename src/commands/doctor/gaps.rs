@@ -5,6 +5,8 @@ use crate::agent::Round;
 use crate::catalog::Group;
 use crate::commands::doctor::case::Gap;
 use crate::decide::identity::OwnVm;
+use crate::decide::unread;
+use crate::facts::observation::Api;
 use crate::facts::{Unavailable, UnavailableKind};
 
 /// Returns the checks that the round could not do. Any other error of a kubeconfig or of a request is a finding instead.
@@ -26,24 +28,30 @@ pub(super) fn gaps(round: &Round) -> Vec<Gap> {
     let vm = observation.candidates.why();
     let unknown_host = (!is_located).then(|| vm.unwrap_or(&unknown));
     let is_skipped = |why: &&Unavailable| why.kind == UnavailableKind::NotAsked;
+    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| unread::api(observation, api));
     #[rustfmt::skip]
     let checks = [
-        (Group::Machine, "the SMBIOS vendor", machine.vendor.why()),
-        (Group::Machine, "its network interfaces", machine.nics.why()),
-        (Group::GuestAgent, agent, agent_error),
-        (Group::Identity, "the VM of this node", unknown_vm),
-        (Group::Placement, "the host of the VM", unknown_host),
-        (Group::HarvesterApi, "the VM", vm.filter(is_skipped)),
-        (Group::Identity, "the kernel hostname", machine.kernel_hostname.why()),
-        (Group::Identity, "/etc/hostname", machine.static_hostname.why()),
-        (Group::Identity, "the hostname from the platform", machine.platform_hostname.why()),
-        (Group::Identity, "the firmware UUID", machine.product_uuid.why()),
-        (Group::Identity, "the firmware serial number", machine.product_serial.why()),
-        (Group::Node, "the Node", observation.node.why().filter(is_skipped)),
+        (Group::Machine, "the SMBIOS vendor", machine.vendor.why(), None),
+        (Group::Machine, "its network interfaces", machine.nics.why(), None),
+        (Group::GuestAgent, agent, agent_error, None),
+        (Group::Identity, "the VM of this node", unknown_vm, harvester),
+        (Group::Placement, "the host of the VM", unknown_host, harvester),
+        (Group::HarvesterApi, "the VM", vm.filter(is_skipped), harvester),
+        (Group::Identity, "the kernel hostname", machine.kernel_hostname.why(), None),
+        (Group::Identity, "/etc/hostname", machine.static_hostname.why(), None),
+        (Group::Identity, "the hostname from the platform", machine.platform_hostname.why(), None),
+        (Group::Identity, "the firmware UUID", machine.product_uuid.why(), None),
+        (Group::Identity, "the firmware serial number", machine.product_serial.why(), None),
+        (Group::Node, "the Node", observation.node.why().filter(is_skipped), guest),
     ];
-    let gap = |(group, what, why): (Group, &'static str, Option<&Unavailable>)| {
+    let gaps = checks.into_iter().filter_map(|(group, what, why, due_to)| {
         let why = why?.clone();
-        Some(Gap { group, what, why })
-    };
-    checks.into_iter().filter_map(gap).collect()
+        Some(Gap {
+            group,
+            what,
+            why,
+            due_to,
+        })
+    });
+    gaps.collect()
 }

@@ -115,7 +115,7 @@ fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
             out.put("  ", &format!("Skipped: {}", section.title));
         }
         let checks = section.skipped_checks.iter();
-        for (reason, checks) in by_reason(checks, |check| reason(diagnosis, check)) {
+        for (reason, checks) in by_reason(checks, reason) {
             let checks: Vec<&str> = checks.iter().map(|one| one.check).collect();
             out.put("    - ", &format!("{}: {reason}", checks.join(", ")));
         }
@@ -125,7 +125,7 @@ fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
 /// Appends the number of skipped checks and the most frequent reason, without the details that the verbose mode shows.
 fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
     let mut reasons = by_reason(diagnosis.skipped_checks(), |check| {
-        let reason = reason(diagnosis, check);
+        let reason = reason(check);
         let short = reason.split(": ").next().unwrap_or_default();
         one_line(short, REASON_MAX).into_owned()
     });
@@ -142,24 +142,12 @@ fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
     out.put("  ", &line);
 }
 
-/// Returns why a check was skipped: due to the finding with the same error, or the error.
-fn reason(diagnosis: &Diagnosis, check: &SkippedCheck) -> String {
-    let is_cause = |observed: &str| observed.starts_with(&check.message);
-    let mut problems = diagnosis.findings();
-    let shown = problems.find(|one| is_cause(&one.observed));
-    let mut suppressed = diagnosis.suppressed();
-    let code = shown.map(|one| one.code).or_else(|| {
-        let hidden = suppressed.find(|one| is_cause(&one.observed))?;
-        let mut cause = hidden.suppressed_by;
-        // The cause may have one itself.
-        for _ in diagnosis.suppressed() {
-            let mut suppressed = diagnosis.suppressed();
-            let further = suppressed.find(|one| one.code == cause);
-            cause = further.map_or(cause, |one| one.suppressed_by);
-        }
-        Some(cause)
-    });
-    code.map_or_else(|| check.message.clone(), |code| format!("due to {code}"))
+/// Returns why a check was skipped: due to a finding, or the error.
+fn reason(check: &SkippedCheck) -> String {
+    match check.due_to {
+        Some(code) => format!("due to {code}"),
+        None => check.message.clone(),
+    }
 }
 
 /// Groups skipped checks by their reason.

@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         let is_final = |kind| kind == UnavailableKind::Unreachable;
         let link = match link(self.observer, &self.case, api, is_final) {
             Ok(link) => link,
-            Err(why) => return Fact::Failed(why.skipping()),
+            Err(why) => return Fact::Failed(why),
         };
         let timeouts = self.observer.connections().timeouts;
         let ask = async {
@@ -315,7 +315,7 @@ fn link<'a>(
         Api::Harvester => (&connections.harvester, case.observation.candidates.why()),
         Api::Guest => (&connections.guest, case.observation.node.why()),
     };
-    let link = access.link()?;
+    let link = access.link().map_err(|why| why.skipping())?;
     match failure.filter(|why| is_final(why.kind)) {
         Some(why) => Err(why.skipping()),
         None => Ok(link),

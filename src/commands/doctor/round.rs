@@ -107,10 +107,11 @@ fn without_rest(found: &mut Found, why: &str) {
         None => "all checks",
     };
     let why = Unavailable::new(UnavailableKind::Unreachable, why);
-    found.gaps.extend(Group::ALL.iter().map(|group| Gap {
+    found.checked.gaps.extend(Group::ALL.iter().map(|group| Gap {
         group: *group,
         what,
         why: why.clone(),
+        due_to: None,
     }));
     found.is_unanswered = true;
 }
@@ -122,18 +123,18 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let (settings, findings) = settings(process);
     let service = Service::read(&process.root);
     shared.add("the firmware tables", |found| {
-        found.findings = findings;
+        found.checked.findings = findings;
         found.service = service;
     });
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
         let seen = format!("SMBIOS vendor is {vendor}");
         let finding = Finding::new(Code::NotKubevirt, seen);
-        shared.add("", |found| found.findings.push(finding));
+        shared.add("", |found| found.checked.findings.push(finding));
         return Some(());
     }
     shared.add("credentials, both APIs, qemu-guest-agent", |found| {
-        found.findings.extend(found.service.finding());
+        found.checked.findings.extend(found.service.finding());
     });
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
@@ -153,10 +154,10 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let context = context(&clock, Vec::new());
     let status = Status::new(&round.report(&settings), &context);
     shared.add("the additional checks of doctor", |found| {
-        found.findings.extend(round.plan.findings.iter().cloned());
-        let consequences = round.plan.consequences.iter();
-        found.findings.extend(consequences.cloned());
-        found.gaps = gaps(round);
+        let findings = &mut found.checked.findings;
+        findings.extend(round.plan.findings.iter().cloned());
+        findings.extend(round.plan.consequences.iter().cloned());
+        found.checked.gaps = gaps(round);
         found.status = Some(status);
         found.is_unanswered = round.is_unanswered();
     });
@@ -164,13 +165,9 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let reader = Reader::new(&observer, &settings, round, clock.now());
     let checked = runtime.block_on(Box::pin(checks::all(&reader)));
     shared.add("", |found| {
-        found.findings.extend(checked.findings);
-        let reported = found.service.reported(&found.findings);
-        found.findings.extend(reported);
-        found.gaps.extend(checked.gaps);
-        found.notes = checked.notes;
-        let kubeconfig = checked.kubeconfig;
-        found.kubeconfig = kubeconfig.and_then(|path| path.into_os_string().into_string().ok());
+        found.checked.merge(checked);
+        let reported = found.service.reported(&found.checked.findings);
+        found.checked.findings.extend(reported);
     });
     Some(())
 }

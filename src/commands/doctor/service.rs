@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running agent, according to its lock and its status file.
 
-use std::collections::BTreeMap;
-
 use crate::catalog::{Code, Finding};
-use crate::commands::status::presence;
-use crate::report::status::Status;
-use crate::report::status_file;
+use crate::commands::status::last;
+use crate::report::problem::Problem;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 
@@ -23,35 +20,21 @@ pub(super) struct Service {
     lacks_namespaces: bool,
     /// The time of the last status change, RFC 3339; the status is written on changes only.
     pub(super) updated_at: Option<String>,
-    /// The findings in its status.
-    findings: Vec<Finding>,
-    /// The time when each finding was first observed, by code, RFC 3339.
-    since: BTreeMap<Code, String>,
+    /// The problems in its status.
+    problems: Vec<Problem>,
 }
 
 impl Service {
     /// Reads lock, status and the limit of user namespaces, which some hardening guides set to 0.
     pub(super) fn read(root: &Root) -> Self {
-        let status = status_file::read(root).ok();
-        let status = status.and_then(|status| Status::from_json(&status).ok());
+        let (status, presence) = last(root);
         let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
-        let mut service = Self {
-            presence: presence(root, status.as_ref().map(|status| &status.agent)),
+        Self {
+            presence,
             lacks_namespaces: limit.is_ok_and(|limit| limit.trim() == "0"),
             updated_at: status.as_ref().map(|one| one.last_update_time.clone()),
-            ..Self::default()
-        };
-        for finding in status.into_iter().flat_map(|status| status.findings) {
-            let code = finding.code;
-            // One code may be about several event sources.
-            if let Some(at) = finding.first_observed_time {
-                let first = service.since.entry(code).or_insert_with(|| at.clone());
-                *first = at.min(first.clone());
-            }
-            let reported = Finding::new(code, finding.observed);
-            service.findings.push(reported.with_steps(finding.fix));
+            problems: status.map(|status| status.findings).unwrap_or_default(),
         }
-        service
     }
 
     /// Reports whether it runs, if known: the kernel may hide its process, or it has just started.
@@ -98,17 +81,22 @@ impl Service {
     /// are newer and replace those of the agent.
     pub(super) fn reported(&self, found: &[Finding]) -> Vec<Finding> {
         let is_new = |code| found.iter().all(|finding| finding.code != code);
-        let reported = self.findings.iter();
-        reported
+        let problems = self.problems.iter();
+        let reported = problems
             .filter(|_| self.is_running() == Some(true))
-            .filter(|reported| reported.code.entry().flags.needs_memory && is_new(reported.code))
-            .cloned()
-            .collect()
+            .filter(|one| one.code.entry().flags.needs_memory && is_new(one.code));
+        let findings = reported
+            .map(|one| Finding::new(one.code, one.observed.clone()).with_steps(one.fix.clone()));
+        findings.collect()
     }
 
     /// Returns the time when the running agent first observed this finding.
     pub(super) fn since(&self, code: Code) -> Option<&str> {
-        let since = self.since.get(&code)?;
+        // One code may be about several event sources.
+        let same = self.problems.iter().filter(|one| one.code == code);
+        let since = same
+            .filter_map(|one| one.first_observed_time.as_deref())
+            .min()?;
         (self.is_running() == Some(true)).then_some(since)
     }
 }
@@ -119,11 +107,18 @@ mod tests {
     use crate::sys::lock::Holder;
 
     fn service(presence: Presence) -> Service {
-        let finding = |code| Finding::new(code, "seen");
+        let problem = |code, since: Option<&str>| Problem {
+            first_observed_time: since.map(str::to_owned),
+            ..Problem::new(&Finding::new(code, "seen"), |_| None)
+        };
+        let problems = vec![
+            problem(Code::LabelConflict, None),
+            problem(Code::HostnameDiffers, Some("2026-11-21T11:00:00Z")),
+            problem(Code::HostnameDiffers, Some("2026-11-21T10:00:00Z")),
+        ];
         Service {
             presence,
-            findings: vec![finding(Code::LabelConflict), finding(Code::HostnameDiffers)],
-            since: BTreeMap::from([(Code::HostnameDiffers, "2026-11-21T10:00:00Z".to_owned())]),
+            problems,
             ..Service::default()
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The names of this machine, and one line for each group: its observations, with or without a problem.
 
+use std::path::Path;
+
 use time::UtcDateTime;
 
 use super::address::Address;
@@ -67,7 +69,7 @@ impl<'a> Names<'a> {
             }
             .to_owned(),
         };
-        let notes = self.found.notes.iter().filter(|(about, _)| *about == group);
+        let notes = self.found.checked.notes.iter().filter(|(about, _)| *about == group);
         let notes = notes.map(|(_, note)| note.as_str());
         let parts = [own.as_str()].into_iter().chain(notes);
         let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
@@ -111,7 +113,8 @@ impl<'a> Names<'a> {
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
     fn word(&self, word: &str, api: Option<Api>) -> Option<&'a str> {
         let status = self.found.status.as_ref()?;
-        let new = || self.found.kubeconfig.as_deref().unwrap_or(CLOUD_CONFIG);
+        let new = self.found.checked.kubeconfig.as_deref();
+        let new = || new.and_then(Path::to_str).unwrap_or(CLOUD_CONFIG);
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
             "<HARVESTER_API>" => {
@@ -177,7 +180,6 @@ fn placement(status: &Status) -> String {
     let Some(placement) = &status.placement else {
         return "host unknown".to_owned();
     };
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let (region, zone) = (text(&placement.region), text(&placement.zone));
+    let (region, zone) = placement.topology("unknown");
     format!("host {}, region {region}, zone {zone}", placement.host)
 }

@@ -44,30 +44,33 @@ fn missing(seconds: u64) -> Seen {
     }
 }
 
-fn at(seen: &Seen, seconds: u64) -> Decision {
-    decide(None, seen, Duration::from_secs(seconds), BOUND)
-}
-
 fn wait_text(seen: &Seen) -> String {
-    match at(seen, 0) {
-        Decision::Wait(text) => text,
-        Decision::Open(opening) => panic!("{opening:?}"),
+    match decide(None, seen) {
+        Decision::Hold { why, .. } => why,
+        open @ Decision::Open { .. } => panic!("{open:?}"),
     }
 }
 
-fn opening(seen: &Seen, seconds: u64) -> Opening {
-    match at(seen, seconds) {
-        Decision::Open(opening) => opening,
-        Decision::Wait(text) => panic!("{text}"),
+/// Returns what it says when it opens, at the latest, and the labels for the registration.
+fn opening(seen: &Seen) -> (String, Option<Labels>) {
+    match decide(None, seen) {
+        Decision::Open { text, labels } => (text, labels),
+        Decision::Hold { late, labels, .. } => (late, labels),
     }
 }
 
-/// Returns whether a decision opens, and then whether it is worrying.
-fn opens(decision: &Decision) -> Option<bool> {
-    match decision {
-        Decision::Wait(_) => None,
-        Decision::Open(opening) => Some(opening.is_worrying),
+/// Returns whether it opens after some seconds, and then whether that is worrying.
+fn opens(present: Option<&Present>, seen: &Seen, seconds: u64) -> Option<bool> {
+    let is_over = is_over(seen, Duration::from_secs(seconds), BOUND);
+    match decide(present, seen) {
+        Decision::Open { .. } => Some(false),
+        Decision::Hold { .. } => is_over.then_some(true),
     }
+}
+
+/// The same where no kubelet has registered yet.
+fn at(seen: &Seen, seconds: u64) -> Option<bool> {
+    opens(None, seen, seconds)
 }
 
 const FINE: Option<bool> = Some(false);
@@ -91,10 +94,10 @@ fn each_verdict_opens_at_once_or_holds_to_the_bound() {
         assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.as_str());
         let seen = seen(&says(verdict));
         let at_once = may_register.then_some(false);
-        assert_eq!(opens(&at(&seen, 0)), at_once, "{verdict:?}");
-        assert_eq!(opens(&at(&seen, 119)), at_once, "{verdict:?}");
+        assert_eq!(at(&seen, 0), at_once, "{verdict:?}");
+        assert_eq!(at(&seen, 119), at_once, "{verdict:?}");
         let last = at_once.or(TIME_UP);
-        assert_eq!(opens(&at(&seen, 120)), last, "{verdict:?}");
+        assert_eq!(at(&seen, 120), last, "{verdict:?}");
     }
 }
 
@@ -141,7 +144,7 @@ fn a_name_with_a_domain_waits_for_the_short_one_and_a_template_is_kept() {
     };
     assert!(text(false).contains("hostnamectl set-hostname pool1-abcde, and"));
     assert!(text(false).contains("prefer_fqdn_over_hostname: false"));
-    let late = opening(&seen(&says(Verdict::Shared)), 120).text;
+    let (late, _) = opening(&seen(&says(Verdict::Shared)));
     // The Node may be that of another VM.
     assert!(!late.contains("delete"), "{late}");
     assert!(!text(true).contains("hostnamectl"), "{}", text(true));
@@ -150,7 +153,7 @@ fn a_name_with_a_domain_waits_for_the_short_one_and_a_template_is_kept() {
 #[test]
 fn a_name_that_is_not_the_vms_is_not_said_to_match() {
     for verdict in [Verdict::ConfiguredOverride, Verdict::PlatformHostname] {
-        let text = opening(&seen(&says(verdict)), 0).text;
+        let (text, _) = opening(&seen(&says(verdict)));
         assert!(!text.contains("matches"), "{text}");
     }
 }
@@ -167,10 +170,7 @@ fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
         status["identity"]["names"][0]["type"] = json!("node-name");
         seen(&status)
     };
-    let at = |present: &Present, seen: &Seen, seconds| {
-        let waited = Duration::from_secs(seconds);
-        opens(&decide(Some(present), seen, waited, BOUND))
-    };
+    let at = |present, seen: &Seen, seconds| opens(Some(present), seen, seconds);
     let (usual, copied) = (present(None), present(Some("another product_uuid")));
     let gone = missing(15);
     for seen in [
@@ -197,12 +197,8 @@ fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
         );
     }
     assert_eq!(at(&copied, &gone, 20), TIME_UP);
-    let Decision::Wait(text) = decide(
-        Some(&copied),
-        &says(Verdict::Unknown),
-        Duration::ZERO,
-        BOUND,
-    ) else {
+    let unknown = says(Verdict::Unknown);
+    let Decision::Hold { why: text, .. } = decide(Some(&copied), &unknown) else {
         panic!("it opened");
     };
     for part in [
@@ -223,10 +219,10 @@ fn a_name_that_cannot_become_known_delays_nothing() {
         may_learn: false,
         ..seen(status)
     };
-    assert_eq!(opens(&at(&hopeless(&unknown), 0)), FINE);
+    assert_eq!(at(&hopeless(&unknown), 0), FINE);
     // A name that differs from the platform's is wrong, with or without a credential.
     let wrong = hopeless(&says(Verdict::Differs));
-    assert_eq!(opens(&at(&wrong, 0)), None);
+    assert_eq!(at(&wrong, 0), None);
 }
 
 #[test]
@@ -236,14 +232,14 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
         status["registration"] = registration;
         seen(&status)
     };
-    // A label that Kubernetes does not accept would prevent the start of the kubelet.
-    for unknown in [json!({}), json!({"labels": {"zone": "a b"}})] {
-        let seen = with(Verdict::Match, unknown);
-        assert_eq!(opens(&at(&seen, 119)), None);
-        let late = opening(&seen, 120);
-        assert!(late.is_worrying && late.text.contains("still unknown"));
-        assert_eq!(late.labels, None);
-    }
+    let unknown = with(Verdict::Match, json!({}));
+    assert_eq!((at(&unknown, 119), at(&unknown, 120)), (None, TIME_UP));
+    let (late, labels) = opening(&unknown);
+    assert!(late.contains("still unknown") && labels.is_none(), "{late}");
+    // A label that Kubernetes does not accept would prevent the start of the kubelet: a status with one is not read.
+    let mut invalid = says(Verdict::Match);
+    invalid["registration"] = json!({"labels": {"zone": "a b"}});
+    assert!(Status::from_json(&invalid).is_err());
     let labels = Labels::from([("zone".to_owned(), LabelValue::parse("a").unwrap())]);
     for (verdict, expected) in [
         (Verdict::Match, Some(&labels)),
@@ -251,18 +247,18 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
         (Verdict::AnotherVm, None),
     ] {
         let seen = with(verdict, json!({"labels": {"zone": "a"}}));
-        let labels = opening(&seen, 120).labels;
+        let (_, labels) = opening(&seen);
         assert_eq!(labels.as_ref(), expected, "{verdict:?}");
     }
 }
 
 #[test]
 fn without_a_daemon_it_opens_when_systemd_has_given_up_on_it() {
-    let missing = |since, waited| opens(&at(&missing(since), waited));
+    let missing = |since, waited| at(&missing(since), waited);
     assert_eq!(missing(14, 60), None);
     assert_eq!(missing(15, 60), TIME_UP);
     assert_eq!(missing(1, 120), TIME_UP);
-    let silent = |waited| opens(&at(&Seen::default(), waited));
+    let silent = |waited| at(&Seen::default(), waited);
     assert_eq!((silent(119), silent(120)), (None, TIME_UP));
 }
 

@@ -2,21 +2,21 @@
 //! The objects for `kubectl apply`: roles and their bindings, as YAML with comments or as one JSON `List`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use serde_json::{Value, json};
 
 use crate::commands::rbac::permissions::{
     INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
 };
-use crate::config::ConfigMapName;
+use crate::config::{ConfigMapName, Settings};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
-use crate::facts::placement::Source;
 
 /// The label of all objects of the agent.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
 
 const API: &str = "rbac.authorization.k8s.io";
+
+const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// What to grant, and the account that gets it.
 #[derive(Debug, Clone)]
@@ -27,10 +27,8 @@ pub struct Wanted {
     pub namespace: Namespace,
     /// The VMs that may be read; empty for all VMs in the namespace.
     pub vms: BTreeSet<VmName>,
-    /// The sources of region and zone that are enabled.
-    pub sources: BTreeSet<Source>,
-    /// The ConfigMap of the source `configmap`.
-    pub configmap: ConfigMapName,
+    /// The settings, which determine the sources of region and zone.
+    pub settings: Settings,
     /// Whether the service account and a Secret with its token are created.
     pub create_account: bool,
     /// Whether the account also gets the roles of the cloud provider and the CSI driver.
@@ -44,12 +42,13 @@ pub type Document = (Vec<String>, Value);
 /// Each role is followed by its binding.
 pub fn objects(wanted: &Wanted) -> Vec<Document> {
     let name = wanted.name();
+    let configmap = &wanted.settings.topology.configmap;
     let mut objects = wanted.extras();
     let mut roles: BTreeMap<(bool, Option<&str>), Vec<&PermissionUse>> = BTreeMap::new();
     for useful in USEFUL.iter().filter(|useful| wanted.needs(useful)) {
         let namespace = match useful.place {
             PermissionPlace::Vm => Some(wanted.namespace.as_str()),
-            PermissionPlace::ConfigMap => Some(wanted.configmap.namespace.as_str()),
+            PermissionPlace::ConfigMap => Some(configmap.namespace.as_str()),
             PermissionPlace::Cluster => None,
         };
         let role = roles.entry((namespace.is_none(), namespace)).or_default();
@@ -67,8 +66,11 @@ pub fn objects(wanted: &Wanted) -> Vec<Document> {
         let mut comments = vec![place];
         let rules = requests.chunk_by(|one, next| one.resource == next.resource);
         let rules = rules.map(|requests| wanted.rule(requests, &mut comments));
-        let rules = json!({"rules": rules.collect::<Vec<_>>()});
-        objects.push((comments, object(API, kind, &name, namespace, rules)));
+        let role = json!({
+            "apiVersion": API_VERSION, "kind": kind, "metadata": metadata(&name, namespace),
+            "rules": rules.collect::<Vec<_>>(),
+        });
+        objects.push((comments, role));
         let binding = wanted.binding(binding, &name, namespace, (kind, &name));
         objects.push((Vec::new(), binding));
     }
@@ -83,15 +85,16 @@ impl Wanted {
     }
 
     fn needs(&self, useful: &PermissionUse) -> bool {
-        let is_asked = useful
-            .source
-            .is_none_or(|source| self.sources.contains(&source));
-        is_asked
+        let topology = &self.settings.topology;
+        let is_asked = |source| topology.sources.contains(&source);
+        useful.source.is_none_or(is_asked)
             && match (useful.verb, useful.resource) {
                 // A list contains all instances. A rule with resource names does not allow it.
                 ("list", INSTANCES) => self.vms.is_empty(),
                 // In Harvester, all users may read that namespace.
-                (_, "configmaps") => self.configmap.namespace != ConfigMapName::TOPOLOGY.namespace,
+                (_, "configmaps") => {
+                    topology.configmap.namespace != ConfigMapName::TOPOLOGY.namespace
+                }
                 _ => true,
             }
     }
@@ -101,10 +104,10 @@ impl Wanted {
         let first = requests.first();
         let (group, resource) = first.map_or(("", ""), |first| (first.group, first.resource));
         let verbs: Vec<&str> = requests.iter().map(|useful| useful.verb).collect();
-        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let names: Vec<String> = match resource {
             INSTANCES | VIRTUAL_MACHINES => self.vms.iter().map(ToString::to_string).collect(),
-            "configmaps" => vec![self.configmap.name.as_str().to_owned()],
+            "configmaps" => vec![self.settings.topology.configmap.name.to_string()],
             _ => Vec::new(),
         };
         for useful in requests {
@@ -116,10 +119,10 @@ impl Wanted {
                         # each node must have the name of its VM, or [harvester] vm in its configuration.";
             comments.push(text.to_owned());
         }
-        if !names.is_empty() {
-            rule = with(rule, "resourceNames", json!(names));
+        match names.as_slice() {
+            [] => rule,
+            names => with(rule, "resourceNames", json!(names)),
         }
-        rule
     }
 
     /// Binds a role to the account.
@@ -130,15 +133,15 @@ impl Wanted {
         namespace: Option<&str>,
         (role_kind, role): (&str, &str),
     ) -> Value {
-        let fields = json!({
+        json!({
+            "apiVersion": API_VERSION, "kind": kind, "metadata": metadata(name, namespace),
             "roleRef": {"apiGroup": API, "kind": role_kind, "name": role},
             "subjects": [{
                 "kind": "ServiceAccount",
                 "namespace": self.account.namespace.as_str(),
                 "name": self.account.name.as_str(),
             }],
-        });
-        object(API, kind, name, namespace, fields)
+        })
     }
 
     fn extras(&self) -> Vec<Document> {
@@ -147,16 +150,19 @@ impl Wanted {
         if self.create_account {
             let name = self.account.name.as_str();
             let own = Some(self.account.namespace.as_str());
-            let account = object("", "ServiceAccount", name, own, json!({}));
-            add("The service account.", account);
-            let fields = json!({"type": "kubernetes.io/service-account-token"});
-            let mut token = object("", "Secret", &format!("{name}-token"), own, fields);
+            add(
+                "The service account.",
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, own)}),
+            );
             let of_account = json!({"kubernetes.io/service-account.name": name});
-            if let Some(metadata) = token.get_mut("metadata") {
-                *metadata = with(metadata.take(), "annotations", of_account);
-            }
-            let comment = "Its token, which does not expire. Harvester adds the data.";
-            add(comment, token);
+            let metadata = metadata(&format!("{name}-token"), own);
+            add(
+                "Its token, which does not expire. Harvester adds the data.",
+                json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                    "metadata": with(metadata, "annotations", of_account),
+                }),
+            );
         }
         if self.addons {
             // The roles that Harvester has for them (`generate_addon_csi.sh`).
@@ -178,18 +184,13 @@ impl Wanted {
     }
 }
 
-/// Returns an object with these fields; `group` is empty for the core group.
-fn object(group: &str, kind: &str, name: &str, namespace: Option<&str>, fields: Value) -> Value {
-    let version = match group {
-        "" => json!("v1"),
-        group => json!(format!("{group}/v1")),
-    };
-    let mut metadata = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
-    if let Some(namespace) = namespace {
-        metadata = with(metadata, "namespace", json!(namespace));
+/// Returns the metadata of an object.
+fn metadata(name: &str, namespace: Option<&str>) -> Value {
+    let metadata = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
+    match namespace {
+        Some(namespace) => with(metadata, "namespace", json!(namespace)),
+        None => metadata,
     }
-    let object = with(fields, "apiVersion", version);
-    with(with(object, "kind", json!(kind)), "metadata", metadata)
 }
 
 /// Adds a field to an object.
@@ -224,46 +225,33 @@ pub fn yaml(wanted: &Wanted, objects: &[Document]) -> String {
     }
     for (comments, object) in objects {
         text.push_str("---\n");
-        for comment in comments {
-            let _ = writeln!(text, "# {comment}");
-        }
-        write_block(object, 0, &mut text);
+        text.extend(comments.iter().map(|comment| format!("# {comment}\n")));
+        text.push_str(&block(object, 0));
     }
     text
 }
 
-/// Writes a value in the block style of YAML. All strings are in double quotes, as in JSON, so that a namespace named `true` or `123`
-/// stays a string; no collection is empty, and every key is plain text.
-fn write_block(value: &Value, indent: usize, text: &mut String) {
+/// Returns a value in the block style of YAML. All strings are in double quotes, as in JSON, so that a namespace named `true` or
+/// `123` stays a string; no collection is empty, and every key is plain text.
+fn block(value: &Value, indent: usize) -> String {
     match value {
         Value::Object(fields) => {
-            for (key, value) in fields {
-                let _ = write!(text, "{:indent$}{key}:", "");
-                match value {
-                    Value::Object(_) => {
-                        text.push('\n');
-                        write_block(value, indent + 2, text);
-                    }
-                    Value::Array(_) => {
-                        text.push('\n');
-                        write_block(value, indent, text);
-                    }
-                    scalar => {
-                        let _ = writeln!(text, " {scalar}");
-                    }
-                }
-            }
+            let fields = fields.iter().map(|(key, value)| {
+                let below = match value {
+                    Value::Object(_) => format!("\n{}", block(value, indent + 2)),
+                    Value::Array(_) => format!("\n{}", block(value, indent)),
+                    scalar => format!(" {scalar}\n"),
+                };
+                format!("{:indent$}{key}:{below}", "")
+            });
+            fields.collect()
         }
         Value::Array(items) => {
-            for item in items {
-                let mut block = String::new();
-                write_block(item, indent + 2, &mut block);
-                let _ = write!(text, "{:indent$}- {}", "", block.trim_start());
-            }
+            let items = items.iter().map(|item| block(item, indent + 2));
+            let items = items.map(|item| format!("{:indent$}- {}", "", item.trim_start()));
+            items.collect()
         }
-        scalar => {
-            let _ = writeln!(text, "{:indent$}{scalar}", "");
-        }
+        scalar => format!("{:indent$}{scalar}\n", ""),
     }
 }
 
@@ -278,14 +266,14 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::facts::placement::Source;
 
     fn wanted(account: &str, namespace: &str) -> Wanted {
         Wanted {
             account: ServiceAccount::parse(account).unwrap(),
             namespace: Namespace::parse(namespace).unwrap(),
             vms: BTreeSet::new(),
-            sources: BTreeSet::from(Source::ALL),
-            configmap: ConfigMapName::TOPOLOGY,
+            settings: Settings::default(),
             create_account: false,
             addons: false,
         }
@@ -325,7 +313,7 @@ mod tests {
     fn yaml_has_the_same_objects_also_with_names_that_yaml_takes_for_numbers() {
         let mut odd = wanted("123:1e3", "true");
         odd.vms = vms(["null", "0x1", "1.5"]);
-        odd.configmap = ConfigMapName::parse("no/off").unwrap();
+        odd.settings.topology.configmap = ConfigMapName::parse("no/off").unwrap();
         for mut wanted in [wanted("default:gc8", "default"), odd] {
             for count in [0, 4] {
                 let objects = objects(&wanted);
@@ -380,7 +368,7 @@ mod tests {
     #[test]
     fn a_source_that_is_not_asked_needs_no_rule() {
         let mut wanted = wanted("default:gc8", "default");
-        wanted.sources = BTreeSet::from([Source::VmiAnnotations, Source::HostsTable]);
+        wanted.settings.topology.sources = vec![Source::VmiAnnotations, Source::HostsTable];
         assert_eq!(
             lines(&wanted),
             [
@@ -403,12 +391,13 @@ mod tests {
     #[test]
     fn a_configmap_elsewhere_needs_a_rule_of_its_own() {
         let mut wanted = wanted("default:gc8", "default");
-        wanted.configmap = ConfigMapName::parse("ops/hosts").unwrap();
+        let configmap = |text| ConfigMapName::parse(text).unwrap();
+        wanted.settings.topology.configmap = configmap("ops/hosts");
         assert_eq!(
             lines(&wanted)[3..],
             ["ops: get configmaps hosts", "*: get nodes"]
         );
-        wanted.configmap = ConfigMapName::parse("default/hosts").unwrap();
+        wanted.settings.topology.configmap = configmap("default/hosts");
         assert_eq!(objects(&wanted).len(), 4, "one role for each namespace");
     }
 }

@@ -4,8 +4,7 @@
 use tokio::time::{Instant, timeout_at};
 
 use crate::agent::Round;
-use crate::config::{ConfigMapName, Settings};
-use crate::facts::names::{HostName, Namespace, VmName};
+use crate::config::Settings;
 use crate::facts::placement::Source;
 use crate::facts::{Fact, Unavailable};
 use crate::observe::api_access::Connections;
@@ -52,67 +51,40 @@ pub const VIRTUAL_MACHINES: &str = "virtualmachines";
 
 /// All requests that the agent sends to Harvester, except the access review, which all users may send, and two requests that
 /// check, if nothing else can be read, whether the server is the guest cluster.
+#[rustfmt::skip]
 pub static USEFUL: &[PermissionUse] = &[
     PermissionUse {
-        verb: "get",
-        group: "kubevirt.io",
-        resource: INSTANCES,
-        place: PermissionPlace::Vm,
-        source: None,
+        verb: "get", group: "kubevirt.io", resource: INSTANCES, place: PermissionPlace::Vm, source: None,
         purpose: "required: reads the VM and its host",
         without: "live migrations are not followed (finding harvester-forbidden)",
     },
     PermissionUse {
-        verb: "list",
-        group: "kubevirt.io",
-        resource: INSTANCES,
-        place: PermissionPlace::Vm,
-        source: None,
+        verb: "list", group: "kubevirt.io", resource: INSTANCES, place: PermissionPlace::Vm, source: None,
         purpose: "finds the VM if no name matches, and its duplicates",
         without: "the VM is found only by a name of this node, or by [harvester] vm in its configuration",
     },
     PermissionUse {
-        verb: "watch",
-        group: "kubevirt.io",
-        resource: INSTANCES,
-        place: PermissionPlace::Vm,
-        source: None,
+        verb: "watch", group: "kubevirt.io", resource: INSTANCES, place: PermissionPlace::Vm, source: None,
         purpose: "detects a migration immediately",
         without: "a migration without a hint in the guest is detected within ten minutes (finding watch-unavailable)",
     },
     PermissionUse {
-        verb: "get",
-        group: "kubevirt.io",
-        resource: VIRTUAL_MACHINES,
-        place: PermissionPlace::Vm,
-        source: None,
+        verb: "get", group: "kubevirt.io", resource: VIRTUAL_MACHINES, place: PermissionPlace::Vm, source: None,
         purpose: "finds why the VM is stopped",
         without: "the scheduled event of a stop has the reason VMStopped, whatever stops the VM",
     },
     PermissionUse {
-        verb: "get",
-        group: "",
-        resource: "nodes",
-        place: PermissionPlace::Cluster,
-        source: Some(Source::HostNode),
+        verb: "get", group: "", resource: "nodes", place: PermissionPlace::Cluster, source: Some(Source::HostNode),
         purpose: "source host-node: all hosts",
         without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
     },
     PermissionUse {
-        verb: "list",
-        group: "",
-        resource: "pods",
-        place: PermissionPlace::Vm,
-        source: Some(Source::LauncherPod),
+        verb: "list", group: "", resource: "pods", place: PermissionPlace::Vm, source: Some(Source::LauncherPod),
         purpose: "source launcher-pod, used if host-node and vmi-annotations provide nothing",
         without: "region and zone come from the other sources",
     },
     PermissionUse {
-        verb: "get",
-        group: "",
-        resource: "configmaps",
-        place: PermissionPlace::ConfigMap,
-        source: Some(Source::ConfigMap),
+        verb: "get", group: "", resource: "configmaps", place: PermissionPlace::ConfigMap, source: Some(Source::ConfigMap),
         purpose: "source configmap, used if the earlier sources provide nothing",
         without: "region and zone come from the other sources",
     },
@@ -125,44 +97,6 @@ pub struct Permission {
     pub useful: &'static PermissionUse,
     /// Whether the request is allowed.
     pub allowed: Fact<bool>,
-}
-
-/// The objects of the requests, as far as known. A role may allow single names only, so the review names them.
-struct Objects<'a> {
-    /// The namespace of the VM.
-    namespace: &'a Namespace,
-    /// Our VM.
-    vm: Option<&'a VmName>,
-    /// The host that runs it.
-    host: Option<&'a HostName>,
-    /// The ConfigMap with the topology of the hosts.
-    configmap: &'a ConfigMapName,
-}
-
-impl Objects<'_> {
-    fn attributes(&self, useful: &PermissionUse) -> ResourceAttributes {
-        let (namespace, name) = match useful.place {
-            PermissionPlace::Vm => (
-                Some(self.namespace.to_string()),
-                self.vm
-                    .filter(|_| useful.resource == INSTANCES)
-                    .map(ToString::to_string),
-            ),
-            PermissionPlace::ConfigMap => (
-                Some(self.configmap.namespace.as_str().to_owned()),
-                Some(self.configmap.name.as_str().to_owned()),
-            ),
-            PermissionPlace::Cluster => (None, self.host.map(ToString::to_string)),
-        };
-        ResourceAttributes {
-            namespace,
-            name: name.filter(|_| useful.verb != "list"),
-            verb: useful.verb.to_owned(),
-            group: useful.group.to_owned(),
-            resource: useful.resource.to_owned(),
-            ..ResourceAttributes::default()
-        }
-    }
 }
 
 /// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential.
@@ -197,15 +131,33 @@ pub async fn read_by(
     ) else {
         return Vec::new();
     };
-    let objects = Objects {
-        namespace: &harvester.namespace,
-        vm: round.identity.vmi().map(|vmi| &vmi.name),
-        host: round.placement.as_ref().map(|placement| &placement.host),
-        configmap: &settings.topology.configmap,
-    };
+    let configmap = &settings.topology.configmap;
+    let vm = round.identity.vmi().map(|vmi| vmi.name.as_str());
+    let host = round.placement.as_ref();
+    let host = host.map(|placement| placement.host.as_str());
     let mut permissions = Vec::new();
     for useful in USEFUL {
-        let allowed = ask(&link.client, &objects.attributes(useful)).await;
+        // A role may allow single names only, so the review names the objects that are known.
+        let (namespace, name) = match useful.place {
+            PermissionPlace::Vm => (
+                Some(harvester.namespace.as_str()),
+                vm.filter(|_| useful.resource == INSTANCES),
+            ),
+            PermissionPlace::ConfigMap => (
+                Some(configmap.namespace.as_str()),
+                Some(configmap.name.as_str()),
+            ),
+            PermissionPlace::Cluster => (None, host),
+        };
+        let attributes = ResourceAttributes {
+            namespace: namespace.map(str::to_owned),
+            name: name.filter(|_| useful.verb != "list").map(str::to_owned),
+            verb: useful.verb.to_owned(),
+            group: useful.group.to_owned(),
+            resource: useful.resource.to_owned(),
+            ..ResourceAttributes::default()
+        };
+        let allowed = ask(&link.client, &attributes).await;
         permissions.push(Permission { useful, allowed });
     }
     permissions
@@ -223,10 +175,9 @@ pub fn unasked(why: &Unavailable) -> Vec<Permission> {
 impl From<&Permission> for PermissionStatus {
     fn from(permission: &Permission) -> Self {
         let useful = permission.useful;
-        let group = if useful.group.is_empty() {
-            String::new()
-        } else {
-            format!(".{}", useful.group)
+        let group = match useful.group {
+            "" => String::new(),
+            group => format!(".{group}"),
         };
         let scope = match useful.place {
             PermissionPlace::Vm => "in the namespace of the VM",

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sys::named::named;
+
 /// A state of a scheduled event, as it is published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,29 +37,6 @@ pub struct ScheduledEvent {
     /// Details, such as the error of a migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-/// Declares an enumeration with the name of each variant in reports.
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// All variants, in order.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// Returns the name used in reports.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-        }
-    };
 }
 
 named! {

@@ -130,6 +130,19 @@ fn no_more_than_a_few_of_many_things_are_named_and_all_are_removed() {
 }
 
 #[test]
+fn an_invalid_configuration_is_one_problem() {
+    let file = "/etc/harvester-node-agent/config.toml";
+    let text: String = (0..20).map(|number| format!("k{number} = 1\n")).collect();
+    let dir = tree(&[(file, &text)]);
+    let findings = check(&Root::new(dir.path()), None, dir.path());
+    let mut findings = findings.iter();
+    let found = findings.find(|one| one.code == Code::ImageConfigInvalid);
+    let seen = &found.unwrap().seen;
+    assert!(seen.starts_with(file) && seen.ends_with(" and 12 more"));
+    assert!(findings.all(|one| one.code != Code::ImageConfigInvalid));
+}
+
+#[test]
 fn a_setting_is_removed_by_hand_and_only_once() {
     let config = "/etc/rancher/k3s/config.yaml";
     let dir = tree(&[

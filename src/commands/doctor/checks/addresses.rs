@@ -7,6 +7,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
 use crate::commands::doctor::reader::Reader;
+use crate::facts::observation::Api;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
@@ -25,8 +26,9 @@ struct Addresses {
 
 /// Reads the addresses of all three. That the VM could not be read is reported by the check of the VM.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let (case, what) = (&reader.case, "the addresses of the Node");
     let node = reader.node().await;
-    let node = checked.need(Group::Node, "the addresses of the Node", node);
+    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
     let instance = reader.instance().await.known();
     let machine = addresses(reader.observer.root());
     let machine = checked.need(Group::Machine, "the addresses of this VM", &machine);
@@ -35,7 +37,7 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
         harvester: instance.map(Instance::interfaces),
         machine: machine.cloned(),
     };
-    checked.findings.extend(judge(&reader.case, &addresses));
+    checked.findings.extend(judge(case, &addresses));
 }
 
 /// Reads the addresses from the running kernel; a file tree has none.

@@ -4,6 +4,7 @@
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Checked, finding};
 use crate::commands::doctor::reader::Reader;
+use crate::facts::observation::Api;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
 
@@ -27,8 +28,9 @@ struct Capacity {
 
 /// Reads CPUs and memory from the kernel and from the Node.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let (case, what) = (&reader.case, "the capacity of the Node");
     let node = reader.node().await;
-    let node = checked.need(Group::Node, "the capacity of the Node", node);
+    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
     let mut need = |what, path, parse: fn(&str) -> Option<u64>| {
         let fact = parsed(reader.observer.root(), path, parse);
         checked.need(Group::Node, what, &fact).copied()

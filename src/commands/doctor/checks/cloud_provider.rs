@@ -8,6 +8,7 @@ use crate::commands::doctor::objects::{
 };
 use crate::commands::doctor::reader::Reader;
 use crate::decide::findings::replacing_provider_id;
+use crate::facts::observation::Api;
 use crate::facts::release::Rank;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
@@ -33,7 +34,9 @@ struct Signs {
 
 /// Reads the Node, its pods and the VM.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let node = checked.need(Group::Node, "the taints of the Node", reader.node().await);
+    let (case, what) = (&reader.case, "the taints of the Node");
+    let node = reader.node().await;
+    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
     let mut signs = Signs::default();
     if let Some(pods) = reader.pods().await.known() {
         signs.cloud_provider = pods.component(CLOUD_PROVIDER).known().cloned();
@@ -44,7 +47,6 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let instance = reader.instance().await.known();
     signs.is_agent_connected = instance.map(Instance::is_agent_connected);
     let taint = node.and_then(NodeObject::uninitialized);
-    let case = &reader.case;
     checked.findings.extend(
         [
             taint.and_then(|taint| uninitialized(case, &signs, &taint)),

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::catalog::{Code, Finding, Group};
+use crate::commands::bake_check::unit::OURS as UNIT;
 use crate::commands::doctor::case::{Checked, date};
 use crate::commands::doctor::objects::NodeObject;
 use crate::commands::doctor::reader::{Reader, briefly};
@@ -14,9 +15,6 @@ use crate::facts::guest_agent::Enablement;
 use crate::observe::guest_agent::{file_state, why};
 use crate::sys::root::{ReadError, Root};
 use crate::wire::dbus::{Bus, BusError};
-
-/// Our unit.
-const UNIT: &str = "harvester-node-agent.service";
 
 /// The directory in which cloud-init creates a file for each step at its first run on this machine.
 const FIRST_RUN: &str = "/var/lib/cloud/instance/sem";

@@ -5,7 +5,9 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Pod;
 use crate::commands::doctor::reader::Reader;
+use crate::facts::observation::Api;
 use crate::facts::topology::{TWINS, ZONE};
+use crate::report::text::{first, many};
 
 /// The field manager of the agent in `managedFields`.
 const OURS: &str = "harvester-node-agent";
@@ -15,10 +17,11 @@ const NAMED_MAX: usize = 3;
 
 /// Reads the pods; the labels of the Node are those of the round.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
+    let (case, what) = (&reader.case, "the labels of the pods on this Node");
     let pods = reader.pods().await;
-    let pods = checked.need(Group::Node, "the labels of the pods on this Node", pods);
+    let pods = checked.need_of(case, Api::Guest, Group::Node, what, pods);
     let pods = pods.map(|pods| pods.list.as_slice());
-    let findings = judge(&reader.case, pods.unwrap_or_default());
+    let findings = judge(case, pods.unwrap_or_default());
     checked.findings.extend(findings);
 }
 
@@ -79,22 +82,13 @@ fn other_zone(case: &Case<'_>, pods: &[Pod]) -> Option<Finding> {
         Some(format!("{} ({other})", pod.reference))
     });
     let others: Vec<String> = others.collect();
-    let (count, pods) = match others.len() {
-        0 => return None,
-        1 => (1, "pod"),
-        count => (count, "pods"),
-    };
-    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(String::as_str).collect();
-    let more = match count - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let text = format!(
-        "the Node has zone {}, {count} {pods} another: {}{more}",
+        "the Node has zone {}, {} another: {}",
         zone.escape_debug(),
-        named.join(", ")
+        many(others.len(), "pod"),
+        first(&others, NAMED_MAX, ", ")
     );
-    Some(Finding::new(Code::PodsInOtherZone, text))
+    (!others.is_empty()).then(|| Finding::new(Code::PodsInOtherZone, text))
 }
 
 #[cfg(test)]

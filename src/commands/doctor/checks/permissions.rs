@@ -26,7 +26,8 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let mut all = permissions.iter();
     if let Some(unknown) = all.find(|one| one.allowed.why().is_some()) {
         let what = "permissions of the Harvester credential";
-        checked.need(Group::HarvesterApi, what, &unknown.allowed);
+        let (case, api) = (&reader.case, Api::Harvester);
+        checked.need_of(case, api, Group::HarvesterApi, what, &unknown.allowed);
     }
     checked.findings.extend(judge(&reader.case, &permissions));
 }

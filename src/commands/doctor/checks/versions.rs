@@ -8,6 +8,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, Pods};
 use crate::commands::doctor::reader::Reader;
+use crate::facts::observation::Api;
 use crate::facts::release::{Rank, Release};
 use crate::facts::{Fact, UnavailableKind};
 
@@ -105,28 +106,27 @@ impl Part {
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let case = &reader.case;
     let harvester = reader.harvester_release().await;
-    let harvester = checked.need(Group::Versions, "the version of Harvester", harvester);
+    let what = "the version of Harvester";
+    let harvester = checked.need_of(case, Api::Harvester, Group::Versions, what, harvester);
     let kubelet = match reader.node().await {
         Fact::Known(node) => node.kubelet(),
         Fact::Absent => Fact::Absent,
         Fact::Failed(why) => Fact::Failed(why.clone()),
     };
-    let kubelet = checked.need(Group::Versions, "the version of the kubelet", &kubelet);
-    let pods = reader.pods().await;
-    let (cloud_provider, csi_driver) = match pods {
-        Fact::Known(pods) => (cloud_provider(case, pods), pods.component(CSI_DRIVER)),
-        Fact::Absent | Fact::Failed(_) => (Fact::Absent, Fact::Absent),
-    };
-    let pods = checked.need(Group::Versions, "the pods of this Node", pods);
+    let what = "the version of the kubelet";
+    let kubelet = checked.need_of(case, Api::Guest, Group::Versions, what, &kubelet);
+    let (pods, what) = (reader.pods().await, "the pods of this Node");
+    let pods = checked.need_of(case, Api::Guest, Group::Versions, what, pods);
     let unreadable = pods.and_then(|pods| pods.unreadable.as_ref());
     let unreadable: Fact<()> = unreadable.map_or(Fact::Absent, |error| {
         Fact::failed(UnavailableKind::Malformed, error)
     });
     checked.need(Group::Versions, "a pod of this Node", &unreadable);
+    let cloud_provider = pods.map_or(Fact::Absent, |pods| cloud_provider(case, pods));
     let what = "the version of the Harvester cloud provider";
     let cloud_provider = checked.need(Group::Versions, what, &cloud_provider);
-    let what = "the version of the Harvester CSI driver";
-    let csi_driver = checked.need(Group::Versions, what, &csi_driver);
+    // It is only shown: no check needs it.
+    let csi_driver = pods.map_or(Fact::Absent, |pods| pods.component(CSI_DRIVER));
     let neighbors = reader.namespace().await.known();
     let versions = Versions {
         harvester,
@@ -139,7 +139,7 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
         ("Harvester", harvester),
         ("kubelet", kubelet),
         ("cloud provider", cloud_provider.map(|one| &one.release)),
-        ("CSI driver", csi_driver.map(|one| &one.release)),
+        ("CSI driver", csi_driver.known().map(|one| &one.release)),
     ];
     for (name, release) in known {
         if let Some(release) = release {

@@ -6,6 +6,7 @@ use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reader::Reader;
 use crate::facts::Fact;
+use crate::facts::observation::Api;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 
 /// The maximum number of VMs in a finding about shared hardware; a namespace may have thousands.
@@ -18,13 +19,15 @@ const CLUSTER: &str = "guestcluster.harvesterhci.io/name";
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let instance = reader.instance().await;
     let what = "labels, conditions and addresses of the VM";
-    let instance = checked.need(Group::HarvesterApi, what, instance);
+    let (case, api) = (&reader.case, Api::Harvester);
+    let instance = checked.need_of(case, api, Group::HarvesterApi, what, instance);
     let others = reader.namespace().await;
-    let others = checked.need(Group::Identity, "the other VMs of the namespace", others);
+    let what = "the other VMs of the namespace";
+    let others = checked.need_of(case, api, Group::Identity, what, others);
     let others = others.map(Vec::as_slice).unwrap_or_default();
     // On KubeVirt without Harvester, its labels have no meaning.
     let is_harvester = *reader.harvester_release().await != Fact::Absent;
-    checked.findings.extend(neighbors(&reader.case, others));
+    checked.findings.extend(neighbors(case, others));
     let labels = instance.filter(|_| is_harvester).and_then(labels);
     checked.findings.extend(labels);
     checked.findings.extend(instance.and_then(guest_agent));

@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::*;
 use crate::catalog::{Code, Finding, Group};
-use crate::commands::doctor::case::Gap;
+use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::diagnosis::Found;
 use crate::commands::doctor::service::Service;
 use crate::facts::{Unavailable, UnavailableKind};
@@ -56,7 +56,12 @@ fn diagnosis(found: &Found) -> Diagnosis {
 
 fn gap(group: Group, what: &'static str, kind: UnavailableKind, text: &str) -> Gap {
     let why = Unavailable::new(kind, text);
-    Gap { group, what, why }
+    Gap {
+        group,
+        what,
+        why,
+        due_to: None,
+    }
 }
 
 /// A node in order, whose agent has observed since two hours ago that the Node does not exist.
@@ -101,15 +106,18 @@ fn healthy() -> Found {
     let note = |group, text: &str| (group, text.to_owned());
     Found {
         service,
-        notes: vec![
-            note(Group::HarvesterApi, "certificate expires in 311d"),
-            note(
-                Group::Placement,
-                "at the next host maintenance, the VM migrates",
-            ),
-            note(Group::Versions, "Harvester v1.6.1"),
-            note(Group::Versions, "kubelet v1.33.5+rke2r1"),
-        ],
+        checked: Checked {
+            notes: vec![
+                note(Group::HarvesterApi, "certificate expires in 311d"),
+                note(
+                    Group::Placement,
+                    "at the next host maintenance, the VM migrates",
+                ),
+                note(Group::Versions, "Harvester v1.6.1"),
+                note(Group::Versions, "kubelet v1.33.5+rke2r1"),
+            ],
+            ..Checked::default()
+        },
         status: Some(serde_json::from_value(status).unwrap()),
         ..Found::default()
     }
@@ -118,44 +126,43 @@ fn healthy() -> Found {
 /// An error with a consequence, a warning, a notice, and checks that were skipped for two reasons.
 fn unhealthy() -> Found {
     let not_allowed = "not allowed to read `/dmi`: EACCES";
-    Found {
-        findings: vec![
-            Finding::new(Code::ClockNotSynchronized, "NTPSynchronized is no"),
-            Finding::new(Code::NodeMissing, "no Node `n` at https://api:6443"),
-            Finding::new(Code::NoTopologySource, "no source"),
-            Finding::new(Code::HarvesterTlsError, "\u{1b}[2Junknown issuer"),
-            Finding::new(
-                Code::CredentialExpires,
-                "/a: CA a expires at 2026-12-20T10:00:00Z, in less than 30 days",
-            ),
-            Finding::new(
-                Code::CredentialExpires,
-                "/b: CA b expires at 2026-12-20T10:00:00Z, in less than 30 days",
-            ),
-        ],
-        gaps: vec![
-            gap(
-                Group::Identity,
-                "the firmware UUID",
-                UnavailableKind::Forbidden,
-                not_allowed,
-            ),
-            gap(
-                Group::Identity,
-                "the serial number",
-                UnavailableKind::Forbidden,
-                not_allowed,
-            ),
-            gap(
-                Group::Node,
-                "the Node",
-                UnavailableKind::NotAsked,
-                "no kubeconfig",
-            ),
-        ],
-        is_unanswered: true,
-        ..healthy()
-    }
+    let mut found = healthy();
+    found.is_unanswered = true;
+    found.checked.findings = vec![
+        Finding::new(Code::ClockNotSynchronized, "NTPSynchronized is no"),
+        Finding::new(Code::NodeMissing, "no Node `n` at https://api:6443"),
+        Finding::new(Code::NoTopologySource, "no source"),
+        Finding::new(Code::HarvesterTlsError, "\u{1b}[2Junknown issuer"),
+        Finding::new(
+            Code::CredentialExpires,
+            "/a: CA a expires at 2026-12-20T10:00:00Z, in less than 30 days",
+        ),
+        Finding::new(
+            Code::CredentialExpires,
+            "/b: CA b expires at 2026-12-20T10:00:00Z, in less than 30 days",
+        ),
+    ];
+    found.checked.gaps = vec![
+        gap(
+            Group::Identity,
+            "the firmware UUID",
+            UnavailableKind::Forbidden,
+            not_allowed,
+        ),
+        gap(
+            Group::Identity,
+            "the serial number",
+            UnavailableKind::Forbidden,
+            not_allowed,
+        ),
+        gap(
+            Group::Node,
+            "the Node",
+            UnavailableKind::NotAsked,
+            "no kubeconfig",
+        ),
+    ];
+    found
 }
 
 #[test]
@@ -191,15 +198,13 @@ fn symbols_and_colors_are_used_only_where_they_are_allowed() {
 
 #[test]
 fn only_checks_are_counted_as_checks() {
-    let found = Found {
-        gaps: vec![gap(
-            Group::Machine,
-            "the clock",
-            UnavailableKind::Missing,
-            "no system bus",
-        )],
-        ..healthy()
-    };
+    let mut found = healthy();
+    found.checked.gaps = vec![gap(
+        Group::Machine,
+        "the clock",
+        UnavailableKind::Missing,
+        "no system bus",
+    )];
     let text = text(&diagnosis(&found), PLAIN, false);
     assert!(
         text.contains("  1 check skipped: no system bus; -v"),
@@ -221,10 +226,8 @@ fn every_finding_says_what_is_wrong_and_what_to_type_where() {
     let is_of_node =
         |code: &&Code| code.entry().group != Group::Image || !code.entry().commands.is_empty();
     for code in Code::ALL.iter().filter(is_of_node) {
-        let found = Found {
-            findings: vec![Finding::new(*code, "this on that")],
-            ..Found::default()
-        };
+        let mut found = Found::default();
+        found.checked.findings = vec![Finding::new(*code, "this on that")];
         let text = text(&diagnosis(&found), PLAIN, true);
         let shown = words(&text);
         let entry = code.entry();
@@ -248,16 +251,14 @@ fn every_finding_says_what_is_wrong_and_what_to_type_where() {
 fn no_line_but_a_command_is_wider_than_the_terminal() {
     let findings = Code::ALL.iter();
     let findings = findings.map(|code| Finding::new(*code, "taint ".repeat(40)));
-    let found = Found {
-        findings: findings.collect(),
-        gaps: vec![gap(
-            Group::Node,
-            "the Node",
-            UnavailableKind::Unreachable,
-            "timed out",
-        )],
-        ..healthy()
-    };
+    let mut found = healthy();
+    found.checked.findings = findings.collect();
+    found.checked.gaps = vec![gap(
+        Group::Node,
+        "the Node",
+        UnavailableKind::Unreachable,
+        "timed out",
+    )];
     let diagnosis = diagnosis(&found);
     let commands = diagnosis.findings().flat_map(|problem| &problem.commands);
     let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
@@ -277,13 +278,11 @@ fn a_long_observation_is_cut_and_verbose_cuts_none() {
         "config.toml:2: unknown key; allowed: {}end",
         "key ".repeat(400)
     );
-    let found = Found {
-        findings: vec![
-            Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
-            Finding::new(Code::ConfigInvalid, long.as_str()),
-        ],
-        ..Found::default()
-    };
+    let mut found = Found::default();
+    found.checked.findings = vec![
+        Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
+        Finding::new(Code::ConfigInvalid, long.as_str()),
+    ];
     let diagnosis = diagnosis(&found);
     let verbose = text(&diagnosis, PLAIN, true);
     assert!(words(&verbose).contains(&long), "{verbose}");
