@@ -310,10 +310,7 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "harvester.vm = 'Node_1'",
             "the value is not a VM name: lower-case letters",
         ),
-        (
-            "harvester.allow = 'proxy-url'",
-            "the value is not an array",
-        ),
+        ("harvester.allow = 'proxy-url'", "the value is not an array"),
         (
             "harvester.allow = ['proxy-ur']",
             "`harvester.allow`: entry 1 is none of \"plain-http\", \"insecure-skip-tls-verify\", \"proxy-url\"; did you mean \"proxy-url\"?",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which code has a credential that cannot be used, or a failed request to one of the two APIs?
 
-use crate::catalog::Code;
-use crate::facts::observation::{Api, Observation};
+use crate::catalog::{Code, Api};
+use crate::facts::observation::Observation;
 use crate::facts::{Fact, UnavailableKind};
 
 /// Returns the code of the failure that prevents reads of an API; `None` if there is none.

@@ -60,7 +60,11 @@ fn every_reason_of_a_condition_and_of_an_event_has_one_row() {
     let states = label_state::all();
     let states = states.iter().map(LabelState::reason);
     is_complete(TOPOLOGY, states, &rows(TOPOLOGY));
-    is_complete(IDENTITY, Verdict::ALL.iter().map(|verdict| verdict.reason()), &rows(IDENTITY));
+    is_complete(
+        IDENTITY,
+        Verdict::ALL.iter().map(|verdict| verdict.reason()),
+        &rows(IDENTITY),
+    );
     let health = GuestAgentHealth::ALL.iter().map(|health| health.reason());
     is_complete(CONDITION, health, &rows(CONDITION));
 

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::Identity;
@@ -11,7 +11,7 @@ use crate::decide::placement::Placement;
 use crate::decide::unread;
 use crate::facts::clock::rfc3339;
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::{Api, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The round before the checks.

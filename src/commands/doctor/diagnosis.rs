@@ -179,9 +179,7 @@ impl Diagnosis {
                 title: group.title(),
                 state: Mark::Skipped,
                 summary: String::new(),
-                findings: own_findings
-                    .map(|finding| names.problem(finding))
-                    .collect(),
+                findings: own_findings.map(|finding| names.problem(finding)).collect(),
                 suppressed: own,
                 skipped_checks: own_gaps
                     .map(|gap| SkippedCheck::new(gap, findings))

@@ -2,11 +2,10 @@
 //! The gaps of an ordinary round. The running agent does not report them if they have no consequence.
 
 use crate::agent::Round;
-use crate::catalog::Group;
+use crate::catalog::{Group, Api};
 use crate::commands::doctor::case::Gap;
 use crate::decide::identity::OwnVm;
 use crate::decide::unread;
-use crate::facts::observation::Api;
 use crate::facts::{Unavailable, UnavailableKind};
 
 /// Returns the checks that the round could not do. Any other error of a kubeconfig or of a request is a finding instead.

@@ -107,12 +107,15 @@ fn without_rest(found: &mut Found, why: &str) {
         None => "all checks",
     };
     let why = Unavailable::new(UnavailableKind::Unreachable, why);
-    found.checked.gaps.extend(Group::ALL.iter().map(|group| Gap {
-        group: *group,
-        what,
-        why: why.clone(),
-        due_to: None,
-    }));
+    found
+        .checked
+        .gaps
+        .extend(Group::ALL.iter().map(|group| Gap {
+            group: *group,
+            what,
+            why: why.clone(),
+            due_to: None,
+        }));
     found.is_unanswered = true;
 }
 

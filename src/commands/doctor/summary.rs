@@ -69,7 +69,12 @@ impl<'a> Names<'a> {
             }
             .to_owned(),
         };
-        let notes = self.found.checked.notes.iter().filter(|(about, _)| *about == group);
+        let notes = self
+            .found
+            .checked
+            .notes
+            .iter()
+            .filter(|(about, _)| *about == group);
         let notes = notes.map(|(_, note)| note.as_str());
         let parts = [own.as_str()].into_iter().chain(notes);
         let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();

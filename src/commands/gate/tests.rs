@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::facts::topology::LabelValue;
 use crate::sys::lock::{self, Instance, LOCK_FILE};
 
 const BOUND: Duration = Duration::from_secs(120);

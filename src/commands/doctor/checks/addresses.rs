@@ -3,11 +3,10 @@
 
 use core::net::IpAddr;
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
 use crate::commands::doctor::reader::Reader;
-use crate::facts::observation::Api;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;

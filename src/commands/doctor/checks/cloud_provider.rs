@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the right cloud provider initialized our Node, and if not, why not?
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::commands::doctor::case::{Case, Checked, date};
 use crate::commands::doctor::objects::{
     CLOUD_PROVIDER, Component, Instance, KUBEVIRT_CLOUD_PROVIDER, NodeObject, Uninitialized,
 };
 use crate::commands::doctor::reader::Reader;
 use crate::decide::findings::replacing_provider_id;
-use crate::facts::observation::Api;
 use crate::facts::release::Rank;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another writer set the topology labels of our Node, and do pods have those of another zone?
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Pod;
 use crate::commands::doctor::reader::Reader;
-use crate::facts::observation::Api;
 use crate::facts::topology::{TWINS, ZONE};
 use crate::report::text::{first, many};
 

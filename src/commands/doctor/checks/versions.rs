@@ -4,11 +4,10 @@
 //!
 //! To add a row to the table: a requirement of Harvester's documentation, the releases that do not meet it, and the page.
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, Pods};
 use crate::commands::doctor::reader::Reader;
-use crate::facts::observation::Api;
 use crate::facts::release::{Rank, Release};
 use crate::facts::{Fact, UnavailableKind};
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another VM have our hardware IDs, has Harvester labeled our VM, and does the host hear its guest agent?
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group, Api};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reader::Reader;
 use crate::facts::Fact;
-use crate::facts::observation::Api;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 
 /// The maximum number of VMs in a finding about shared hardware; a namespace may have thousands.
