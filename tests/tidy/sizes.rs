@@ -15,15 +15,15 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("catalog", 1300, "findings of images; each code is the reason of conditions and Events"),
     ("commands", 6700, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
     ("config", 1330, ""),
-    ("decide", 5430, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
+    ("decide", 5420, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
     ("facts", 2240, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3480, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
+    ("observe", 3440, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 3070, ""),
-    ("sys", 1990, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
+    ("sys", 1980, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
     ("triggers", 2330, "inotify restarts with a delay, bus messages are read during calls"),
-    ("wire", 4430, "`forbidden` is said once; an interrupted list of links is requested again"),
+    ("wire", 4230, "`forbidden` is said once; an interrupted list of links is requested again"),
 ];
 
 #[test]
