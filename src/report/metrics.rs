@@ -17,7 +17,6 @@ use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
-use crate::facts::observation::Api;
 use crate::facts::requests::Requests;
 
 /// Returns the page with the state and the event counters.
@@ -240,16 +239,6 @@ fn requests(page: &mut Page, requests: &[Requests]) {
         "harvester_node_agent_api_requests_total",
         "Requests to the Harvester API and the guest cluster API, by result.",
         results,
-    );
-    let warnings = [Api::Harvester, Api::Guest].map(|api| {
-        let of_api = requests.iter().filter(|one| one.api == api);
-        let warnings: u64 = of_api.map(|one| one.warnings).sum();
-        ([("api", api.as_str())], warnings)
-    });
-    page.family(
-        "harvester_node_agent_api_warnings_total",
-        "Warning headers in responses of both APIs; the log level debug shows each text once.",
-        warnings,
     );
 }
 

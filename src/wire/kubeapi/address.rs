@@ -2,7 +2,6 @@
 //! Builds the URLs of requests. Paths contain names that others chose, so a path is used verbatim or rejected.
 
 use reqwest::Url;
-use reqwest::header::HeaderValue;
 
 pub(super) fn is_http(url: &Url) -> bool {
     matches!(url.scheme(), "https" | "http") && url.has_host()
@@ -17,19 +16,6 @@ pub(super) fn public_form(url: &Url) -> Url {
     url.set_query(None);
     url.set_fragment(None);
     url
-}
-
-/// Returns the URL with `name` as its host, and the `Host` header that hides this from the server. Returns `None` when the name is
-/// an address: TLS sends no address in SNI, so only the verifier needs it.
-pub(super) fn rename(base: &Url, name: &str) -> Option<(Url, HeaderValue)> {
-    let mut renamed = base.clone();
-    renamed.set_host(Some(name)).ok()?;
-    renamed.domain()?;
-    let host = base.host_str()?;
-    let original = base
-        .port()
-        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    Some((renamed, HeaderValue::from_str(&original).ok()?))
 }
 
 /// Builds the URL of a request. A path contains names that others chose: none of them may lead to another resource.
@@ -111,21 +97,5 @@ mod tests {
     fn the_public_form_of_a_url_has_no_secret() {
         let public = public_form(&url("https://user:pass@a.example:6443/x?token=t#f"));
         assert_eq!(public.as_str(), "https://a.example:6443/x");
-    }
-
-    #[test]
-    fn a_renamed_url_keeps_its_port_and_its_host_header() {
-        let (renamed, host) = rename(&url("https://[2001:db8::7]:6443/p"), "kubernetes").unwrap();
-        assert_eq!(renamed.as_str(), "https://kubernetes:6443/p");
-        assert_eq!(host, "[2001:db8::7]:6443");
-        let (_, host) = rename(&url("https://10.0.0.1"), "kubernetes").unwrap();
-        assert_eq!(host, "10.0.0.1");
-    }
-
-    #[test]
-    fn a_name_that_is_an_address_never_becomes_the_place_to_connect_to() {
-        for name in ["192.0.2.1", "2001:db8::1", "1", "0x7f.1"] {
-            assert!(rename(&url("https://10.0.0.1"), name).is_none(), "{name}");
-        }
     }
 }

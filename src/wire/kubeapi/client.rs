@@ -2,7 +2,7 @@
 //! The client and its requests.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -12,6 +12,7 @@ use super::error::{Error, RequestTarget};
 use super::expected::Expected;
 use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
+use super::tls::ServerShown;
 use super::transport::{Accept, Call, RequestAttempt, Timeouts, Transport};
 use super::types::{
     AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,
@@ -84,6 +85,13 @@ impl Client {
     #[must_use]
     pub fn server(&self) -> &str {
         &self.transport.server
+    }
+
+    /// Returns what the server has shown of itself so far.
+    #[must_use]
+    pub fn server_shown(&self) -> ServerShown {
+        let shown = self.transport.shown.lock();
+        shown.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads the current state of one object.

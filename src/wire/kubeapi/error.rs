@@ -529,9 +529,6 @@ pub enum CredentialProblem {
     /// Neither a DNS name nor an IP address.
     #[error("tls-server-name is neither a DNS name nor an IP address")]
     TlsServerName,
-    /// The proxy would connect to the wrong host.
-    #[error("tls-server-name cannot be used through a proxy")]
-    TlsServerNameThroughProxy,
     /// Only HTTP proxies are supported.
     #[error("the proxy URL is neither https nor http, or has no host")]
     Proxy,

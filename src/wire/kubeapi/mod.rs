@@ -15,9 +15,7 @@ mod client;
 mod error;
 mod expected;
 pub(crate) mod lines;
-mod probe;
 mod request_counts;
-mod resolve;
 mod response;
 mod status;
 #[cfg(test)]
@@ -26,7 +24,6 @@ mod text;
 mod tls;
 mod transport;
 mod types;
-mod warning;
 mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
@@ -34,12 +31,11 @@ pub use age::{Age, age};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget, Unreached};
 pub use lines::MAXIMUM_LINE;
-pub use probe::{ShownCertificate, probe};
-pub use request_counts::{Count, Tally};
+pub use request_counts::Tally;
 pub use response::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
 pub use text::describe;
-pub use tls::{TlsReason, TlsSetupError};
+pub use tls::{ServerShown, TlsReason, TlsSetupError};
 pub use transport::Timeouts;
 pub use types::{
     AccessReview, ApiStatus, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,

@@ -5,20 +5,21 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Method, Proxy, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::address::{is_http, public_form, rename, request_url};
+use super::address::{is_http, public_form, request_url};
 use super::error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget};
 use super::request_counts::Tally;
-use super::resolve::ServerHost;
 use super::text::describe;
-use super::tls;
-use crate::access::{Credential, ServerVerification};
+use super::tls::{self, ServerShown};
+use crate::access::Credential;
 use crate::sys::escape::chain;
 use crate::wire::backoff::Backoff;
 
@@ -88,10 +89,9 @@ pub(super) struct Transport {
     http: reqwest::Client,
     /// The server for messages: no user information, query or fragment.
     pub(super) server: String,
-    /// The base URL of requests; its host is `tls-server-name` if that is set.
+    /// The base URL of requests.
     base: Url,
-    /// The host in the kubeconfig, if `base` has another one.
-    host: Option<HeaderValue>,
+    pub(super) shown: Arc<std::sync::Mutex<ServerShown>>,
     authorization: Option<HeaderValue>,
     /// Kept to remove it from untrusted text.
     pub(super) token: Option<SecretString>,
@@ -159,13 +159,14 @@ impl Transport {
         timeouts: Timeouts,
         (tally, backoff): (Tally, Backoff),
         server: String,
-        mut base: Url,
+        base: Url,
     ) -> Result<Self, CredentialProblem> {
         if !is_http(&base) {
             return Err(CredentialProblem::Server);
         }
+        let shown = Arc::default();
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::configure(credential)?)
+            .tls_backend_preconfigured(tls::configure(credential, &shown)?)
             .user_agent(USER_AGENT)
             .redirect(Policy::none())
             .retry(reqwest::retry::never())
@@ -173,8 +174,6 @@ impl Transport {
             .no_proxy()
             .http1_only()
             .connect_timeout(timeouts.connect)
-            // The certificate is the only known property of a server that is not verified.
-            .tls_info(credential.verify_server == ServerVerification::Skipped)
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .tcp_keepalive(KEEPALIVE_IDLE)
@@ -185,20 +184,9 @@ impl Transport {
             if !is_http(proxy) {
                 return Err(CredentialProblem::Proxy);
             }
-            if credential.tls_server_name.is_some() {
-                return Err(CredentialProblem::TlsServerNameThroughProxy);
-            }
             let proxy =
                 Proxy::all(proxy.clone()).map_err(|source| CredentialProblem::Http { source })?;
             builder = builder.proxy(proxy);
-        }
-        let mut host = None;
-        if let Some(name) = &credential.tls_server_name
-            && let Some((renamed, original)) = rename(&base, name)
-        {
-            builder = builder.dns_resolver(ServerHost::new(base.host_str().unwrap_or_default()));
-            host = Some(original);
-            base = renamed;
         }
         let http = builder.build().map_err(|source| CredentialProblem::Http {
             source: source.without_url(),
@@ -207,7 +195,7 @@ impl Transport {
             http,
             server,
             base,
-            host,
+            shown,
             authorization: credential.token.as_ref().map(authorization).transpose()?,
             token: credential.token.clone(),
             timeouts,
@@ -233,7 +221,7 @@ impl Transport {
             http,
             server: credential.server.to_string(),
             base: credential.server.clone(),
-            host: None,
+            shown: Arc::default(),
             authorization: None,
             token: credential.token.clone(),
             timeouts,
@@ -311,14 +299,9 @@ impl Transport {
         call: &Call<'_>,
         target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
-        let mut pending = self.tally.begin();
+        let pending = self.tally.begin();
         let outcome = match self.answer(call, target).await {
-            Ok(response) => {
-                let warnings = self.tally.warnings();
-                let describe = |text: &str| self.describe(text);
-                pending.warned(warnings.take(&self.server, response.headers(), describe));
-                self.check(response, target).await
-            }
+            Ok(response) => self.check(response, target).await,
             Err(error) => Err(error),
         };
         pending.end(&outcome);
@@ -326,7 +309,7 @@ impl Transport {
     }
 
     /// Sends the request and reads the head of the response, whatever its status.
-    pub(super) async fn answer(
+    async fn answer(
         &self,
         call: &Call<'_>,
         target: &Arc<RequestTarget>,
@@ -354,9 +337,6 @@ impl Transport {
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        if let Some(host) = &self.host {
-            headers.insert(HOST, host.clone());
-        }
         let mut request = self.http.request(call.method.clone(), url).headers(headers);
         if let Some((content_type, body)) = call.body {
             request = request
@@ -373,11 +353,27 @@ impl Transport {
         target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         let limit = self.timeouts.headers;
-        match timeout(limit, sending).await {
-            Ok(sent) => sent.map_err(|source| self.failure(source, target)),
-            Err(_) => Err(target.timeout(RequestPhase::Headers, limit)),
-        }
+        let sent = timeout(limit, sending)
+            .await
+            .map_err(|_| target.timeout(RequestPhase::Headers, limit))?;
+        let response = sent.map_err(|source| self.failure(source, target))?;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.ahead = date(response.headers()).map(|date| date - now());
+        drop(shown);
+        Ok(response)
     }
+}
+
+/// Returns the time of a response, in seconds since 1970.
+fn date(headers: &HeaderMap) -> Option<i64> {
+    // `Sun, 06 Nov 1994 08:49:37 GMT` is also a valid mail date.
+    let date = headers.get(DATE)?.to_str().ok()?;
+    let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
+    Some(date.unix_timestamp())
+}
+
+fn now() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 fn authorization(token: &SecretString) -> Result<HeaderValue, CredentialProblem> {
@@ -395,6 +391,18 @@ fn authorization(token: &SecretString) -> Result<HeaderValue, CredentialProblem>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_date_of_a_head_is_read_and_nonsense_is_none() {
+        let read = |text: &'static str| {
+            let date = HeaderValue::from_static(text);
+            super::date(&HeaderMap::from_iter([(DATE, date)]))
+        };
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        for nonsense in ["", "now", "06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+            assert_eq!(read(nonsense), None, "{nonsense}");
+        }
+    }
 
     #[test]
     fn the_header_with_the_token_prints_nothing_of_it() {

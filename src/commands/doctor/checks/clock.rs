@@ -51,16 +51,16 @@ struct Lifetime {
 /// Reads the clocks of both servers, the synchronization of ours, and all validities.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let what = "the server's certificate and clock";
-    let harvester = reader.server(Api::Harvester).await;
-    let harvester = checked.need(Group::HarvesterApi, what, harvester);
-    let guest = checked.need(Group::Node, what, reader.server(Api::Guest).await);
+    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| reader.server(api));
+    let harvester = checked.need(Group::HarvesterApi, what, &harvester);
+    let guest = checked.need(Group::Node, what, &guest);
     let ahead = |server: Option<&Server>| server.and_then(|server| server.ahead);
     let synchronized = briefly(synchronized(reader.observer.bus())).await;
     let what = "clock synchronization (NTP)";
     let synchronized = checked.need(Group::Machine, what, &synchronized);
     let token = credentials::token(reader);
     let token = checked.need(Group::HarvesterCredential, "the type of its token", &token);
-    let certificates = reader.certificates().await;
+    let certificates = reader.certificates();
     let lives = token.and_then(Lifetime::of_token).into_iter();
     let clocks = Clocks {
         harvester: ahead(harvester),

@@ -11,10 +11,12 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
-use super::super::{Class, Client, CredentialProblem, Error, RequestPhase, Timeouts, TlsReason};
-use super::server::{Server, Step, json};
+use super::super::{
+    Class, Client, CredentialProblem, Error, RequestPhase, ServerShown, Timeouts, TlsReason,
+};
+use super::server::{Server, Step, answer, json};
 use super::{LONG, TOKEN, printed};
-use crate::access::{ClientCertificate, Credential, ServerVerification};
+use crate::access::{ClientCertificate, Credential};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -326,18 +328,17 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
 }
 
 #[tokio::test]
-async fn tls_server_name_is_asked_for_and_verified_while_the_host_stays_the_same() {
+async fn tls_server_name_is_verified_while_the_host_stays_the_same() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["kubernetes.default"], |_| {}), None).await;
-    // The address of the server, and a name of it that has to be resolved.
-    for host in ["127.0.0.1", "localhost"] {
+    for (host, sni) in [("127.0.0.1", None), ("localhost", Some("localhost"))] {
         let mut credential = trusting(&server, &authority);
         let authority_of_url = format!("{host}:{}", server.address.port());
         credential.server = format!("https://{authority_of_url}").parse().unwrap();
         credential.tls_server_name = Some("kubernetes.default".into());
         get(&credential).await.unwrap();
         let request = server.requests().pop().unwrap();
-        assert_eq!(request.sni.as_deref(), Some("kubernetes.default"));
+        assert_eq!(request.sni.as_deref(), sni);
         assert_eq!(request.header("host"), Some(authority_of_url.as_str()));
     }
 }
@@ -366,20 +367,7 @@ async fn tls_server_name_may_be_an_address_that_is_not_connected_to() {
 }
 
 #[tokio::test]
-async fn verification_can_be_skipped_and_only_when_asked_for() {
-    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let server = serve(theirs.issue(&["elsewhere"], |_| {}), None).await;
-    let mut credential = trusting(&server, &ours);
-    assert!(matches!(
-        reason(&server, &credential).await,
-        TlsReason::UnknownAuthority { .. }
-    ));
-    credential.verify_server = ServerVerification::Skipped;
-    get(&credential).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_skipped_verification_still_wants_the_key_of_the_certificate() {
+async fn a_server_without_the_key_of_its_certificate_is_not_believed() {
     let (one, another) = (Authority::new("one"), Authority::new("another"));
     let mut stolen = config(one.issue(&["127.0.0.1"], |_| {}), None);
     let key = rustls::crypto::ring::sign::any_supported_type(&one.issue(&[], |_| {}).key).unwrap();
@@ -387,9 +375,26 @@ async fn a_skipped_verification_still_wants_the_key_of_the_certificate() {
         rustls::sign::CertifiedKey::new(another.issue(&["127.0.0.1"], |_| {}).chain, key);
     stolen.cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
     let server = Server::with_tls(stolen, vec![Step::Close]).await;
-    let mut credential = super::credential(&server.https());
-    credential.verify_server = ServerVerification::Skipped;
-    let error = get(&credential).await.unwrap_err();
+    let error = get(&trusting(&server, &another)).await.unwrap_err();
     assert_eq!(error.class(), Class::Tls, "{error:?}");
     assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn what_the_server_shows_is_known_afterwards_even_of_one_that_is_not_trusted() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let own = theirs.issue(&["127.0.0.1"], |_| {});
+    let certificate = own.chain[0].to_vec();
+    let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    let answer = answer(200, "application/json", date, "{}");
+    let server = Server::with_tls(config(own, None), answer).await;
+    for (authority, is_trusted) in [(&ours, false), (&theirs, true)] {
+        let client = Client::new(&trusting(&server, authority), LONG).unwrap();
+        assert_eq!(client.server_shown(), ServerShown::default());
+        assert_eq!(client.get::<Value>("/version").await.is_ok(), is_trusted);
+        let shown = client.server_shown();
+        assert_eq!(shown.certificate.as_ref(), Some(&certificate));
+        assert_eq!(shown.ahead.is_some(), is_trusted);
+        assert!(shown.ahead.is_none_or(|ahead| ahead < 0), "{shown:?}");
+    }
 }

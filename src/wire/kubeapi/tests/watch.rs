@@ -90,7 +90,7 @@ async fn written(
     crate::sys::timer::testing::turn_on();
     let (sender, pieces) = unbounded_channel();
     let text = Text(Arc::new(Mutex::new(pieces)));
-    let tls = tls::configure(&credential("http://simulated")).unwrap();
+    let tls = tls::configure(&credential("http://simulated"), &Arc::default()).unwrap();
     let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
     let dialer = move |_: &_| Arc::new(text.clone()) as Arc<dyn Wire>;
     replace_network(http.build().unwrap(), Box::new(dialer));

@@ -274,8 +274,7 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
 async fn a_handshake_that_does_not_come_counts_as_connecting() {
     // Accepts the connection and waits for a request, while the client waits for TLS.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut credential = super::credential(&format!("https://{}", listener.local_addr().unwrap()));
-    credential.verify_server = crate::access::ServerVerification::Skipped;
+    let credential = super::credential(&format!("https://{}", listener.local_addr().unwrap()));
     let timeouts = super::Timeouts {
         connect: SHORT,
         ..LONG

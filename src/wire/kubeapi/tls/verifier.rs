@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The library's verifier, with the name of `tls-server-name` and with the names of the authorities in its errors.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -11,6 +11,15 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use super::super::text::describe;
 use crate::access::x509::Certificate;
 
+/// What an API server shows of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerShown {
+    /// The certificate that it presented last, trusted or not, DER.
+    pub certificate: Option<Vec<u8>>,
+    /// The time in seconds by which its clock was ahead of ours, by the last response (`Date`, RFC 9110 section 6.6.1).
+    pub ahead: Option<i64>,
+}
+
 /// A verifier with the same result as the library's; it does not trust any additional certificate.
 #[derive(Debug)]
 pub(super) struct Verifier {
@@ -19,6 +28,7 @@ pub(super) struct Verifier {
     name: Option<ServerName<'static>>,
     /// The subjects of the trusted authorities, escaped.
     trusted: String,
+    shown: Arc<Mutex<ServerShown>>,
 }
 
 impl Verifier {
@@ -26,6 +36,7 @@ impl Verifier {
         webpki: Arc<WebPkiServerVerifier>,
         name: Option<ServerName<'static>>,
         authorities: &[CertificateDer<'_>],
+        shown: Arc<Mutex<ServerShown>>,
     ) -> Self {
         let subjects: Vec<String> = authorities
             .iter()
@@ -36,6 +47,7 @@ impl Verifier {
             webpki,
             name,
             trusted: describe(&subjects.join("; ")),
+            shown,
         }
     }
 }
@@ -57,6 +69,9 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.certificate = Some(end_entity.to_vec());
+        drop(shown);
         let name = self.name.as_ref().unwrap_or(server_name);
         self.webpki
             .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
