@@ -23,7 +23,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("report", 3060, ""),
     ("sys", 1980, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
     ("triggers", 2330, "inotify restarts with a delay, bus messages are read during calls"),
-    ("wire", 4000, "`forbidden` is said once; an interrupted list of links is requested again"),
+    ("wire", 3930, "`forbidden` is said once; an interrupted list of links is requested again"),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tls::{TlsReason, TlsSetupError};
+use super::tls::TlsReason;
 use crate::sys::escape::chain;
 
 /// The verb, path and server of a request. Contains no secret: the server has no user information and the path no query.
@@ -521,7 +521,7 @@ pub enum CredentialProblem {
     ClientCertificate {
         /// The cause.
         #[source]
-        source: TlsSetupError,
+        source: rustls::Error,
     },
     /// Characters that are invalid in an HTTP header.
     #[error("the token is empty or has characters that are invalid in an HTTP header")]
@@ -537,7 +537,7 @@ pub enum CredentialProblem {
     Tls {
         /// The cause.
         #[source]
-        source: TlsSetupError,
+        source: rustls::Error,
     },
     /// The HTTP library rejected its parameters.
     #[error("failed to set up HTTP")]

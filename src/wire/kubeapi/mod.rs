@@ -35,7 +35,7 @@ pub use request_counts::Tally;
 pub use response::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
 pub use text::describe;
-pub use tls::{ServerShown, TlsReason, TlsSetupError};
+pub use tls::{ServerShown, TlsReason};
 pub use transport::Timeouts;
 pub use types::{
     AccessReview, ApiStatus, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,

@@ -276,7 +276,7 @@ async fn a_client_certificate_that_is_missing_or_foreign_is_distinguished_from_t
     let mut credential = trusting(&server, &ours);
     let found = reason_of(Class::Credential, &server, &credential).await;
     assert!(
-        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "certificate required"),
+        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "CertificateRequired"),
         "{found:?}"
     );
     credential.client_certificate = Some(other.issue(&[], |_| {}));

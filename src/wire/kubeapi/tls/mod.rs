@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
 pub(super) use reason::find;
-pub use reason::{TlsReason, TlsSetupError};
+pub use reason::TlsReason;
 pub use verifier::ServerShown;
 
 use super::error::CredentialProblem;
@@ -31,9 +31,7 @@ pub(super) fn configure(
     let verifier = verifier(credential, &provider, Arc::clone(shown))?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| CredentialProblem::Tls {
-            source: error.into(),
-        })?
+        .map_err(|source| CredentialProblem::Tls { source })?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &credential.client_certificate {
@@ -42,9 +40,7 @@ pub(super) fn configure(
             .with_client_auth_cert(client.chain.clone(), client.key.clone_key())
             .map_err(|source| match source {
                 rustls::Error::InconsistentKeys(_) => CredentialProblem::KeyMismatch,
-                error => CredentialProblem::ClientCertificate {
-                    source: error.into(),
-                },
+                source => CredentialProblem::ClientCertificate { source },
             })?,
     };
     config.resumption = Resumption::in_memory_sessions(KEPT_SESSIONS);

@@ -65,22 +65,6 @@ pub enum TlsReason {
     },
 }
 
-/// The reason why TLS cannot be set up, with the message of the library.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TlsSetupError(String);
-
-impl From<Error> for TlsSetupError {
-    fn from(error: Error) -> Self {
-        // The library always writes "invalid peer certificate".
-        let text = match &error {
-            Error::InvalidCertificate(certificate) => certificate.to_string(),
-            error => error.to_string(),
-        };
-        Self(in_words(&describe(&text)))
-    }
-}
-
 /// Finds a TLS error in the causes of another error and converts it to a reason.
 pub(in crate::wire::kubeapi) fn find(error: &(dyn StdError + 'static)) -> Option<TlsReason> {
     let mut next = Some(error);
@@ -103,7 +87,7 @@ pub(in crate::wire::kubeapi) fn find(error: &(dyn StdError + 'static)) -> Option
 
 fn reason(error: &Error) -> TlsReason {
     match error {
-        Error::InvalidCertificate(certificate) => certificate_reason(certificate),
+        Error::InvalidCertificate(certificate) => certificate_reason(certificate, error),
         Error::PeerIncompatible(_)
         | Error::AlertReceived(
             AlertDescription::ProtocolVersion
@@ -120,19 +104,23 @@ fn reason(error: &Error) -> TlsReason {
             | AlertDescription::AccessDenied
             | AlertDescription::CertificateRequired),
         ) => TlsReason::ClientCertificateRejected {
-            alert: in_words(&format!("{alert:?}")),
+            alert: format!("{alert:?}"),
         },
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => TlsReason::NotTls,
-        other => TlsReason::Other {
-            detail: in_words(&describe(&other.to_string())),
-        },
+        other => other_reason(other),
     }
 }
 
-fn certificate_reason(error: &CertificateError) -> TlsReason {
-    match error {
+fn other_reason(error: &Error) -> TlsReason {
+    TlsReason::Other {
+        detail: describe(&error.to_string()),
+    }
+}
+
+fn certificate_reason(certificate: &CertificateError, error: &Error) -> TlsReason {
+    match certificate {
         CertificateError::NotValidForNameContext {
             expected,
             presented,
@@ -157,66 +145,10 @@ fn certificate_reason(error: &CertificateError) -> TlsReason {
                 issuer: issuer.clone(),
                 trusted: trusted.clone(),
             },
-            None => invalid_certificate(&other.to_string()),
+            None => other_reason(error),
         },
-        other => invalid_certificate(&other.to_string()),
+        _ => other_reason(error),
     }
-}
-
-fn invalid_certificate(error: &str) -> TlsReason {
-    let detail = in_words(&describe(error));
-    TlsReason::Other {
-        detail: format!("the server certificate is invalid: {detail}"),
-    }
-}
-
-/// Converts names of variants in the message of the TLS library, `Other(OtherError(UnsupportedCertVersion))`. Returns the
-/// innermost one as words: `unsupported certificate version`.
-fn in_words(text: &str) -> String {
-    let mut text = text;
-    while let Some((name, rest)) = text.split_once('(')
-        && let Some(inner) = rest.strip_suffix(')')
-        && name
-            .chars()
-            .all(|character| character.is_ascii_alphanumeric())
-    {
-        text = inner;
-    }
-    let words: Vec<String> = text.split(' ').map(split).collect();
-    words.join(" ")
-}
-
-/// Splits a CamelCase name into words, and returns any other word unchanged.
-fn split(name: &str) -> String {
-    let is_name = name.starts_with(|first: char| first.is_ascii_uppercase())
-        && name
-            .chars()
-            .all(|character| character.is_ascii_alphanumeric())
-        && name.chars().any(|character| character.is_ascii_lowercase());
-    if !is_name {
-        return name.to_owned();
-    }
-    let mut words: Vec<String> = Vec::new();
-    let mut characters = name.chars().peekable();
-    let mut last = ' ';
-    while let Some(character) = characters.next() {
-        let ends_capitals = characters.peek().is_some_and(char::is_ascii_lowercase);
-        let is_start =
-            character.is_ascii_uppercase() && (!last.is_ascii_uppercase() || ends_capitals);
-        match words.last_mut().filter(|_| !is_start) {
-            Some(word) => word.push(character),
-            None => words.push(character.to_string()),
-        }
-        last = character;
-    }
-    let is_capitals =
-        |word: &str| word.len() > 1 && word.chars().all(|one| one.is_ascii_uppercase());
-    let words = words.into_iter().map(|word| match word.as_str() {
-        "Cert" => "certificate".to_owned(),
-        word if is_capitals(word) => word.to_owned(),
-        word => word.to_ascii_lowercase(),
-    });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The maximum number of names in a message; a certificate may have thousands.
@@ -271,55 +203,4 @@ fn at(preposition: &str, moment: &Option<String>) -> String {
         .as_ref()
         .map(|moment| format!("{preposition}{moment}"))
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use rustls::OtherError;
-
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("UnsupportedCertVersion")]
-    struct Unsupported;
-
-    #[test]
-    fn no_name_of_a_variant_is_shown() {
-        let other = || CertificateError::Other(OtherError(Arc::new(Unsupported)));
-        for (error, text) in [
-            (
-                Error::InvalidCertificate(other()),
-                "TLS failed: the server certificate is invalid: unsupported certificate version",
-            ),
-            (
-                Error::InvalidCertificate(CertificateError::BadEncoding),
-                "TLS failed: the server certificate is invalid: bad encoding",
-            ),
-            (
-                Error::AlertReceived(AlertDescription::UnknownCA),
-                "the server rejected the client certificate, or requires one (unknown CA)",
-            ),
-            (
-                Error::AlertReceived(AlertDescription::InternalError),
-                "TLS failed: received fatal alert: internal error",
-            ),
-        ] {
-            assert_eq!(reason(&error).to_string(), text);
-        }
-        let setup = Error::InvalidCertificate(CertificateError::BadEncoding);
-        assert_eq!(TlsSetupError::from(setup).to_string(), "bad encoding");
-        for (name, words) in [
-            (
-                "Other(OtherError(UnsupportedCertVersion))",
-                "unsupported certificate version",
-            ),
-            ("InvalidCRLSignature", "invalid CRL signature"),
-            ("TLS", "TLS"),
-            ("a plain text (with a note)", "a plain text (with a note)"),
-        ] {
-            assert_eq!(in_words(name), words);
-        }
-    }
 }
