@@ -26,7 +26,7 @@ use crate::observe::api_access::ApiLink;
 use crate::observe::harvester::collection;
 use crate::observe::observer::Observer;
 use crate::observe::why;
-use crate::wire::kubeapi::{Class, Client, Error, Selectors};
+use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     /// Reads one object. Absent if the server does not have it.
     async fn object<T: DeserializeOwned>(&self, api: Api, path: &str) -> Fact<T> {
         let get = async |client: &Client| match client.get(path).await {
-            Err(error) if error.class() == Class::NotFound => Ok(None),
+            Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Ok(None),
             object => object.map(Some),
         };
         match self.request(api, get).await {

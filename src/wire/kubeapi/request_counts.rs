@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::{Class, Error};
+use super::error::{Error, Kind};
 
 /// The head of a successful response arrived.
 const OK: &str = "ok";
-
-/// The head of the response did not arrive before the deadline.
-const TIMEOUT: &str = "timeout";
 
 /// We no longer waited for the response: something else was more urgent, or took too long as a whole.
 const CANCELED: &str = "canceled";
@@ -22,8 +19,7 @@ pub struct Tally(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 impl Default for Tally {
     /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
     fn default() -> Self {
-        let classes = Class::ALL.iter().map(|class| class.as_str());
-        let results = [OK, TIMEOUT, CANCELED].into_iter().chain(classes);
+        let results = [OK, CANCELED].into_iter().chain(Kind::NAMES);
         let counts = results.map(|result| (result, 0)).collect();
         Self(Arc::new(Mutex::new(counts)))
     }
@@ -56,8 +52,7 @@ impl Pending<'_> {
     pub(super) fn end<T>(mut self, outcome: &Result<T, Error>) {
         self.result = match outcome {
             Ok(_) => OK,
-            Err(Error::Timeout { .. }) => TIMEOUT,
-            Err(error) => error.class().as_str(),
+            Err(error) => error.kind.as_str(),
         };
     }
 }
@@ -71,7 +66,6 @@ impl Drop for Pending<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::{RequestPhase, RequestTarget};
     use super::*;
 
     #[test]
@@ -83,13 +77,8 @@ mod tests {
         let counts = tally.counts();
         assert_eq!((counts["canceled"], counts["ok"]), (1, 1));
         assert_eq!(counts["timeout"], 0);
-        assert_eq!(counts.len(), Class::ALL.len() + 3);
-        let target = std::sync::Arc::new(RequestTarget {
-            server: "https://api".into(),
-            verb: "get",
-            path: "/x".into(),
-        });
-        let late = target.timeout(RequestPhase::Headers, std::time::Duration::from_secs(10));
+        assert_eq!(counts.len(), Kind::NAMES.len() + 2);
+        let late = Error::new(Kind::TimedOut, "late");
         tally.begin().end::<()>(&Err(late));
         let counts = tally.counts();
         assert_eq!((counts["timeout"], counts["unreachable"]), (1, 0));

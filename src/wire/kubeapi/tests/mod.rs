@@ -14,7 +14,7 @@ use harvester_lab::world::{SOON, eventually};
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::{Client, Timeouts};
+use super::{Client, Error, Kind, Timeouts};
 use crate::access::Credential;
 use crate::access::testing::Authority;
 use server::Server;
@@ -74,6 +74,13 @@ async fn pause_after(server: &Server, requests: usize) -> Instant {
     received(server, requests).await;
     tokio::time::pause();
     Instant::now()
+}
+
+/// Checks how an error is handled, and that its text has these words.
+#[track_caller]
+fn is(error: &Error, kind: Kind, words: &str) {
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 /// Returns every text that an error can print: its message, its causes, its `Debug`.
