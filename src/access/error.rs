@@ -109,7 +109,7 @@ pub enum CredentialError {
         /// The problem.
         problem: &'static str,
     },
-    /// A setting is never supported, whatever the configuration.
+    /// A setting is not supported.
     #[error("`{key}` of `{path}` is not supported: {reason}")]
     Refused {
         /// The kubeconfig.
@@ -119,21 +119,7 @@ pub enum CredentialError {
         /// The reason.
         reason: &'static str,
     },
-    /// A setting is supported only if our own configuration allows it.
-    #[error(
-        "`{key}` of `{path}` {asks}, which requires `allow = [\"{option}\"]` in the configuration"
-    )]
-    NeedsOptIn {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The effect of the key.
-        asks: &'static str,
-        /// The option that allows it.
-        option: &'static str,
-    },
-    /// `https` without a CA certificate to verify the server with.
+    /// There is no CA certificate to verify the server with.
     #[error(
         "`{key}` is missing in `{path}`: without it the server cannot be verified, and the CA certificates of the OS are not used; \
          add the CA certificate that signed that of the server, or replace the file by that of a service account"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads one kubeconfig, and every file that it names, into a [`Credential`] or an error.
 //!
-//! The agent never runs a program (`exec`), and relaxes security only if our own configuration allows it ([`OptIns`]). If any file
-//! is missing, truncated or does not match the others, the whole read fails.
+//! The agent never runs a program (`exec`), and never sends a credential to a server that is not verified with a CA certificate of
+//! the kubeconfig. If any file is missing, truncated or does not match the others, the whole read fails.
 
 mod key;
 mod user;
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::error::{CredentialError, Encoding, PemProblem, quoted};
 use super::trust::changeable;
-use super::{Credential, OptIns, ServerVerification, pem};
+use super::{Credential, pem};
 use crate::facts::names::Namespace;
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
@@ -38,15 +38,14 @@ pub(super) struct LoadedKubeconfig {
 }
 
 /// Reads a kubeconfig.
-pub fn load(root: &Root, path: &Path, allowed: &OptIns) -> Result<Credential, CredentialError> {
-    read(root, path, allowed, &mut Vec::new()).map(|loaded| loaded.credential)
+pub fn load(root: &Root, path: &Path) -> Result<Credential, CredentialError> {
+    read(root, path, &mut Vec::new()).map(|loaded| loaded.credential)
 }
 
 /// Reads a kubeconfig, and adds to `touched` every file that was opened or missing, also when it fails.
 pub(super) fn read(
     root: &Root,
     path: &Path,
-    allowed: &OptIns,
     touched: &mut Vec<PathBuf>,
 ) -> Result<LoadedKubeconfig, CredentialError> {
     touched.push(path.to_owned());
@@ -54,7 +53,7 @@ pub(super) fn read(
         .read(path, KUBECONFIG_MAX)
         .map(Zeroizing::new)
         .map_err(CredentialError::Unreadable)?;
-    read_text(root, path, &text, allowed, touched)
+    read_text(root, path, &text, touched)
 }
 
 /// Returns the token of a kubeconfig, also if that cannot be used for another reason, such as a missing CA certificate.
@@ -64,7 +63,6 @@ pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
     let mut reader = KubeconfigReader {
         root,
         path,
-        allowed: &OptIns::default(),
         touched: &mut Vec::new(),
         secret_files: Vec::new(),
         digest: Context::new(&SHA256),
@@ -77,14 +75,13 @@ pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
 
 /// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.
 pub(crate) fn check(root: &Root, path: &Path, text: &[u8]) -> Result<(), CredentialError> {
-    read_text(root, path, text, &OptIns::default(), &mut Vec::new()).map(drop)
+    read_text(root, path, text, &mut Vec::new()).map(drop)
 }
 
 fn read_text(
     root: &Root,
     path: &Path,
     text: &[u8],
-    allowed: &OptIns,
     touched: &mut Vec<PathBuf>,
 ) -> Result<LoadedKubeconfig, CredentialError> {
     let document = parse(text);
@@ -101,7 +98,6 @@ fn read_text(
     let mut reader = KubeconfigReader {
         root,
         path,
-        allowed,
         touched,
         secret_files: Vec::new(),
         digest: Context::new(&SHA256),
@@ -131,7 +127,6 @@ impl Material {
 struct KubeconfigReader<'a> {
     root: &'a Root,
     path: &'a Path,
-    allowed: &'a OptIns,
     touched: &'a mut Vec<PathBuf>,
     secret_files: Vec<PathBuf>,
     digest: Context,
@@ -147,7 +142,7 @@ impl KubeconfigReader<'_> {
         let user = self.entry(document, "users", "user", &context.child("user")?)?;
         self.refuse_unsupported(&user)?;
         let server = self.server(&cluster)?;
-        let (certificate_authorities, verify_server) = self.trust(&cluster, &server)?;
+        let certificate_authorities = self.trust(&cluster)?;
         let tls_server_name = self.tls_server_name(&cluster)?;
         let proxy = self.proxy(&cluster)?;
         let token = self.token(&user)?;
@@ -166,7 +161,6 @@ impl KubeconfigReader<'_> {
                 server,
                 certificate_authorities,
                 tls_server_name,
-                verify_server,
                 proxy,
                 token,
                 client_certificate,
@@ -232,40 +226,29 @@ impl KubeconfigReader<'_> {
         }
         match server.scheme() {
             "https" => Ok(server),
-            "http" if self.allowed.plain_http => Ok(server),
-            "http" => Err(self.needs_opt_in(&key, "disables TLS", "plain-http")),
-            _ => Err(key.invalid("a URL that begins with neither `https://` nor `http://`")),
+            "http" => Err(key.refused(
+                "a URL with `http://` would send the credential without TLS; use `https://`",
+            )),
+            _ => Err(key.invalid("a URL that does not begin with `https://`")),
         }
     }
 
     fn trust(
         &mut self,
         cluster: &KubeconfigKey<'_>,
-        server: &Url,
-    ) -> Result<(Vec<CertificateDer<'static>>, ServerVerification), CredentialError> {
+    ) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
         let skip = cluster.child("insecure-skip-tls-verify")?;
-        let is_skipped = skip.is_true()?;
-        if is_skipped && !self.allowed.skip_tls_verify {
-            return Err(self.needs_opt_in(
-                &skip,
-                "disables verification of the server certificate",
-                "insecure-skip-tls-verify",
+        if skip.is_true()? {
+            return Err(skip.refused(
+                "any server could read the credential; remove the key, and set `certificate-authority-data` to the CA certificate \
+                 that signed that of the server",
             ));
         }
-        let material = self.material(cluster, "certificate-authority")?;
-        match (material, is_skipped) {
-            (Some(_), true) => {
-                Err(skip
-                    .invalid("`true` although there is a CA certificate; remove one of the two"))
+        match self.material(cluster, "certificate-authority")? {
+            Some(material) => {
+                pem::authorities(&material.text).map_err(|problem| material.pem(problem))
             }
-            (Some(material), false) => pem::authorities(&material.text)
-                .map(|authorities| (authorities, ServerVerification::Required))
-                .map_err(|problem| material.pem(problem)),
-            (None, true) => Ok((Vec::new(), ServerVerification::Skipped)),
-            (None, false) if server.scheme() == "http" => {
-                Ok((Vec::new(), ServerVerification::Required))
-            }
-            (None, false) => Err(CredentialError::NoAuthority {
+            None => Err(CredentialError::NoAuthority {
                 path: self.path.to_owned(),
                 key: cluster.child("certificate-authority-data")?.name,
             }),
@@ -286,9 +269,6 @@ impl KubeconfigReader<'_> {
         let Some(text) = key.text()? else {
             return Ok(None);
         };
-        if !self.allowed.proxy {
-            return Err(self.needs_opt_in(&key, "uses a proxy", "proxy-url"));
-        }
         match Url::parse(text) {
             Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
             _ => Err(key.invalid("not a URL that begins with `http://` or `https://`")),
@@ -370,20 +350,6 @@ impl KubeconfigReader<'_> {
         for part in [path.as_os_str().as_encoded_bytes(), text] {
             self.digest.update(&(part.len() as u64).to_le_bytes());
             self.digest.update(part);
-        }
-    }
-
-    fn needs_opt_in(
-        &self,
-        key: &KubeconfigKey<'_>,
-        asks: &'static str,
-        option: &'static str,
-    ) -> CredentialError {
-        CredentialError::NeedsOptIn {
-            path: self.path.to_owned(),
-            key: key.name.clone(),
-            asks,
-            option,
         }
     }
 }

@@ -27,7 +27,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
-pub use crate::config::OptIns;
 pub use error::{CredentialError, PemProblem, TokenProblem};
 
 /// All data to connect to one API server, read from a kubeconfig and the files that it names.
@@ -40,13 +39,11 @@ pub struct Credential {
     pub files: Vec<PathBuf>,
     /// The API server, with its path prefix if it has one.
     pub server: Url,
-    /// The trusted certificate authorities; never those of the system. Empty only with `verify_server` off or `http`.
+    /// The trusted certificate authorities, at least one; never those of the system.
     pub certificate_authorities: Vec<CertificateDer<'static>>,
-    /// The name to send and to verify instead of the host in `server`.
+    /// The name to verify instead of the host in `server`.
     pub tls_server_name: Option<String>,
-    /// Off only when the kubeconfig has `insecure-skip-tls-verify` and our own configuration allows it for this endpoint.
-    pub verify_server: ServerVerification,
-    /// The proxy, only when the kubeconfig names one and our own configuration allows it for this endpoint.
+    /// The proxy that the kubeconfig names; never one of the environment.
     pub proxy: Option<Url>,
     /// Bearer token.
     pub token: Option<SecretString>,
@@ -69,7 +66,6 @@ impl fmt::Debug for Credential {
                 &self.certificate_authorities.len(),
             )
             .field("tls_server_name", &self.tls_server_name)
-            .field("verify_server", &self.verify_server)
             .field("proxy", &self.proxy.as_ref().map(Url::host_str))
             .field("token", &self.token)
             .field("client_certificate", &self.client_certificate)
@@ -85,15 +81,6 @@ pub struct Exposure {
     pub path: PathBuf,
     /// Its permission bits.
     pub mode: u32,
-}
-
-/// Whether the server's certificate is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerVerification {
-    /// The certificate is verified with `certificate_authorities`.
-    Required,
-    /// The certificate is not verified: both the kubeconfig and our own configuration request this.
-    Skipped,
 }
 
 /// A client certificate and its private key.

@@ -91,7 +91,6 @@ fn host(server: &Url) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::ServerVerification;
     use crate::access::testing::Authority;
 
     fn credential(server: &str, authorities: &[&Authority]) -> Credential {
@@ -101,7 +100,6 @@ mod tests {
             server: Url::parse(server).unwrap(),
             certificate_authorities: authorities.iter().map(|one| one.der()).collect(),
             tls_server_name: None,
-            verify_server: ServerVerification::Required,
             proxy: None,
             token: None,
             client_certificate: None,

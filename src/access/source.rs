@@ -13,7 +13,7 @@ use ring::digest::Digest;
 
 use super::kubeconfig::{LoadedKubeconfig, read};
 use super::trust::{Changeable, changeable};
-use super::{Credential, CredentialError, Exposure, OptIns};
+use super::{Credential, CredentialError, Exposure};
 use crate::sys::root::Root;
 
 /// The permission bits of others to read or write.
@@ -26,7 +26,6 @@ const OTHERS_PASS: u32 = 0o001;
 #[derive(Debug)]
 pub struct CredentialSource {
     path: PathBuf,
-    allowed: OptIns,
     last_good: Option<LastGood>,
     /// The files of the last attempt, including missing ones: a missing file may be created later.
     touched: Vec<PathBuf>,
@@ -61,10 +60,9 @@ pub enum LoadOutcome {
 
 impl CredentialSource {
     /// Creates a source for a kubeconfig, without reading it.
-    pub fn new(path: impl Into<PathBuf>, allowed: OptIns) -> Self {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            allowed,
             last_good: None,
             touched: Vec::new(),
         }
@@ -83,7 +81,7 @@ impl CredentialSource {
     /// Reads the files again.
     pub fn refresh(&mut self, root: &Root) -> LoadOutcome {
         self.touched.clear();
-        let loaded = read(root, &self.path, &self.allowed, &mut self.touched);
+        let loaded = read(root, &self.path, &mut self.touched);
         match (loaded, &self.last_good) {
             (Ok(loaded), Some(good)) if loaded.digest.as_ref() == good.digest.as_ref() => {
                 LoadOutcome::Unchanged

@@ -13,7 +13,7 @@ use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::facts::clock::{rfc3339, rfc3339_micros};
 use crate::facts::names::NodeName;
-use crate::wire::kubeapi::{Client, Error};
+use crate::wire::kubeapi::{Client, Error, Kind};
 
 /// The name of the agent in Events.
 const REPORTER: &str = "harvester-node-agent";
@@ -50,10 +50,10 @@ pub async fn create(
 ) -> Result<(), Error> {
     let event = body(*api, draft, index, node, now);
     let created = client.create(api.path(), &event).await;
-    match &created {
+    match created.as_ref().err().map(|error| error.kind) {
         // It exists: an agent that was killed created it.
-        Err(Error::Conflict { .. }) if draft.name.is_some() => Ok(()),
-        Err(Error::Forbidden { .. } | Error::NotFound { .. } | Error::Invalid { .. })
+        Some(Kind::Conflict) if draft.name.is_some() => Ok(()),
+        Some(Kind::Forbidden | Kind::Absent | Kind::NotFound | Kind::Invalid)
             if *api == EventApi::Newer =>
         {
             *api = EventApi::Core;

@@ -80,8 +80,8 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
 fn refusal(error: &Error) -> Refusal {
     Refusal {
         text: crate::sys::escape::chain(error),
-        passing: error.class().is_passing(),
-        retry_after: error.retry_after(),
+        passing: error.may_pass(),
+        retry_after: error.retry_after,
     }
 }
 

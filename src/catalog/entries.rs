@@ -464,7 +464,6 @@ catalog! {
         impact: "The VM and its host cannot be read.",
         fix: [
             "Correct the reported key, or replace the file: `harvester-node-agent explain harvester-credential-missing` shows how to create one. The agent reloads it automatically.",
-            "If the message names an insecure setting (`plain-http`, `insecure-skip-tls-verify`, `proxy-url`) that is intended, allow it with `[harvester] allow`.",
         ],
         run: [vm "harvester-node-agent whoami"],
         suppresses: [NoTopologySource, VmNotFound];

@@ -166,7 +166,7 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
         FoundCredential::Unreadable { candidate, .. } => candidate.path,
         FoundCredential::Nowhere { .. } => return None,
     };
-    let credential = kubeconfig::load(root, &path, &settings.guest.allow).ok();
+    let credential = kubeconfig::load(root, &path).ok();
     let chain = credential.and_then(|credential| credential.client_certificate);
     let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
     Some(Present {

@@ -156,7 +156,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
 mod tests {
     use super::*;
     use crate::access::testing::{Authority, jwt, tree};
-    use crate::access::{OptIns, kubeconfig::load};
+    use crate::access::kubeconfig::load;
 
     const FILE: &str = "/etc/kubernetes/cloud-config";
 
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(answer.stderr, "");
         let expected = format!("{FILE} written\n");
         assert_eq!((answer.text, answer.exit), (expected, Exit::Ok));
-        let credential = load(&root, FILE.as_ref(), &OptIns::default()).unwrap();
+        let credential = load(&root, FILE.as_ref()).unwrap();
         assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
         assert_eq!(credential.namespace.unwrap().as_str(), "vms");
         let path = dir.path().join(FILE.trim_start_matches('/'));

@@ -150,15 +150,16 @@ fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{jwt, tree, write};
+    use crate::access::testing::{Authority, base64, jwt, tree, write};
 
     const FILE: &str = "/etc/kubernetes/cloud-config";
 
     fn kubeconfig(user: &str) -> String {
+        let ca = base64(&Authority::new("ca").pem());
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {{cluster: x, user: x, \
-             namespace: vms}}\nclusters:\n- name: x\n  cluster: {{server: 'http://127.0.0.1:1'}}\nusers:\n- name: x\n  \
-             user: {user}\n"
+             namespace: vms}}\nclusters:\n- name: x\n  cluster: {{server: 'https://127.0.0.1:1', \
+             certificate-authority-data: {ca}}}\nusers:\n- name: x\n  user: {user}\n"
         )
     }
 
@@ -169,8 +170,6 @@ mod tests {
     fn tree_with(user: &str) -> (tempfile::TempDir, Root) {
         let (dir, root) = tree();
         write(&root, FILE, &kubeconfig(user));
-        let config = "[harvester]\nallow = [\"plain-http\"]\n";
-        write(&root, "/etc/harvester-node-agent/config.toml", config);
         (dir, root)
     }
 

@@ -45,7 +45,7 @@ pub use label::{ConfigMapName, LabelKey, ObjectName};
 pub use listen::Listen;
 pub use settings::{
     Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,
-    MachineSettings, Metrics, MetricsFile, OnChange, OptIns, PodInfoSettings, RegistrationSettings,
+    MachineSettings, Metrics, MetricsFile, OnChange, PodInfoSettings, RegistrationSettings,
     ReportSettings, Settings, Timing, TopologySettings, ZoneFallback,
 };
 pub use show::Effective;

@@ -71,8 +71,6 @@ pub struct HarvesterSettings {
     /// The name of the VM; `None` matches the VM by UUID, MAC address and name.
     #[serde(with = "OrEmpty")]
     pub vm: Option<VmName>,
-    /// Insecure settings that are honored in the kubeconfig.
-    pub allow: OptIns,
 }
 
 /// The API of the guest cluster and its credential.
@@ -85,57 +83,6 @@ pub struct Guest {
     /// The name of our Node; `None` uses that of the kubelet's certificate.
     #[serde(with = "OrEmpty")]
     pub node_name: Option<NodeName>,
-    /// Insecure settings that are honored in the kubeconfig.
-    pub allow: OptIns,
-}
-
-/// Insecure settings that are honored in a kubeconfig; none by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "Vec<OptIn>", into = "Vec<OptIn>")]
-pub struct OptIns {
-    /// A server URL with `http://`.
-    pub plain_http: bool,
-    /// `insecure-skip-tls-verify`.
-    pub skip_tls_verify: bool,
-    /// `proxy-url`.
-    pub proxy: bool,
-}
-
-/// An insecure setting, as listed in the configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum OptIn {
-    PlainHttp,
-    InsecureSkipTlsVerify,
-    ProxyUrl,
-}
-
-impl From<OptIns> for Vec<OptIn> {
-    fn from(allowed: OptIns) -> Self {
-        let all = [
-            (allowed.plain_http, OptIn::PlainHttp),
-            (allowed.skip_tls_verify, OptIn::InsecureSkipTlsVerify),
-            (allowed.proxy, OptIn::ProxyUrl),
-        ];
-        let listed = all.into_iter().filter(|(is_allowed, _)| *is_allowed);
-        listed.map(|(_, opt_in)| opt_in).collect()
-    }
-}
-
-impl TryFrom<Vec<OptIn>> for OptIns {
-    type Error = &'static str;
-
-    fn try_from(listed: Vec<OptIn>) -> Result<Self, &'static str> {
-        let allowed = Self {
-            plain_http: listed.contains(&OptIn::PlainHttp),
-            skip_tls_verify: listed.contains(&OptIn::InsecureSkipTlsVerify),
-            proxy: listed.contains(&OptIn::ProxyUrl),
-        };
-        match Vec::<OptIn>::from(allowed).len() == listed.len() {
-            true => Ok(allowed),
-            false => Err("has an entry twice"),
-        }
-    }
 }
 
 /// The topology labels.

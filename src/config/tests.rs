@@ -153,25 +153,11 @@ fn every_key_sets_its_field() {
         ("harvester.vm = 'node.1'", |s| {
             s.harvester.vm = Some(VmName::parse("node.1").unwrap());
         }),
-        ("harvester.allow = ['proxy-url', 'plain-http']", |s| {
-            s.harvester.allow = OptIns {
-                plain_http: true,
-                skip_tls_verify: false,
-                proxy: true,
-            };
-        }),
         ("guest_cluster.kubeconfig = '/etc/g'", |s| {
             s.guest.kubeconfig = Some(FilePath("/etc/g".into()));
         }),
         ("guest_cluster.node_name = 'node-1'", |s| {
             s.guest.node_name = Some(NodeName::parse("node-1").unwrap());
-        }),
-        ("guest_cluster.allow = ['insecure-skip-tls-verify']", |s| {
-            s.guest.allow = OptIns {
-                plain_http: false,
-                skip_tls_verify: true,
-                proxy: false,
-            };
         }),
         ("topology.on_change = 'hold'", |s| {
             s.topology.on_change = OnChange::Hold;
@@ -310,15 +296,6 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "harvester.vm = 'Node_1'",
             "the value is not a VM name: lower-case letters",
         ),
-        ("harvester.allow = 'proxy-url'", "the value is not an array"),
-        (
-            "harvester.allow = ['proxy-ur']",
-            "`harvester.allow`: entry 1 is none of \"plain-http\", \"insecure-skip-tls-verify\", \"proxy-url\"; did you mean \"proxy-url\"?",
-        ),
-        (
-            "harvester.allow = ['proxy-url', 'proxy-url']",
-            "`harvester.allow`: the value has an entry twice",
-        ),
         (
             "guest_cluster.kubeconfig = ['/a']",
             "the value is not a string",
@@ -326,10 +303,6 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         (
             "guest_cluster.node_name = '-a'",
             "the value is not a node name",
-        ),
-        (
-            "guest_cluster.allow = [true]",
-            "`guest_cluster.allow`: entry 1 is not a string",
         ),
         (
             "topology.on_change = ''",
@@ -358,6 +331,18 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
         (
             "topology.remove_stale = 1",
             "the value is not a boolean",
+        ),
+        (
+            "topology.sources = 'configmap'",
+            "the value is not an array",
+        ),
+        (
+            "topology.sources = ['host-nod']",
+            "`topology.sources`: entry 1 is none of \"host-node\", \"vmi-annotations\", \"launcher-pod\", \"configmap\", \"hosts-table\", \"pod-info\"; did you mean \"host-node\"?",
+        ),
+        (
+            "topology.sources = [true]",
+            "`topology.sources`: entry 1 is not a string",
         ),
         (
             "topology.sources = ['configmap', 'host-node']",
@@ -852,20 +837,16 @@ fn open_tables_gain_keys_and_arrays_are_replaced() {
     let loaded = Tree::new()
         .file(
             &format!("{VENDOR}/10-a.toml"),
-            "harvester.allow = ['proxy-url']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
+            "topology.sources = ['configmap']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
         )
-        .file(ADMIN_FILE, "harvester.allow = ['plain-http']\nhosts.a.zone = 'z2'\nlabels.extra.y = 'y'")
+        .file(ADMIN_FILE, "topology.sources = ['hosts-table']\nhosts.a.zone = 'z2'\nlabels.extra.y = 'y'")
         .load();
     let settings = loaded.settings;
     assert_eq!(settings.labels.extra.len(), 2);
     let place = settings.hosts.get(&HostName::parse("a").unwrap()).unwrap();
     assert_eq!(place.zone.as_ref().unwrap().as_str(), "z2");
     assert_eq!(place.region.as_ref().unwrap().as_str(), "r");
-    let only_http = OptIns {
-        plain_http: true,
-        ..OptIns::default()
-    };
-    assert_eq!(settings.harvester.allow, only_http);
+    assert_eq!(settings.topology.sources, [Source::HostsTable]);
 }
 
 #[test]
@@ -923,7 +904,7 @@ fn long_values_are_cut_and_never_break_the_line() {
 #[test]
 fn what_is_shown_as_text_loads_to_the_same_settings() {
     let content = "topology.remove_stale = true\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
-                   hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\nharvester.allow = [\n 'proxy-url', # why\n]";
+                   hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\ntopology.sources = [\n 'hosts-table', # why\n]";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let shown = show::text(&loaded.values);
     assert!(loaded.settings != Settings::default());

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, OwnVm};
 use crate::config::{Settings, ZoneFallback};
-use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
@@ -115,7 +114,7 @@ pub enum HostSource<'a> {
     /// Harvester's API: `status.nodeName` of our instance.
     Harvester(&'a Vmi),
     /// The host itself: `HostName` of KubeVirt's downward metrics.
-    DownwardMetrics(Via),
+    DownwardMetrics,
     /// A label of our virt-launcher pod.
     PodInfo,
 }
@@ -125,8 +124,7 @@ impl HostSource<'_> {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Harvester(_) => "status.nodeName of the VM",
-            Self::DownwardMetrics(Via::Channel) => "downward metrics on virtio-serial",
-            Self::DownwardMetrics(Via::Disk) => "downward metrics on a disk",
+            Self::DownwardMetrics => "downward metrics on virtio-serial",
             Self::PodInfo => "virt-launcher pod through virtiofs",
         }
     }
@@ -139,7 +137,7 @@ impl HostSource<'_> {
     fn vmi(&self) -> Option<&Vmi> {
         match self {
             Self::Harvester(vmi) => Some(vmi),
-            Self::DownwardMetrics(_) | Self::PodInfo => None,
+            Self::DownwardMetrics | Self::PodInfo => None,
         }
     }
 }
@@ -151,10 +149,9 @@ pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Optio
     let (host, host_source) = match (&identity.vm, observation.host_metrics.known()) {
         (OwnVm::Identified(vmi), _) => (vmi.host.clone()?, HostSource::Harvester(vmi)),
         (OwnVm::Ambiguous(_) | OwnVm::NotFound(_), _) => return None,
-        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), Some(metrics)) => (
-            metrics.host.clone(),
-            HostSource::DownwardMetrics(metrics.via),
-        ),
+        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), Some(metrics)) => {
+            (metrics.host.clone(), HostSource::DownwardMetrics)
+        }
         (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), None) => {
             (pod?.host.clone()?, HostSource::PodInfo)
         }

@@ -20,16 +20,6 @@ const ATTRIBUTES_MAX: usize = 512;
 /// The maximum length of external text in a message, in characters.
 const SHOWN_MAX: usize = 120;
 
-/// The device that delivered the metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Via {
-    /// The virtio-serial port.
-    Channel,
-    /// The small disk.
-    Disk,
-}
-
 /// The metrics of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostMetrics {
@@ -37,8 +27,6 @@ pub struct HostMetrics {
     pub host: HostName,
     /// The time when the host wrote the metrics, by its own clock, in seconds since 1970.
     pub time: Option<i64>,
-    /// The device that delivered the metrics.
-    pub via: Via,
 }
 
 /// The reason why a document has no host name. Each is formatted as one escaped line.
@@ -81,12 +69,12 @@ impl MetricsError {
 }
 
 impl HostMetrics {
-    /// Parses a document that was delivered by `via`.
+    /// Parses a document.
     ///
     /// # Errors
     ///
     /// Returns an error if the document has another format or contains no host name.
-    pub fn parse(document: &str, via: Via) -> Result<Self, MetricsError> {
+    pub fn parse(document: &str) -> Result<Self, MetricsError> {
         if document.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
             return Err(MetricsError::TooMany);
         }
@@ -114,7 +102,7 @@ impl HostMetrics {
                     .map_err(|_| MetricsError::IllegalTime(shown(time.trim())))
             })
             .transpose()?;
-        Ok(Self { host, time, via })
+        Ok(Self { host, time })
     }
 }
 

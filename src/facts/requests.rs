@@ -12,6 +12,4 @@ pub struct Requests {
     pub result: &'static str,
     /// The number of requests.
     pub count: u64,
-    /// The number of warnings in the responses of the server.
-    pub warnings: u64,
 }

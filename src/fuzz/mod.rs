@@ -3,22 +3,17 @@
 
 mod plan;
 
-use std::fs::File;
-use std::path::PathBuf;
-
 use hyper::Request;
 use serde_json::{Value, json};
 
 use crate::access::{PemProblem, TokenProblem, pem, token};
 use crate::commands::doctor::objects::Pod;
-use crate::facts::host_metrics::HostMetrics;
 use crate::observe::{configmap, environment_file};
 use crate::report::endpoint;
 use crate::sys::document::DocumentError;
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::wire::kubeapi::lines::Lines;
 use crate::wire::virtio::downward_metrics::MetricsAnswer;
-use crate::wire::virtio::vhostmd_disk;
 
 pub use plan::history;
 
@@ -121,15 +116,6 @@ pub fn metrics_messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Optio
         }
     }
     Some(taken)
-}
-
-/// Reads vhostmd's disk.
-///
-/// # Errors
-///
-/// The message of the parser.
-pub fn vhostmd(disk: &File) -> Result<HostMetrics, String> {
-    vhostmd_disk::read_metrics(PathBuf::from("/dev/vdb"), disk).map_err(|error| error.to_string())
 }
 
 /// Returns the assignments of an environment file.

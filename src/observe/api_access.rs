@@ -11,7 +11,6 @@ use crate::access::own_api;
 use crate::access::search::{self, Candidate, FoundCredential};
 use crate::access::source::{CredentialSource, LoadOutcome};
 use crate::catalog::{Api, Code, Finding, Group};
-use crate::config::OptIns;
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
@@ -38,7 +37,6 @@ pub struct Connections {
 pub struct ApiAccess {
     source: Option<CredentialSource>,
     candidates: Vec<Candidate>,
-    allow: OptIns,
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
     kept: Option<String>,
@@ -72,16 +70,11 @@ impl Connections {
         let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
         self.guest
-            .refresh(root, guest, settings.guest.allow, timeouts, Api::Guest);
+            .refresh(root, guest, timeouts, Api::Guest);
         let harvester =
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
-        self.harvester.refresh(
-            root,
-            harvester,
-            settings.harvester.allow,
-            timeouts,
-            Api::Harvester,
-        );
+        self.harvester
+            .refresh(root, harvester, timeouts, Api::Harvester);
         if settings.harvester.kubeconfig.is_none()
             && let Some(why) = &mut self.harvester.problem
             && why.kind == UnavailableKind::Missing
@@ -148,8 +141,7 @@ impl Connections {
             counts.map(move |(result, count)| Requests {
                 api,
                 result,
-                count: count.requests,
-                warnings: count.warnings,
+                count,
             })
         };
         sides.into_iter().flat_map(of).collect()
@@ -200,7 +192,6 @@ impl ApiAccess {
         &mut self,
         root: &Root,
         candidates: Vec<Candidate>,
-        allow: OptIns,
         timeouts: Timeouts,
         api: Api,
     ) {
@@ -237,10 +228,9 @@ impl ApiAccess {
             }
         };
         let source = match self.source.take() {
-            Some(source) if source.path() == path && self.allow == allow => source,
-            _ => CredentialSource::new(path, allow),
+            Some(source) if source.path() == path => source,
+            _ => CredentialSource::new(path),
         };
-        self.allow = allow;
         let source = self.source.insert(source);
         match source.refresh(root) {
             LoadOutcome::Unchanged if self.link.is_some() => {}

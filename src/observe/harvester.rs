@@ -15,7 +15,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Class, Client, Error, Readable, Selectors, Versioned};
+use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors, Versioned};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -229,9 +229,7 @@ impl Search<'_> {
                 })
             }
             // A namespace may also hold more than the size limit of a response.
-            Err(error)
-                if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
-            {
+            Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
                 Fact::Known(Candidates {
                     vmis: named,
                     coverage: Coverage::Named,
@@ -266,9 +264,11 @@ impl Search<'_> {
                     vmis.extend(vmi);
                 }
                 // With `resourceNames`, every other name is forbidden.
-                Err(error) if error.class() == Class::Forbidden => refused = Some(error),
+                Err(error) if error.kind == Kind::Forbidden => refused = Some(error),
                 // Other users may give their VM one of our names: it must not keep us from finding ours.
-                Err(error) if error.class() == Class::Refused => unreadable = Some(error),
+                Err(error) if matches!(error.kind, Kind::Refused | Kind::TooLarge) => {
+                    unreadable = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -405,7 +405,7 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
     let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}");
     match client.get(&path).await {
         Ok(vm) => Fact::Known(vm),
-        Err(error) if error.class() == Class::NotFound => Fact::Absent,
+        Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Fact::Absent,
         Err(error) => Fact::Failed(why(&error)),
     }
 }
@@ -418,7 +418,7 @@ async fn get(
     let path = format!("{collection}/{name}");
     match client.get::<Versioned<Vmi>>(&path).await {
         Ok(read) => Ok(Some(read).filter(|read| read.object.name == *name)),
-        Err(error) if error.is_absence() => Ok(None),
+        Err(error) if error.kind == Kind::Absent => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -433,14 +433,14 @@ async fn get_readable(
     let path = format!("{collection}/{name}");
     match client.get::<Readable<Vmi>>(&path).await {
         Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
-        Err(error) if error.is_absence() => Ok(None),
+        Err(error) if error.kind == Kind::Absent => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 fn failed(error: &Error) -> Fact<Candidates> {
     let reason = why(error);
-    if error.class() == Class::NotFound {
+    if matches!(error.kind, Kind::Absent | Kind::NotFound) {
         let text = format!(
             "{}: the server has no KubeVirt API, so it is not Harvester, or a proxy responds in its place",
             reason.text

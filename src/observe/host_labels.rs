@@ -13,7 +13,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::{Client, Error, Selectors};
+use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
 
 use super::unavailable::why;
 
@@ -258,7 +258,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fac
 }
 
 fn absent_or_failed(error: &Error) -> Fact<HostLabels> {
-    if error.is_absence() {
+    if error.kind == Kind::Absent {
         Fact::Absent
     } else {
         Fact::Failed(why(error))

@@ -7,7 +7,7 @@ use crate::facts::node::Node;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::Error;
+use crate::wire::kubeapi::Kind;
 
 /// Reads the Node with this name.
 pub async fn read(link: &ApiLink, name: &NodeName) -> Fact<Node> {
@@ -18,8 +18,8 @@ pub async fn read(link: &ApiLink, name: &NodeName) -> Fact<Node> {
             UnavailableKind::Refused,
             format!("requested Node `{name}`, got `{}`", node.name),
         ),
-        Err(error) if error.is_absence() => Fact::Absent,
-        Err(error @ Error::OtherNode { .. }) => {
+        Err(error) if error.kind == Kind::Absent => Fact::Absent,
+        Err(error) if error.kind == Kind::OtherNode => {
             Fact::failed(UnavailableKind::AnotherNode, chain(&error))
         }
         Err(error) => Fact::Failed(why(&error)),

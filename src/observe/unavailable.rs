@@ -4,21 +4,21 @@
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::ReadError;
-use crate::wire::kubeapi::{Class, Error};
+use crate::wire::kubeapi::{Error, Kind};
 
 /// Converts a request error to a reason.
 pub fn why(error: &Error) -> Unavailable {
-    let kind = match error.class() {
-        Class::Retry | Class::Gone | Class::Conflict => UnavailableKind::Unreachable,
-        Class::Credential => UnavailableKind::Credential,
-        Class::Forbidden => UnavailableKind::Forbidden,
-        Class::Tls => UnavailableKind::Tls,
-        Class::UnexpectedObject => UnavailableKind::UnexpectedObject,
-        Class::NotFound | Class::Refused => UnavailableKind::Refused,
+    let kind = match error.kind {
+        _ if error.may_pass() => UnavailableKind::Unreachable,
+        Kind::Credential => UnavailableKind::Credential,
+        Kind::Forbidden | Kind::OtherNode => UnavailableKind::Forbidden,
+        Kind::Tls => UnavailableKind::Tls,
+        Kind::UnexpectedObject => UnavailableKind::UnexpectedObject,
+        _ => UnavailableKind::Refused,
     };
     Unavailable {
-        retry_after: error.retry_after(),
-        is_deferred: matches!(error, Error::Deferred { .. }),
+        retry_after: error.retry_after,
+        is_deferred: error.is_deferred,
         ..Unavailable::new(kind, chain(error))
     }
 }

@@ -240,16 +240,6 @@ fn requests(page: &mut Page, requests: &[Requests]) {
         "Requests to the Harvester API and the guest cluster API, by result.",
         results,
     );
-    let warnings = [Api::Harvester, Api::Guest].map(|api| {
-        let of_api = requests.iter().filter(|one| one.api == api);
-        let warnings: u64 = of_api.map(|one| one.warnings).sum();
-        ([("api", api.as_str())], warnings)
-    });
-    page.family(
-        "harvester_node_agent_api_warnings_total",
-        "Warning headers in responses of both APIs; the log level debug shows each text once.",
-        warnings,
-    );
 }
 
 #[cfg(test)]

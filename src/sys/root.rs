@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, fstatfs};
 
@@ -217,30 +217,6 @@ impl Root {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a character device",
-            ))
-        }
-    }
-
-    /// Opens a block device for reading without the page cache, which does not detect writes of the host.
-    ///
-    /// Reads must be of whole blocks, aligned to the block size. In a tree a regular file replaces the
-    /// device.
-    ///
-    /// # Errors
-    ///
-    /// The error of the kernel; `InvalidInput` for anything else.
-    pub fn open_disk(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        let file = self.open(path.as_ref(), OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
-        let kind = file.metadata()?.file_type();
-        if kind.is_block_device() {
-            nix::fcntl::fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT))?;
-            Ok(file)
-        } else if kind.is_file() && !self.is_live() {
-            Ok(file)
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a block device",
             ))
         }
     }

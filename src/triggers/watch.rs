@@ -23,7 +23,7 @@ use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
-    Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
+    Client, Error, Kind, Timeouts, WatchEvent, WatchRequest, silence_limit,
 };
 
 /// A stream that ends sooner does not count as established.
@@ -144,15 +144,15 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 None => match self.open().await {
                     Ok(stream) => stream,
                     // No request was sent, so the state of the API is unknown: another request failed.
-                    Err(error @ Error::Deferred { left, .. }) => {
+                    Err(error) if error.is_deferred => {
                         self.health.set(self.trigger.as_str(), false, chain(&error));
-                        sleep(left).await;
+                        sleep(error.retry_after.unwrap_or_default()).await;
                         self.undeferred().await;
                         continue;
                     }
                     Err(error) => {
                         self.refused(&error);
-                        if error.class() == Class::Forbidden && self.failures >= COMPLAIN_AFTER {
+                        if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
                             // A new credential replaces this keeper.
                             sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
                             self.undeferred().await;
@@ -175,7 +175,9 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     self.ended(opened, None);
                     self.pause(false).await;
                 }
-                WatchEnd::Broken(error @ Error::NoWatchProgress { .. }) if self.bookmarks => {
+                WatchEnd::Broken(error)
+                    if error.kind == Kind::NoWatchProgress && self.bookmarks =>
+                {
                     self.health.set(self.trigger.as_str(), false, chain(&error));
                     self.bookmarks = false;
                     self.lacks_progress = true;
@@ -185,7 +187,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 WatchEnd::Broken(error) => {
                     self.ended(opened, Some(&error));
                     let is_short = opened.elapsed() < SHORT && error.is_of_version();
-                    let is_silent = matches!(error, Error::Silent { .. });
+                    let is_silent = error.kind == Kind::Silent;
                     let is_refused = self.version.is_none() && (is_short || is_silent);
                     self.pause(goes_on && is_refused).await;
                 }
@@ -254,7 +256,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             self.version = None;
         }
         // Limits of the server for watches alone do not apply to reads: those that succeeded in the meantime count.
-        let is_limited = self.is_away && matches!(error, Error::Retry { .. });
+        let is_limited = self.is_away && error.kind == Kind::Overloaded;
         if error.is_of_whole_api() && !is_limited {
             self.is_away = true;
             // A server that was away may have another storage now. Only a stream from the beginning shows it.
@@ -272,7 +274,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
         // A watch that is interrupted can be opened, and has its own finding.
         let is_cut = self.interruptions.count() > 0;
-        if error.class() == Class::Forbidden || self.failures >= COMPLAIN_AFTER && !is_cut {
+        if is_forbidden(error) || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_unavailable(chain(error));
         }
     }
@@ -381,7 +383,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     }
                 }
                 Err(error) => {
-                    if is_silent && matches!(error, Error::Silent { .. }) {
+                    if is_silent && error.kind == Kind::Silent {
                         self.silent = self.silent.saturating_add(1);
                         // A server that has not reached this version yet is silent too.
                         self.version = None;
@@ -449,7 +451,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             self.ends = 0;
         }
         let began = opened.duration_since(self.started);
-        let is_cut = error.is_none_or(|error| matches!(error, Error::Interrupted { .. }));
+        let is_cut = error.is_none_or(|error| error.kind == Kind::Interrupted);
         if is_cut
             && self
                 .interruptions
@@ -500,6 +502,10 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn finding(&self, code: Code, what: String) -> Finding {
         Finding::new(code, what).about(Group::of_api(api_of(self.trigger)))
     }
+}
+
+fn is_forbidden(error: &Error) -> bool {
+    matches!(error.kind, Kind::Forbidden | Kind::OtherNode)
 }
 
 #[cfg(test)]

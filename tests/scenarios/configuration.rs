@@ -78,45 +78,6 @@ async fn harvester_namespace_replaces_that_of_the_kubeconfig() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn harvester_allow_lets_the_kubeconfig_skip_tls_verification() {
-    let world = world().await;
-    edit(&world, HARVESTER, |text| {
-        without_authority(text, "certificate-authority-data:")
-    });
-    labels_only_with(
-        &world,
-        "[harvester]\nallow = [\"insecure-skip-tls-verify\"]\n",
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guest_cluster_allow_lets_the_kubeconfig_skip_tls_verification() {
-    let world = world().await;
-    let kubeconfig = Distribution::Rke2.kubeconfig();
-    edit(&world, kubeconfig, |text| {
-        without_authority(text, "certificate-authority:")
-    });
-    labels_only_with(
-        &world,
-        "[guest_cluster]\nallow = [\"insecure-skip-tls-verify\"]\n",
-    )
-    .await;
-}
-
-/// A kubeconfig whose CA certificate is replaced by `insecure-skip-tls-verify`.
-fn without_authority(text: &str, key: &str) -> String {
-    let lines = text.lines().map(|line| match line.trim().starts_with(key) {
-        true => {
-            let indent = line.len() - line.trim_start().len();
-            format!("{:indent$}insecure-skip-tls-verify: true\n", "")
-        }
-        false => format!("{line}\n"),
-    });
-    lines.collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guest_cluster_node_name_counts_where_no_certificate_names_the_node() {
     let world = world().await;
     let user = User::new(

@@ -76,24 +76,6 @@ async fn whoami_needs_no_credential_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoami_reads_the_disk_variant_too() {
-    let (_dir, guest) = bare_guest();
-    let now = time::UtcDateTime::now().unix_timestamp();
-    let body = harvester_lab::downward_metrics::document("hv-c", now);
-    let image = harvester_lab::downward_metrics::disk_image(body.as_bytes());
-    harvester_lab::downward_metrics::offer_disk(&guest, "vdb", &image);
-    let output = whoami(&guest).await;
-    assert_eq!(
-        ["Host", "Topology"].map(|name| row(&output, name)),
-        [
-            "hv-c   (source: downward metrics on a disk)",
-            "region north, zone room-3   (source: hosts-table)",
-        ],
-        "{output:?}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoami_refuses_every_bad_answer_in_one_line() {
     let clock_behind = Behaviour::Serve {
         host: "hv-b".to_owned(),

@@ -11,16 +11,10 @@ use crate::access::testing::{
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
 
-const EVERYTHING: OptIns = OptIns {
-    plain_http: true,
-    skip_tls_verify: true,
-    proxy: true,
-};
-
-fn load_text(text: &str, allowed: OptIns) -> Result<Credential, CredentialError> {
+fn load_text(text: &str) -> Result<Credential, CredentialError> {
     let (_dir, root) = tree();
     write(&root, PATH, text);
-    load(&root, Path::new(PATH), &allowed)
+    load(&root, Path::new(PATH))
 }
 
 fn good() -> String {
@@ -44,13 +38,12 @@ fn token(credential: &Credential) -> &str {
 
 #[test]
 fn harvesters_own_kubeconfig_is_read() {
-    let credential = load_text(&good(), OptIns::default()).unwrap();
+    let credential = load_text(&good()).unwrap();
     assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
     assert_eq!(credential.namespace.as_deref(), Some("team-a"));
     assert_eq!(token(&credential), "CANARY");
     assert_eq!(credential.certificate_authorities.len(), 1);
     assert_eq!(credential.files, [Path::new(PATH)]);
-    assert_eq!(credential.verify_server, ServerVerification::Required);
     assert!(credential.client_certificate.is_none());
     assert!(credential.tls_server_name.is_none() && credential.proxy.is_none());
 }
@@ -62,7 +55,7 @@ fn the_same_in_json_is_read() {
         r#"{{"apiVersion":"v1","clusters":[{{"name":"a\/b","cluster":{{"server":"https://[2001:db8::1]:6443/x","tls-server-name":"kubernetes","certificate-authority-data":"{ca}"}}}}],
         "contexts":[{{"name":"c","context":{{"cluster":"a/b","user":"u"}}}}],"current-context":"c","users":[{{"name":"u","user":{{"token":"CANARY","exec":null}}}}]}}"#
     );
-    let credential = load_text(&json, OptIns::default()).unwrap();
+    let credential = load_text(&json).unwrap();
     assert_eq!(credential.tls_server_name.as_deref(), Some("kubernetes"));
     assert_eq!(credential.server.path(), "/x");
     assert_eq!(credential.namespace, None);
@@ -98,13 +91,13 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
             "that only Rancher resolves",
         ),
     ] {
-        let error = load_text(&text, OptIns::default()).unwrap_err();
+        let error = load_text(&text).unwrap_err();
         let all = everything_said(&error);
         assert!(error.to_string().contains(said), "{error}");
         assert!(!all.contains("CANARY"), "{all}");
     }
     for other in ["text", "\"text\"", "aGVsbG8=", "- a\n- b\n", "\\n"] {
-        let error = load_text(other, OptIns::default()).unwrap_err();
+        let error = load_text(other).unwrap_err();
         assert!(
             !matches!(error, CredentialError::Encoded { .. }),
             "{other}: {error}"
@@ -133,7 +126,7 @@ fn the_kubelets_kubeconfig_is_read_with_the_files_beside_it() {
         &client.key,
     );
     let mut touched = Vec::new();
-    let loaded = read(&root, &path, &OptIns::default(), &mut touched).unwrap();
+    let loaded = read(&root, &path, &mut touched).unwrap();
     let names = |files: &[PathBuf]| -> Vec<String> {
         files
             .iter()
@@ -181,7 +174,7 @@ fn certificate_and_key_in_one_file_are_read_named_twice_or_once() {
             .replace("    client-key: client-kubelet.key\n", &key);
         write(&root, "/etc/kubernetes/kubelet.conf", &text);
         let path = Path::new("/etc/kubernetes/kubelet.conf");
-        let credential = load(&root, path, &OptIns::default()).unwrap();
+        let credential = load(&root, path).unwrap();
         assert!(credential.client_certificate.is_some());
         // The link as it is named, not its current target.
         assert_eq!(credential.files, [path, Path::new(current)]);
@@ -198,7 +191,7 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
         )
         .replace("    token:", "    tokenFile: token\n    token:");
     write(&root, PATH, &text);
-    let load = || load(&root, Path::new(PATH), &OptIns::default());
+    let load = || load(&root, Path::new(PATH));
     let first = load().unwrap();
     assert_eq!(token(&first), "CANARY");
     let named = Path::new("/etc/kubernetes/token");
@@ -266,7 +259,7 @@ fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
             (folder, 0o777, false),
         ] {
             chmod(&root, place, mode);
-            match load(&root, path, &OptIns::default()) {
+            match load(&root, path) {
                 Ok(_) => assert!(is_trusted, "{named} {mode:o}"),
                 Err(error) => {
                     assert!(!is_trusted, "{named} {mode:o}: {error}");
@@ -288,19 +281,19 @@ fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
     }
     write(&root, path, &inline);
     chmod(&root, path, 0o666);
-    let credential = load(&root, path, &OptIns::default()).unwrap();
+    let credential = load(&root, path).unwrap();
     assert_eq!(token(&credential), "OWN", "it names no file");
 }
 
 #[test]
 fn one_context_needs_no_choice_and_two_do() {
     let without = good().replace("current-context: default\n", "");
-    load_text(&without, OptIns::default()).unwrap();
+    load_text(&without).unwrap();
     let two = without.replace(
         "contexts:\n",
         "contexts:\n- name: other\n  context: {cluster: default, user: default}\n",
     );
-    let error = load_text(&two, OptIns::default()).unwrap_err();
+    let error = load_text(&two).unwrap_err();
     assert!(matches!(error, CredentialError::Missing { key, .. } if key == "current-context"));
 }
 
@@ -388,8 +381,8 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         "http://192",
         &[
             "`clusters[0].cluster.server`",
-            "disables TLS",
-            "`allow = [\"plain-http\"]`",
+            "not supported",
+            "without TLS; use `https://`",
         ],
     ),
     (
@@ -399,20 +392,22 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     ),
     ("https://192", "192", &["not a URL"]),
     (":6443", ":6443/?token=CANARY", &["`?`"]),
+    ("https://192", "ftp://192", &["does not begin with `https://`"]),
     (
         "    server:",
-        "    proxy-url: http://u:CANARY@p.test\n    server:",
+        "    proxy-url: socks5://u:CANARY@p.test\n    server:",
         &[
             "`clusters[0].cluster.proxy-url`",
-            "`allow = [\"proxy-url\"]`",
+            "`http://` or `https://`",
         ],
     ),
     (
         "    server:",
         "    insecure-skip-tls-verify: true\n    server:",
         &[
-            "insecure-skip-tls-verify",
-            "`allow = [\"insecure-skip-tls-verify\"]`",
+            "`clusters[0].cluster.insecure-skip-tls-verify`",
+            "not supported",
+            "set `certificate-authority-data` to the CA certificate that signed that of the server",
         ],
     ),
     (
@@ -453,7 +448,7 @@ fn every_refused_form_names_the_file_and_the_key_and_no_value() {
     for (part, instead, words) in REFUSALS {
         assert!(text.contains(part), "{part}");
         let changed = text.replacen(part, instead, 1);
-        let error = match load_text(&changed, OptIns::default()) {
+        let error = match load_text(&changed) {
             Ok(_) => panic!("accepted: {instead}"),
             Err(error) => error,
         };
@@ -468,73 +463,34 @@ fn every_refused_form_names_the_file_and_the_key_and_no_value() {
 }
 
 #[test]
-fn our_own_configuration_allows_exactly_what_it_names() {
+fn no_server_is_used_without_verification() {
     let text = good();
     let authority_line = text
         .lines()
         .find(|line| line.contains("certificate-authority-data"))
         .unwrap();
-    let http = text.replace("https://", "http://");
-    let skip = text.replace(authority_line, "    insecure-skip-tls-verify: true");
-    let proxy = text.replace(
+    let skip = "    insecure-skip-tls-verify: true";
+    for changed in [
+        text.replace("https://", "http://"),
+        text.replace(authority_line, skip),
+        text.replace(authority_line, &format!("{skip}\n{authority_line}")),
+    ] {
+        let error = load_text(&changed).unwrap_err();
+        assert!(matches!(error, CredentialError::Refused { .. }), "{error}");
+    }
+    let verified = text.replace(authority_line, &format!("{skip}\n{authority_line}"));
+    load_text(&verified.replace("verify: true", "verify: false")).unwrap();
+}
+
+#[test]
+fn the_proxy_of_the_kubeconfig_is_used() {
+    let text = good().replace(
         "    server:",
         "    proxy-url: http://u:CANARY@p.test:3128\n    server:",
     );
-    let none = OptIns::default();
-    let cases = [
-        (
-            &http,
-            OptIns {
-                plain_http: true,
-                ..none
-            },
-            OptIns {
-                plain_http: false,
-                ..EVERYTHING
-            },
-        ),
-        (
-            &skip,
-            OptIns {
-                skip_tls_verify: true,
-                ..none
-            },
-            OptIns {
-                skip_tls_verify: false,
-                ..EVERYTHING
-            },
-        ),
-        (
-            &proxy,
-            OptIns {
-                proxy: true,
-                ..none
-            },
-            OptIns {
-                proxy: false,
-                ..EVERYTHING
-            },
-        ),
-    ];
-    for (text, just_this, all_but_this) in cases {
-        assert!(load_text(text, just_this).is_ok(), "{text}");
-        assert!(matches!(
-            load_text(text, all_but_this).unwrap_err(),
-            CredentialError::NeedsOptIn { .. }
-        ));
-    }
-    let skipped = load_text(&skip, EVERYTHING).unwrap();
-    assert_eq!(skipped.verify_server, ServerVerification::Skipped);
-    let through = load_text(&proxy, EVERYTHING).unwrap();
-    assert_eq!(through.proxy.as_ref().unwrap().password(), Some("CANARY"));
-    let both = text.replace(
-        "    server:",
-        "    insecure-skip-tls-verify: true\n    server:",
-    );
-    assert!(matches!(
-        load_text(&both, EVERYTHING).unwrap_err(),
-        CredentialError::Invalid { .. }
-    ));
+    let proxy = load_text(&text).unwrap().proxy.unwrap();
+    assert_eq!(proxy.password(), Some("CANARY"));
+    assert_eq!(proxy.host_str(), Some("p.test"));
 }
 
 #[test]
@@ -544,14 +500,14 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
         .filter(|line| !line.contains("certificate-authority-data"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let error = load_text(&text, EVERYTHING).unwrap_err();
+    let error = load_text(&text).unwrap_err();
     assert!(
         matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
     );
     assert!(error.to_string().contains("cannot be verified"));
     let (_dir, root) = tree();
     write(&root, PATH, &text);
-    let whole = load_text(&good(), EVERYTHING).unwrap().token.unwrap();
+    let whole = load_text(&good()).unwrap().token.unwrap();
     let found = super::token(&root, Path::new(PATH)).unwrap();
     assert_eq!(found.expose_secret(), whole.expose_secret());
 }
@@ -567,7 +523,7 @@ fn broken_files_each_have_their_own_error() {
         write(&root, "/a/client-kubelet.crt", certificate);
         write(&root, "/a/client-kubelet.key", key);
         write(&root, "/a/k", &kubelet_kubeconfig());
-        load(&root, Path::new("/a/k"), &OptIns::default())
+        load(&root, Path::new("/a/k"))
     };
     let (ca, certificate, key) = (&authority.pem(), &client.certificate, &client.key);
     set(ca, certificate, key).unwrap();
@@ -669,7 +625,7 @@ fn every_beginning_of_a_kubeconfig_is_refused() {
         }
         write(&root, PATH, &text[..end]);
         assert!(
-            load(&root, Path::new(PATH), &EVERYTHING).is_err(),
+            load(&root, Path::new(PATH)).is_err(),
             "{end} of {}",
             text.len()
         );
@@ -689,11 +645,11 @@ fn other_files_are_no_kubeconfigs() {
         "clusters: 5",
         "\u{feff}",
     ] {
-        let error = load_text(text, EVERYTHING).unwrap_err();
+        let error = load_text(text).unwrap_err();
         assert!(everything_said(&error).contains(PATH), "{text:?}: {error}");
     }
     let large = "#".repeat((1 << 20) + 1);
-    let error = load_text(&large, EVERYTHING).unwrap_err();
+    let error = load_text(&large).unwrap_err();
     assert!(everything_said(&error).contains("larger than"));
 }
 
@@ -705,7 +661,7 @@ fn no_form_of_a_credential_prints_a_secret() {
     );
     let (_dir, root) = tree();
     write(&root, PATH, &text);
-    let loaded = read(&root, Path::new(PATH), &EVERYTHING, &mut Vec::new()).unwrap();
+    let loaded = read(&root, Path::new(PATH), &mut Vec::new()).unwrap();
     let said = format!("{loaded:?} {loaded:#?}");
     assert!(said.contains("p.test") && said.contains("192.0.2.10"));
     assert!(!said.contains("CANARY"), "{said}");

@@ -11,7 +11,7 @@ use crate::access::testing::{
 const PATH: &str = "/etc/kubernetes/cloud-config";
 
 fn source() -> CredentialSource {
-    CredentialSource::new(PATH, OptIns::default())
+    CredentialSource::new(PATH)
 }
 
 fn token(source: &CredentialSource) -> String {
@@ -114,7 +114,7 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     let (_dir, root) = tree();
     let authority = Authority::new("ca");
     let (old, new) = (node(&authority), node(&authority));
-    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig", OptIns::default());
+    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig");
     write(&root, "/agent/kubelet.kubeconfig", &kubelet_kubeconfig());
     write(&root, "/agent/server-ca.crt", &authority.pem());
     assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
@@ -194,7 +194,7 @@ fn files_without_a_secret_may_be_read_by_everybody() {
     }
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(root.join("/agent"), open).unwrap();
-    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig", OptIns::default());
+    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig");
     source.refresh(&root);
     let exposed: Vec<PathBuf> = source
         .exposures(&root)

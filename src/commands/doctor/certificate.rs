@@ -5,6 +5,7 @@ use crate::access::x509;
 use crate::catalog::Api;
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::one_line;
+use crate::wire::kubeapi::Client;
 
 /// The maximum length of a name in a certificate, in characters.
 const NAME_MAX: usize = 253;
@@ -42,13 +43,27 @@ pub(super) enum CertificateRole {
     Server,
 }
 
-/// What a server shows to any client, without verification.
+/// What a server showed in its responses, whether or not its certificate is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// The certificate. `None` without TLS, or if it is invalid.
+    /// The certificate. `None` if it is invalid.
     pub(super) certificate: Option<Certificate>,
-    /// The time in seconds by which its clock is ahead of ours. `None` if its response has no date.
+    /// The time in seconds by which its clock is ahead of ours. `None` if there was no response, or one without a date.
     pub(super) ahead: Option<i64>,
+}
+
+impl Server {
+    /// Returns what the server of this client showed.
+    pub(super) fn of(api: Api, client: &Client) -> Self {
+        let shown = client.server_shown();
+        let parse = |der: Vec<u8>| {
+            Certificate::parse(api, CertificateRole::Server, client.server(), &der)
+        };
+        Self {
+            certificate: shown.certificate.and_then(parse),
+            ahead: shown.ahead,
+        }
+    }
 }
 
 impl Certificate {

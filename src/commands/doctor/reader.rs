@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::case::Case;
-use super::certificate::{Certificate, CertificateRole, Server};
+use super::certificate::{Certificate, Server};
 use super::objects::{Instance, NodeObject, Pods, Setting, release};
 use crate::agent::Round;
 use crate::catalog::Api;
@@ -26,7 +26,7 @@ use crate::observe::api_access::ApiLink;
 use crate::observe::harvester::collection;
 use crate::observe::observer::Observer;
 use crate::observe::why;
-use crate::wire::kubeapi::{self, Class, Client, Error, Selectors};
+use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
@@ -61,8 +61,6 @@ struct Objects {
     instance: OnceCell<Fact<Instance>>,
     namespace: OnceCell<Fact<Vec<Vmi>>>,
     release: OnceCell<Fact<Release>>,
-    harvester_server: OnceCell<Fact<Server>>,
-    guest_server: OnceCell<Fact<Server>>,
 }
 
 /// An API, whose requests take turns.
@@ -206,7 +204,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the certificates of both credentials and of both servers.
-    pub(super) async fn certificates(&self) -> Vec<Certificate> {
+    pub(super) fn certificates(&self) -> Vec<Certificate> {
         let connections = self.observer.connections();
         let mut certificates = Vec::new();
         for (api, access) in [
@@ -216,60 +214,26 @@ impl<'a> Reader<'a> {
             let link = access.link().ok();
             certificates.extend(link.iter().flat_map(|link| Certificate::of_link(api, link)));
         }
-        let (harvester, guest) = tokio::join!(self.server(Api::Harvester), self.server(Api::Guest));
-        let servers = [harvester, guest].into_iter().filter_map(Fact::known);
-        certificates.extend(servers.filter_map(|server| server.certificate.clone()));
+        for api in [Api::Harvester, Api::Guest] {
+            let server = self.server(api);
+            certificates.extend(server.known().and_then(|server| server.certificate.clone()));
+        }
         certificates
     }
 
-    /// Returns the certificate and the clock of a server, without any credential. A server that rejects ours is read as well.
-    pub(super) async fn server(&self, api: Api) -> &Fact<Server> {
-        let cell = match api {
-            Api::Harvester => &self.read.harvester_server,
-            Api::Guest => &self.read.guest_server,
-        };
-        cell.get_or_init(|| self.probed(api)).await
-    }
-
-    async fn probed(&self, api: Api) -> Fact<Server> {
+    /// Returns what a server showed in the round, also if it is not trusted or rejects our credential.
+    pub(super) fn server(&self, api: Api) -> Fact<Server> {
         let is_final = |kind| kind == UnavailableKind::Unreachable;
-        let link = match link(self.observer, &self.case, api, is_final) {
-            Ok(link) => link,
-            Err(why) => return Fact::Failed(why),
-        };
-        let timeouts = self.observer.connections().timeouts;
-        let ask = async {
-            let asked = Instant::now();
-            match kubeapi::probe(&link.credential, timeouts).await {
-                Ok(shown) => Fact::Known((shown, asked.elapsed())),
-                Err(error) => Fact::Failed(why(&error)),
-            }
-        };
-        briefly(ask).await.map(|(shown, took)| {
-            let der = shown.certificate;
-            let server = link.client.server();
-            let parse =
-                |der: Vec<u8>| Certificate::parse(api, CertificateRole::Server, server, &der);
-            Server {
-                certificate: der.and_then(parse),
-                ahead: shown
-                    .date
-                    .map(|date| date.saturating_sub(self.our_time(took))),
-            }
-        })
-    }
-
-    /// Returns our time when the response was created: halfway between request and response.
-    fn our_time(&self, took: Duration) -> i64 {
-        let passed = self.began.elapsed().saturating_sub(took / 2);
-        let passed = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
-        self.case.seconds().saturating_add(passed)
+        match link(self.observer, &self.case, api, is_final) {
+            Ok(link) => Fact::Known(Server::of(api, &link.client)),
+            Err(why) => Fact::Failed(why),
+        }
     }
 
     /// Reads one object. Absent if the server does not have it.
     async fn object<T: DeserializeOwned>(&self, api: Api, path: &str) -> Fact<T> {
         let get = async |client: &Client| match client.get(path).await {
-            Err(error) if error.class() == Class::NotFound => Ok(None),
+            Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Ok(None),
             object => object.map(Some),
         };
         match self.request(api, get).await {

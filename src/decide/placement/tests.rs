@@ -76,7 +76,6 @@ fn without_credential(world: &mut World, reported: &str) {
     world.observation.host_metrics = Fact::Known(HostMetrics {
         host: host(reported),
         time: None,
-        via: Via::Channel,
     });
     world.reads = PlacementReads::none(host(reported));
 }
@@ -152,7 +151,6 @@ fn the_host_is_not_heard_when_it_is_doubtful_which_vm_we_are() {
     world.observation.host_metrics = Fact::Known(HostMetrics {
         host: host("hv-b"),
         time: None,
-        via: Via::Disk,
     });
     assert_eq!(
         world.placement().unwrap().host,

@@ -4,7 +4,7 @@ use harvester_lab::downward_metrics::document;
 use super::*;
 
 fn parse(document: &str) -> Result<HostMetrics, MetricsError> {
-    HostMetrics::parse(document, Via::Channel)
+    HostMetrics::parse(document)
 }
 
 /// Returns a document with these metrics of the host.
@@ -24,7 +24,6 @@ fn kubevirts_own_document_names_host_and_time() {
     let found = parse(&document("harvester-node-2", 1_795_243_850)).unwrap();
     assert_eq!(found.host.as_str(), "harvester-node-2");
     assert_eq!(found.time, Some(1_795_243_850));
-    assert_eq!(found.via, Via::Channel);
 }
 
 #[test]

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use std::time::Duration;
 
-use harvester_lab::downward_metrics::{
-    Behaviour, DownwardMetrics, disk_image, document, offer_disk,
-};
+use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics};
 use harvester_lab::guest::GuestTree;
 
 use super::*;
-use crate::facts::host_metrics::Via;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
@@ -22,7 +19,7 @@ async fn seen(root: &Root, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
 }
 
 #[tokio::test]
-async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
+async fn the_port_is_asked_where_the_vm_has_one() {
     let (_dir, tree, root) = guest();
     assert_eq!(seen(&root, TIMEOUTS).await, Fact::Absent);
     let (offered, text) = probe(&root);
@@ -31,42 +28,13 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
         "{text}"
     );
 
-    offer_disk(
-        &tree,
-        "vdb",
-        &disk_image(document("hv-disk", UtcDateTime::now().unix_timestamp()).as_bytes()),
-    );
-    assert_eq!(
-        probe(&root),
-        (true, "offered as disk `/dev/vdb`".to_owned())
-    );
-    let found = seen(&root, TIMEOUTS).await;
-    assert_eq!(found.known().unwrap().via, Via::Disk);
-    let wall = UtcDateTime::now() + std::time::Duration::from_secs(90);
-    let old = read_within(&root, wall, TIMEOUTS).await;
-    assert!(old.why().unwrap().text.contains("s old"), "{old:?}");
-
     let device = DownwardMetrics::offer_paced(&tree, Behaviour::serve("hv-port"), Duration::ZERO);
     let channel = "offered as channel `org.github.vhostmd.1`";
     assert_eq!(probe(&root), (true, channel.to_owned()));
     let found = seen(&root, TIMEOUTS).await;
     assert_eq!(found.known().unwrap().host.as_str(), "hv-port");
-
-    device.behave(Behaviour::Unserved);
-    let found = seen(&root, NOT_SERVED).await;
-    assert_eq!(found.known().unwrap().host.as_str(), "hv-disk");
-    // Both fail: the error of the port is reported.
-    offer_disk(&tree, "vdb", &disk_image(b"nonsense"));
-    let found = seen(&root, NOT_SERVED).await;
-    let why = &found.why().unwrap().text;
-    assert!(why.contains("nothing on the host reads"), "{why}");
     drop(device);
-    let why = seen(&root, TIMEOUTS).await;
-    assert_eq!(
-        why.why().unwrap().kind,
-        UnavailableKind::Malformed,
-        "{why:?}"
-    );
+    assert_eq!(seen(&root, TIMEOUTS).await, Fact::Absent);
 }
 
 #[tokio::test]
@@ -100,10 +68,6 @@ async fn each_failure_has_its_kind_and_one_line() {
 #[test]
 fn refused_access_is_distinguished_from_a_host_that_is_away() {
     let port = AskError::Port(PortError::Denied("/dev/vport1p1".into()));
-    assert_eq!(ask_kind(&port), UnavailableKind::Forbidden);
-    assert_eq!(ask_kind(&AskError::Busy), UnavailableKind::Unreachable);
-    assert_eq!(
-        disk_kind(&DiskError::Denied("/dev/vdb".into())),
-        UnavailableKind::Forbidden
-    );
+    assert_eq!(kind(&port), UnavailableKind::Forbidden);
+    assert_eq!(kind(&AskError::Busy), UnavailableKind::Unreachable);
 }

@@ -13,7 +13,6 @@ use crate::decide::schedule::Random;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
-use crate::wire::kubeapi::{self, RequestPhase as Part};
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Thing {
@@ -127,8 +126,8 @@ impl OpenWatch for Model {
                 }))
             }
             Err(error) => {
-                if error.is_failure_of_api() && !matches!(error, Error::Deferred { .. }) {
-                    self.0.backoff.failed(sent, error.retry_after());
+                if error.is_failure_of_api() {
+                    self.0.backoff.failed(sent, error.retry_after);
                 }
                 Err(error)
             }
@@ -242,42 +241,30 @@ fn bookmark(version: &str) -> Result<WatchEvent<Thing>, Error> {
     })
 }
 
-fn target() -> Arc<kubeapi::RequestTarget> {
-    Arc::new(kubeapi::RequestTarget {
-        server: "https://model".to_owned(),
-        verb: "watch",
-        path: "/things".to_owned(),
-    })
+fn error(kind: Kind) -> Error {
+    Error::new(kind, format!("{kind:?}"))
 }
 
 fn retry(status: u16) -> Error {
-    Error::Retry {
-        target: target(),
-        status,
-        after: Some(SECOND),
-        message: None,
-    }
+    let kind = match status {
+        429 | 503 => Kind::Overloaded,
+        _ => Kind::Failed,
+    };
+    let mut error = error(kind);
+    error.retry_after = Some(SECOND);
+    error
 }
 
 fn gone() -> Error {
-    Error::Gone {
-        target: target(),
-        message: None,
-    }
+    error(Kind::Gone)
 }
 
 fn silent() -> Error {
-    Error::Silent {
-        target: target(),
-        limit: SECOND * 90,
-    }
+    error(Kind::Silent)
 }
 
 fn cut() -> Error {
-    Error::Interrupted {
-        target: target(),
-        source: None,
-    }
+    error(Kind::Interrupted)
 }
 
 /// Returns a stream that begins with the object at version 5 and continues with `then`.
@@ -335,11 +322,7 @@ async fn a_version_that_cannot_be_gone_on_from_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_refused_when_the_watch_is_opened_is_dropped() {
-    let rejected = Error::Rejected {
-        target: target(),
-        status: 400,
-        message: None,
-    };
+    let rejected = error(Kind::Refused);
     for (error, expected) in [
         (gone(), "0"),
         (rejected, "0"),
@@ -463,13 +446,7 @@ async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_reported() {
-    let refused = || {
-        Err(Error::Connect {
-            target: target(),
-            reason: kubeapi::Unreached::Port,
-            source: None,
-        })
-    };
+    let refused = || Err(error(Kind::Unreachable));
     let script = vec![
         beginning(Ok(WatchEvent::Ended)),
         refused(),
@@ -538,13 +515,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_read() {
-    let slow = || {
-        Err(Error::Timeout {
-            target: target(),
-            phase: Part::Headers,
-            limit: SECOND,
-        })
-    };
+    let slow = || Err(error(Kind::TimedOut));
     let mut kept = keep(vec![slow(), slow(), slow(), slow()]);
     kept.after(1).await;
     assert_eq!(kept.reasons(), 1);
@@ -577,12 +548,7 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_watch_is_opened_rarely_after_a_few_attempts() {
-    let forbidden = || {
-        Err(Error::Forbidden {
-            target: target(),
-            message: None,
-        })
-    };
+    let forbidden = || Err(error(Kind::Forbidden));
     let kept = keep(std::iter::repeat_with(forbidden).take(100).collect());
     let asked = kept.after(24 * 60 * 60).await;
     let (first, rest) = asked.split_at(4);
@@ -593,19 +559,8 @@ async fn a_forbidden_watch_is_opened_rarely_after_a_few_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks_until_it_has_it() {
-    let refused = || {
-        let target = target();
-        let message = None;
-        Ok(vec![(
-            Duration::ZERO,
-            Err(Error::NoWatchProgress { target, message }),
-        )])
-    };
-    let away = Err(Error::Connect {
-        target: target(),
-        reason: kubeapi::Unreached::Port,
-        source: None,
-    });
+    let refused = || Ok(vec![(Duration::ZERO, Err(error(Kind::NoWatchProgress)))]);
+    let away = Err(error(Kind::Unreachable));
     let lives = |event| Ok(vec![(Duration::ZERO, thing(1, "5")), (SECOND * 10, event)]);
     let mut kept = keep(vec![
         refused(),
@@ -636,17 +591,8 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
 
 #[tokio::test(start_paused = true)]
 async fn a_storage_that_has_watch_progress_again_is_asked_for_bookmarks_after_it_was_away() {
-    let message = None;
-    let target = target();
-    let refused = Err(Error::NoWatchProgress {
-        target: Arc::clone(&target),
-        message,
-    });
-    let away = Err(Error::Connect {
-        target,
-        reason: kubeapi::Unreached::Port,
-        source: None,
-    });
+    let refused = Err(error(Kind::NoWatchProgress));
+    let away = Err(error(Kind::Unreachable));
     let kept = keep(vec![
         Ok(vec![(Duration::ZERO, refused)]),
         beginning(Ok(WatchEvent::Ended)),

@@ -2,17 +2,18 @@
 //! The client and its requests.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{Error, RequestTarget};
+use super::error::{Error, Target};
 use super::expected::Expected;
+use super::http::{Accept, Call, Timeouts, Transport};
 use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
-use super::transport::{Accept, Call, RequestAttempt, Timeouts, Transport};
+use super::tls::ServerShown;
 use super::types::{
     AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,
 };
@@ -36,6 +37,8 @@ const LIST_IN_BYTES: &str = "bytes in the list";
 const PAGE_IN_BYTES: &str = "bytes in one page of the list";
 /// The unit of [`MAXIMUM_OBJECT`] in messages.
 const OBJECT_IN_BYTES: &str = "bytes in the object";
+/// The media type of an object that is created.
+const JSON: &str = "application/json";
 /// The name of the agent in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -86,14 +89,26 @@ impl Client {
         &self.transport.server
     }
 
+    /// Returns what the server has shown of itself so far.
+    #[must_use]
+    pub fn server_shown(&self) -> ServerShown {
+        let shown = self.transport.shown.lock();
+        shown.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Reads the current state of one object.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        self.read(path, Vec::new(), Accept::Object).await
+        self.object(&Call::get(path), &Expected::of(path)).await
     }
 
     /// Reads the current metadata of one object.
     pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
-        self.read(path, Vec::new(), Accept::MetadataOnly).await
+        let accept = Accept::MetadataOnly;
+        let call = Call {
+            accept,
+            ..Call::get(path)
+        };
+        self.object(&call, &Expected::of(path)).await
     }
 
     /// Reads all objects that the selectors match, and keeps those for which `is_wanted` returns true. An unreadable object is
@@ -137,10 +152,14 @@ impl Client {
         let mut left = MAXIMUM_LIST;
         let mut token = None;
         let expected = Expected::of(path);
+        let target = self
+            .transport
+            .target(&list_call(path, selectors, None, accept));
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, token, accept);
-            let answer = self.exchange(&call, PAGE_IN_BYTES, MAXIMUM_PAGE).await?;
-            let (body, target) = (answer.attempt.end(answer.body)?, answer.target);
+            // A list that cannot be used is no failure of the API: its objects can still be read one by one.
+            let page = (PAGE_IN_BYTES, MAXIMUM_PAGE);
+            let body = self.send(&call, &target, page, Ok).await?;
             left = left
                 .checked_sub(body.len())
                 .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;
@@ -162,9 +181,6 @@ impl Client {
                 return Ok(());
             }
         }
-        let target = self
-            .transport
-            .target(&list_call(path, selectors, None, accept));
         Err(target.too_large("pages in the list", MAXIMUM_PAGES))
     }
 
@@ -177,12 +193,13 @@ impl Client {
     ) -> Result<T, Error> {
         let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
         let expected = Expected::of(path).with_uid(uid);
-        self.object(&patch_call(path, kind, body), &expected).await
+        let call = write_call("patch", Method::PATCH, path, (kind.content_type(), body));
+        self.object(&call, &expected).await
     }
 
     /// Creates one object in the collection `path`.
     pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
-        let call = create_call(path, body);
+        let call = write_call("create", Method::POST, path, (JSON, body));
         // Not in turn, and without a result for the backoff: no other request waits for an Event or because of one.
         let _attempt = self.transport.attempt(None)?;
         let target = self.transport.target(&call);
@@ -202,10 +219,8 @@ impl Client {
             "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": attributes },
         });
-        let call = create_call(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            &body,
-        );
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let call = write_call("create", Method::POST, path, (JSON, &body));
         let review: AccessReviewObject = self.object(&call, &Expected::default()).await?;
         let describe = |text: Option<String>| {
             text.filter(|text| !text.is_empty())
@@ -228,69 +243,42 @@ impl Client {
         attempt.end(watch::open(&self.transport, request).await)
     }
 
-    async fn read<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: Vec<(&'static str, String)>,
-        accept: Accept,
-    ) -> Result<T, Error> {
-        let call = Call {
-            verb: "get",
-            method: Method::GET,
-            path,
-            query,
-            accept,
-            body: None,
-        };
-        self.object(&call, &Expected::of(path)).await
-    }
-
     async fn object<T: DeserializeOwned>(
         &self,
         call: &Call<'_>,
         expected: &Expected,
     ) -> Result<T, Error> {
-        let Exchange {
-            attempt,
-            target,
-            body,
-        } = self.exchange(call, OBJECT_IN_BYTES, MAXIMUM_OBJECT).await?;
-        attempt.end(body.and_then(|body| {
+        let target = self.transport.target(call);
+        let object = (OBJECT_IN_BYTES, MAXIMUM_OBJECT);
+        let sent = self.send(call, &target, object, |body| {
             let object = self.transport.parse(&body, &target)?;
             // After the parser, whose message for text that is not an object is more precise.
             let compared = expected.compare(&body);
             self.transport.expect(expected, compared, &target)?;
             Ok(object)
-        }))
+        });
+        sent.await
     }
 
-    /// Sends a request in its turn and reads the body of the response.
-    async fn exchange(
+    /// Sends a request in its turn, and reads the body of the response. The result decides whether further requests back off.
+    async fn send<T>(
         &self,
         call: &Call<'_>,
-        what: &'static str,
-        limit: usize,
-    ) -> Result<Exchange<'_>, Error> {
+        target: &Target,
+        (what, limit): (&'static str, usize),
+        read: impl FnOnce(Vec<u8>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let attempt = self.transport.turn().await?;
-        let target = self.transport.target(call);
-        let response = match self.transport.send(call, &target).await {
-            Ok(response) => response,
-            Err(error) => return attempt.end(Err(error)),
+        let outcome = async {
+            let response = self.transport.send(call, target).await?;
+            read(
+                self.transport
+                    .body(response, target, what, limit)
+                    .await?,
+            )
         };
-        let body = self.transport.body(response, &target, what, limit).await;
-        Ok(Exchange {
-            attempt,
-            target,
-            body,
-        })
+        attempt.end(outcome.await)
     }
-}
-
-/// A successful response, whose body is still to be parsed.
-struct Exchange<'a> {
-    attempt: RequestAttempt<'a>,
-    target: Arc<RequestTarget>,
-    body: Result<Vec<u8>, Error>,
 }
 
 /// The method of merging a patch into the object.
@@ -326,48 +314,31 @@ fn list_call<'a>(
     token: Option<String>,
     accept: Accept,
 ) -> Call<'a> {
+    let (field, label) = (selectors.field.clone(), selectors.label.clone());
     let mut query = vec![("limit", PAGE.to_string())];
-    query.extend(
-        selectors
-            .field
-            .clone()
-            .map(|field| ("fieldSelector", field)),
-    );
-    query.extend(
-        selectors
-            .label
-            .clone()
-            .map(|label| ("labelSelector", label)),
-    );
+    query.extend(field.map(|field| ("fieldSelector", field)));
+    query.extend(label.map(|label| ("labelSelector", label)));
     query.extend(token.map(|token| ("continue", token)));
     Call {
         verb: "list",
-        method: Method::GET,
-        path,
         query,
         accept,
-        body: None,
+        ..Call::get(path)
     }
 }
 
-fn patch_call<'a>(path: &'a str, kind: PatchKind, body: &'a Value) -> Call<'a> {
+/// Returns a request that changes something. `body` is its media type and the object.
+fn write_call<'a>(
+    verb: &'static str,
+    method: Method,
+    path: &'a str,
+    body: (&'static str, &'a Value),
+) -> Call<'a> {
     Call {
-        verb: "patch",
-        method: Method::PATCH,
-        path,
+        verb,
+        method,
         query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
-        accept: Accept::Object,
-        body: Some((kind.content_type(), body)),
-    }
-}
-
-fn create_call<'a>(path: &'a str, body: &'a Value) -> Call<'a> {
-    Call {
-        verb: "create",
-        method: Method::POST,
-        path,
-        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
-        accept: Accept::Object,
-        body: Some(("application/json", body)),
+        body: Some(body),
+        ..Call::get(path)
     }
 }

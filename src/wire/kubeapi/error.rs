@@ -1,373 +1,208 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The errors of a request to an API server, classified by how to handle them.
+//! Why a request to an API server failed: one safe line of text, and a kind that defines how to handle it.
 
-use std::fmt;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tls::{TlsReason, TlsSetupError};
-use crate::sys::escape::chain;
+use super::types::ApiStatus;
+use crate::sys::escape::one_line;
 
-/// The verb, path and server of a request. Contains no secret: the server has no user information and the path no query.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestTarget {
-    /// The API server.
-    pub server: String,
-    /// The Kubernetes verb: `get`, `list`, `watch`, `patch`, `create`.
-    pub verb: &'static str,
-    /// The path below the server.
-    pub path: String,
-}
+/// The number of characters after which untrusted text is truncated: enough for any sentence of the API server, too little to
+/// flood a journal.
+const MAXIMUM_CHARACTERS: usize = 200;
 
-impl RequestTarget {
-    pub(super) fn timeout(self: &Arc<Self>, phase: RequestPhase, limit: Duration) -> Error {
-        let target = Arc::clone(self);
-        Error::Timeout {
-            target,
-            phase,
-            limit,
-        }
-    }
-
-    pub(super) fn too_large(self: &Arc<Self>, what: &'static str, limit: usize) -> Error {
-        let target = Arc::clone(self);
-        Error::TooLarge {
-            target,
-            what,
-            limit,
-        }
-    }
-
-    pub(super) fn protocol(self: &Arc<Self>, problem: impl Into<String>) -> Error {
-        Error::Protocol {
-            target: Arc::clone(self),
-            problem: problem.into(),
-        }
-    }
-}
-
-impl fmt::Display for RequestTarget {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "failed to {} `{}` at {}",
-            self.verb, self.path, self.server
-        )
-    }
+/// Returns untrusted text as one line without characters that move the cursor, truncated to the maximum length.
+#[must_use]
+pub fn describe(foreign: &str) -> String {
+    one_line(foreign.trim(), MAXIMUM_CHARACTERS).into_owned()
 }
 
 /// The reason why a request or a watch failed. Untrusted text in it is escaped and truncated; it never contains a bearer token.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 #[expect(
     clippy::error_impl_error,
     reason = "the one error of this module, read as `kubeapi::Error`"
 )]
-pub enum Error {
-    /// The credential cannot be used to create a client.
-    #[error("the credential for {server} is not usable")]
-    Credential {
-        /// The API server.
-        server: String,
-        /// The problem of the credential.
-        #[source]
-        problem: CredentialProblem,
-    },
-    /// The connection failed.
-    #[error("{target}: {reason}")]
-    Connect {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The step that failed.
-        reason: Unreached,
-        /// The cause, if `reason` does not explain everything.
-        #[source]
-        source: Option<reqwest::Error>,
-    },
-    /// The request timed out.
-    #[error("{target}: {phase} timed out after {limit:?}")]
-    Timeout {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The part of the request that timed out.
-        phase: RequestPhase,
-        /// The time limit.
-        limit: Duration,
-    },
-    /// The TLS handshake failed.
-    #[error("{target}: {reason}")]
-    Tls {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The reason why the handshake failed.
-        reason: TlsReason,
-    },
-    /// 401: the server does not accept the credential.
-    #[error("{target}: unauthorized (401){}", ServerMessage(.message))]
-    Unauthorized {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 403 for the anonymous user: the server received no credential. An intermediary, such as a proxy that terminates TLS,
-    /// removed it.
-    #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", ServerMessage(.message))]
-    Anonymous {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 403: the user is known and not allowed. The target has the verb and the path that a role has to allow.
-    #[error("{target}: forbidden (403){}", ServerMessage(.message))]
-    Forbidden {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 403: a kubelet may read only its own Node, and requested another one. Kubernetes before 1.32 returns 404 or the other 403.
-    #[error("{target}: the credential is for Node `{own}` (403)")]
-    OtherNode {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The Node that the credential is for, escaped.
-        own: String,
-    },
-    /// 404.
-    #[error("{target}: not found (404){}", ServerMessage(.message))]
-    NotFound {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-        /// Whether a Kubernetes API sent the 404. Otherwise it may come from a proxy, or from a server without the whole API
-        /// group, and proves nothing about the object.
-        confirmed: bool,
-    },
-    /// 410: the resource version is too old; read again and watch from the new version.
-    #[error("{target}: the resource version is no longer available (410){}", ServerMessage(.message))]
-    Gone {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 409: the object changed at the same time, or already exists.
-    #[error("{target}: conflict (409){}", ServerMessage(.message))]
-    Conflict {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 422: the resulting object is not valid.
-    #[error("{target}: the change is invalid (422){}", ServerMessage(.message))]
-    Invalid {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// A watch with bookmarks is not possible because the server's storage does not report its progress; one without bookmarks is.
-    #[error("{target}: the storage of the server has no watch progress{}", ServerMessage(.message))]
-    NoWatchProgress {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// 429 and 5xx: the request may succeed later.
-    #[error("{target}: the server is currently unable to handle the request ({status}){}", ServerMessage(.message))]
-    Retry {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The HTTP status.
-        status: u16,
-        /// The time to wait that the server requested, within the bounds of `status.rs`.
-        after: Option<Duration>,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// Not sent: requests back off after a failure.
-    #[error("{text}")]
-    Deferred {
-        /// The class of that failure.
-        class: Class,
-        /// The failure as one line of text.
-        text: Arc<str>,
-        /// The remaining time of the backoff.
-        left: Duration,
-    },
-    /// Any other status: the same request will fail again.
-    #[error("{target}: rejected with status {status}{}", ServerMessage(.message))]
-    Rejected {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The HTTP status.
-        status: u16,
-        /// The message of the server.
-        message: Option<String>,
-    },
-    /// The response exceeds a limit.
-    #[error("{target}: response too large: more than {limit} {what}")]
-    TooLarge {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The unit of the limit.
-        what: &'static str,
-        /// The limit, in the unit of `what`: bytes, items or pages.
-        limit: usize,
-    },
-    /// 3xx: redirects are never followed, since they would send the token to another server.
-    #[error("{target}: redirected ({status}) to `{to}`; redirects are not followed")]
-    Redirected {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The HTTP status.
-        status: u16,
-        /// The target of the redirect, escaped.
-        to: String,
-    },
-    /// Compressed, although not requested.
-    #[error(
-        "{target}: the response has the content encoding `{encoding}`, which was not requested"
-    )]
-    Compressed {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The encoding, escaped.
-        encoding: String,
-    },
-    /// Nested deeper than any Kubernetes object.
-    #[error("{target}: the response nests deeper than {limit} levels")]
-    TooDeep {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The limit.
-        limit: usize,
-    },
-    /// An object other than the one that the request names.
-    #[error("{target}: requested {expected}, got {found}")]
-    UnexpectedObject {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The object that the request names.
-        expected: String,
-        /// The received object, escaped.
-        found: String,
-    },
-    /// The response does not follow the Kubernetes API.
-    #[error("{target}: {problem}")]
-    Protocol {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The problem, escaped.
-        problem: String,
-    },
-    /// A watch on which nothing was received, not even a bookmark.
-    #[error("{target}: no data received for {limit:?}")]
-    Silent {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The time limit.
-        limit: Duration,
-    },
-    /// The connection broke in the middle of a response or of an event.
-    #[error("{target}: connection interrupted")]
-    Interrupted {
-        /// The request.
-        target: Arc<RequestTarget>,
-        /// The cause; none when the stream ended normally but within a line.
-        #[source]
-        source: Option<reqwest::Error>,
-    },
+pub struct Error {
+    /// The way to handle it.
+    pub kind: Kind,
+    /// Whether no request was sent, because requests back off after an error of this kind.
+    pub is_deferred: bool,
+    /// The time to wait before the next try: what the server requested, or the rest of the backoff.
+    pub retry_after: Option<Duration>,
+    text: Arc<str>,
 }
 
-impl Error {
-    /// Returns the class, which defines how to handle the error.
+/// The way to handle an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no connection to the server.
+    Unreachable,
+    /// 429 and 503: the server has no capacity for any request.
+    Overloaded,
+    /// 408, 425 and any other 5xx: this request failed, and may succeed later.
+    Failed,
+    /// The response did not arrive in time.
+    TimedOut,
+    /// The connection broke in the middle of a response or of an event.
+    Interrupted,
+    /// A watch on which nothing was received, not even a bookmark.
+    Silent,
+    /// The server does not accept the credential, or no client can be created from it. Read its files again.
+    Credential,
+    /// The server is not trusted, or there is no TLS connection to it.
+    Tls,
+    /// 403: the user is known and not allowed. The text has the verb and the path that a role has to allow.
+    Forbidden,
+    /// 403: a kubelet may read only its own Node, and requested another one. Kubernetes before 1.32 returns 404 or the other 403.
+    OtherNode,
+    /// 404 of a Kubernetes API: the object does not exist.
+    Absent,
+    /// Any other 404. It may come from a proxy, or from a server without the whole API group, and proves nothing about the object.
+    NotFound,
+    /// 410: the resource version is too old; read again and watch from the new version.
+    Gone,
+    /// 409: the object changed at the same time, or already exists. Read again, then decide again.
+    Conflict,
+    /// 422: the resulting object is not valid.
+    Invalid,
+    /// The response exceeds a limit.
+    TooLarge,
+    /// A watch with bookmarks is not possible because the server's storage does not report its progress; one without bookmarks is.
+    NoWatchProgress,
+    /// An object other than the one that the request names: a proxy or a cache mixes up responses.
+    UnexpectedObject,
+    /// The server does not behave like a Kubernetes API, or will reject the same request again.
+    Refused,
+}
+
+impl Kind {
+    /// The name of each kind in metrics.
+    pub(super) const NAMES: [&str; 10] = [
+        "unreachable",
+        "timeout",
+        "unauthorized",
+        "tls",
+        "forbidden",
+        "not-found",
+        "gone",
+        "conflict",
+        "invalid",
+        "unexpected-object",
+    ];
+
+    /// Returns the name used in metrics.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Connect { .. }
-            | Self::Timeout { .. }
-            | Self::Retry { .. }
-            | Self::Silent { .. }
-            | Self::Interrupted { .. } => Class::Retry,
-            // A server that rejects our certificate does not have a problem with its own.
-            Self::Tls {
-                reason: TlsReason::ClientCertificateRejected { .. },
-                ..
-            }
-            | Self::Credential { .. }
-            | Self::Unauthorized { .. }
-            | Self::Anonymous { .. } => Class::Credential,
-            Self::Deferred { class, .. } => *class,
-            Self::Forbidden { .. } | Self::OtherNode { .. } => Class::Forbidden,
-            Self::NotFound { .. } => Class::NotFound,
-            Self::Gone { .. } => Class::Gone,
-            Self::Conflict { .. } | Self::Invalid { .. } => Class::Conflict,
-            Self::Tls { .. } => Class::Tls,
-            Self::UnexpectedObject { .. } => Class::UnexpectedObject,
-            Self::Rejected { .. }
-            | Self::NoWatchProgress { .. }
-            | Self::TooLarge { .. }
-            | Self::Redirected { .. }
-            | Self::Compressed { .. }
-            | Self::TooDeep { .. }
-            | Self::Protocol { .. } => Class::Refused,
+            Self::Unreachable
+            | Self::Overloaded
+            | Self::Failed
+            | Self::Interrupted
+            | Self::Silent => "unreachable",
+            Self::TimedOut => "timeout",
+            Self::Credential => "unauthorized",
+            Self::Tls => "tls",
+            Self::Forbidden | Self::OtherNode => "forbidden",
+            Self::Absent | Self::NotFound => "not-found",
+            Self::Gone => "gone",
+            Self::Conflict | Self::Invalid => "conflict",
+            Self::TooLarge | Self::NoWatchProgress | Self::Refused => "invalid",
+            Self::UnexpectedObject => "unexpected-object",
         }
     }
 
-    /// Reports whether the object certainly does not exist: the 404 is from a Kubernetes API, not from a proxy or a server without
-    /// the API group.
+    /// Reports whether the server or the way to it failed, and may work again later.
     #[must_use]
-    pub fn is_absence(&self) -> bool {
+    pub fn is_temporary(self) -> bool {
         matches!(
             self,
-            Self::NotFound {
-                confirmed: true,
-                ..
-            }
+            Self::Unreachable
+                | Self::Overloaded
+                | Self::Failed
+                | Self::TimedOut
+                | Self::Interrupted
+                | Self::Silent
         )
     }
 
-    /// Reports whether requests to the API must back off. An API that decided on a request works, whatever the decision was.
-    #[must_use]
-    pub fn is_failure_of_api(&self) -> bool {
-        match self.class() {
-            Class::Retry | Class::Credential | Class::Tls => true,
-            // There is an alternative to a list that is too large, and to a watch with bookmarks.
-            Class::Refused => !matches!(self, Self::TooLarge { .. } | Self::NoWatchProgress { .. }),
-            Class::Forbidden
-            | Class::NotFound
-            | Class::Gone
-            | Class::Conflict
-            | Class::UnexpectedObject => false,
+    /// Returns the kind of an HTTP status and what it means. `said` is the server's message, `is_named` whether it names an object.
+    fn of_status(code: u16, said: &str, is_named: bool) -> (Self, &'static str) {
+        match code {
+            401 => (Self::Credential, "unauthorized"),
+            // The server received no credential: an intermediary, such as a proxy that terminates TLS, removed it.
+            403 if said.contains("User \"system:anonymous\"") => (
+                Self::Credential,
+                "request was treated as anonymous: the credential did not reach the server",
+            ),
+            403 => (Self::Forbidden, "forbidden"),
+            // For a kind that the server does not serve, the message is "could not find the requested resource", without the name of
+            // an object.
+            404 if is_named || said.contains("not found") => (Self::Absent, "not found"),
+            404 => (Self::NotFound, "not found"),
+            409 => (Self::Conflict, "conflict"),
+            410 => (Self::Gone, "the resource version is no longer available"),
+            422 => (Self::Invalid, "the change is invalid"),
+            // kube-apiserver rejects a watch with bookmarks because of its etcd: before 3.4.31, or from 3.5.0 to 3.5.12.
+            500 if said.contains("RequestWatchProgress is disabled") => (
+                Self::NoWatchProgress,
+                "the storage of the server has no watch progress",
+            ),
+            429 | 503 => (Self::Overloaded, UNABLE),
+            408 | 425 | 500..=599 => (Self::Failed, UNABLE),
+            _ => (Self::Refused, "rejected"),
         }
     }
+}
 
-    /// Reports whether any other request to the API server would fail too.
-    #[must_use]
-    pub fn is_of_whole_api(&self) -> bool {
-        match self {
-            Self::Connect { .. } | Self::Tls { .. } => true,
-            // No request was sent.
-            Self::Deferred { .. } => false,
-            Self::Timeout { phase, .. } => *phase == RequestPhase::Connect,
-            Self::Retry { status, .. } => matches!(status, 429 | 503),
-            _ => self.class() == Class::Credential,
+const UNABLE: &str = "the server is currently unable to handle the request";
+
+impl Error {
+    /// Creates an error. The text is one line without a secret.
+    pub fn new(kind: Kind, text: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            is_deferred: false,
+            retry_after: None,
+            text: text.into(),
         }
     }
 
     /// Returns the error for requests that are not sent for `left` because of this failure.
     #[must_use]
     pub fn deferral(&self, left: Duration) -> Self {
-        Self::Deferred {
-            class: self.class(),
-            text: chain(self).into(),
-            left,
+        Self {
+            is_deferred: true,
+            retry_after: Some(left),
+            ..self.clone()
         }
+    }
+
+    /// Reports whether the same request may succeed later without a change to a credential, a role or a server.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.kind.is_temporary() || matches!(self.kind, Kind::Gone | Kind::Conflict | Kind::Invalid)
+    }
+
+    /// Reports whether requests to the API must back off. An API that decided on a request works, whatever the decision was. There is
+    /// an alternative to a list that is too large, and to a watch with bookmarks.
+    #[must_use]
+    pub fn is_failure_of_api(&self) -> bool {
+        let is_failure = self.kind.is_temporary()
+            || matches!(self.kind, Kind::Credential | Kind::Tls | Kind::Refused);
+        is_failure && !self.is_deferred
+    }
+
+    /// Reports whether any other request to the API server would fail too.
+    #[must_use]
+    pub fn is_of_whole_api(&self) -> bool {
+        let is_of_all = matches!(
+            self.kind,
+            Kind::Unreachable | Kind::Overloaded | Kind::Credential | Kind::Tls
+        );
+        is_of_all && !self.is_deferred
     }
 
     /// Reports whether a watch must not be opened from the same resource version again. kube-apiserver rejects a version that is
@@ -375,198 +210,213 @@ impl Error {
     /// resource version", as after a restore of etcd. 429 and 503 are unrelated to the version.
     #[must_use]
     pub fn is_of_version(&self) -> bool {
-        match self {
-            Self::Retry { status, .. } => !matches!(status, 429 | 503),
-            Self::Deferred { .. } | Self::NoWatchProgress { .. } => false,
-            _ => matches!(self.class(), Class::Gone | Class::Refused | Class::Conflict),
+        let is_of_it = matches!(
+            self.kind,
+            Kind::Failed
+                | Kind::Gone
+                | Kind::Conflict
+                | Kind::Invalid
+                | Kind::TooLarge
+                | Kind::Refused
+        );
+        is_of_it && !self.is_deferred
+    }
+}
+
+/// The beginning of an error's text: the verb, the path and the server of a request. Contains no secret: the server has no user
+/// information and the path no query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target(Arc<str>);
+
+impl Target {
+    pub(super) fn new(verb: &str, path: &str, server: &str) -> Self {
+        let path = describe(path);
+        Self(format!("failed to {verb} `{path}` at {server}").into())
+    }
+
+    /// Returns an error with this problem, which is one safe line.
+    pub(super) fn error(&self, kind: Kind, problem: impl Display) -> Error {
+        Error::new(kind, format!("{}: {problem}", self.0))
+    }
+
+    pub(super) fn timed_out(&self, what: &str, limit: Duration) -> Error {
+        self.error(Kind::TimedOut, format!("{what} timed out after {limit:?}"))
+    }
+
+    pub(super) fn too_large(&self, what: &str, limit: usize) -> Error {
+        let problem = format!("response too large: more than {limit} {what}");
+        self.error(Kind::TooLarge, problem)
+    }
+
+    /// Returns the error for the status of a response, or of an error event in a watch. `described` makes untrusted text safe.
+    pub(super) fn refused(
+        &self,
+        code: u16,
+        status: &ApiStatus,
+        retry_after: Option<Duration>,
+        described: impl Fn(&str) -> String,
+    ) -> Error {
+        let said = status.message.as_deref().unwrap_or_default();
+        let (kind, meaning) = Kind::of_status(code, said, status.details.name.is_some());
+        if let (Kind::Forbidden, Some(own)) = (kind, own_node(said)) {
+            let problem = format!("the credential is for Node `{}` ({code})", described(own));
+            return self.error(Kind::OtherNode, problem);
+        }
+        let mut problem = format!("{meaning} ({code})");
+        let said = described(said);
+        if !said.is_empty() && !said.eq_ignore_ascii_case(meaning) {
+            problem.push_str(&format!(": {said}"));
+        }
+        Error {
+            retry_after: retry_after.filter(|_| kind.is_temporary()),
+            ..self.error(kind, problem)
+        }
+    }
+}
+
+/// Returns the Node of a kubelet that requested another one: the authorizer of Kubernetes 1.32 and later reports `node 'n1' cannot
+/// read 'n2', only its own Node object`. Needs the whole message, not the truncated one.
+fn own_node(message: &str) -> Option<&str> {
+    let reason = message.strip_suffix(", only its own Node object")?;
+    let (_, reason) = reason.rsplit_once("node '")?;
+    let (own, _) = reason.split_once("' cannot read ")?;
+    (!own.is_empty()).then_some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, message: Option<&str>) -> Error {
+        let status = ApiStatus {
+            message: message.map(str::to_owned),
+            ..ApiStatus::default()
+        };
+        let target = Target::new("get", "/api/v1/nodes/n2", "https://api");
+        target.refused(code, &status, Some(Duration::from_secs(7)), describe)
+    }
+
+    #[test]
+    fn a_long_text_is_cut_after_two_hundred_characters() {
+        assert_eq!(describe(" a\n\u{1b}[31m "), "a\\n\\x1b[31m");
+        assert_eq!(describe(&"ü".repeat(200)), "ü".repeat(200));
+        assert_eq!(describe(&"ü".repeat(201)), format!("{}…", "ü".repeat(199)));
+    }
+
+    #[test]
+    fn a_refusal_of_an_anonymous_user_is_a_matter_of_the_credential_and_not_of_roles() {
+        let anonymous =
+            "nodes \"n\" is forbidden: User \"system:anonymous\" cannot get resource \"nodes\"";
+        assert_eq!(refused(403, Some(anonymous)).kind, Kind::Credential);
+        let known =
+            "nodes \"n\" is forbidden: User \"system:node:n\" cannot get resource \"nodes\"";
+        assert_eq!(refused(403, Some(known)).kind, Kind::Forbidden);
+    }
+
+    #[test]
+    fn a_refused_kubelet_learns_which_node_it_is() {
+        let text = r#"nodes "n2" is forbidden: User "system:node:n1" cannot get resource "nodes" in API group "" at the cluster scope: node 'n1' cannot read 'n2', only its own Node object"#;
+        let error = refused(403, Some(text));
+        assert_eq!(error.kind, Kind::OtherNode);
+        assert_eq!(
+            error.to_string(),
+            "failed to get `/api/v1/nodes/n2` at https://api: the credential is for Node `n1` (403)"
+        );
+        for other in [
+            "node 'n1' cannot read 'n2', only its own Node object, says a webhook",
+            "node '' cannot read 'n2', only its own Node object",
+            "cannot read 'n2', only its own Node object",
+            "no relationship found between node 'n1' and this object",
+        ] {
+            assert_eq!(refused(403, Some(other)).kind, Kind::Forbidden, "{other}");
         }
     }
 
-    /// Returns the time to wait before the next try that the server requested.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Retry { after, .. } => *after,
-            Self::Deferred { left, .. } => Some(*left),
-            _ => None,
-        }
-    }
-}
-
-/// The way to handle an [`Error`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// Retry with increasing delays.
-    Retry,
-    /// Read the credential's files again.
-    Credential,
-    /// Continue without the object, and report which role is missing.
-    Forbidden,
-    /// The object does not exist; see [`Error::NotFound`] for how certain that is.
-    NotFound,
-    /// Read again, then watch from the new version.
-    Gone,
-    /// Read again, then decide again.
-    Conflict,
-    /// Report it: the server does not behave like a Kubernetes API.
-    Refused,
-    /// Report it: the TLS handshake failed.
-    Tls,
-    /// Report it: a proxy or a cache mixes up responses.
-    UnexpectedObject,
-}
-
-impl Class {
-    /// Every class.
-    pub const ALL: [Self; 9] = [
-        Self::Retry,
-        Self::Credential,
-        Self::Forbidden,
-        Self::NotFound,
-        Self::Gone,
-        Self::Conflict,
-        Self::Refused,
-        Self::Tls,
-        Self::UnexpectedObject,
-    ];
-
-    /// Returns the name used in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retry => "unreachable",
-            Self::Credential => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::NotFound => "not-found",
-            Self::Gone => "gone",
-            Self::Conflict => "conflict",
-            Self::Refused => "invalid",
-            Self::Tls => "tls",
-            Self::UnexpectedObject => "unexpected-object",
+    #[test]
+    fn each_status_has_its_kind_and_only_a_failure_a_time_to_wait() {
+        let table = [
+            (400, Kind::Refused),
+            (401, Kind::Credential),
+            (403, Kind::Forbidden),
+            (404, Kind::NotFound),
+            (405, Kind::Refused),
+            (406, Kind::Refused),
+            (408, Kind::Failed),
+            (409, Kind::Conflict),
+            (410, Kind::Gone),
+            (413, Kind::Refused),
+            (415, Kind::Refused),
+            (422, Kind::Invalid),
+            (429, Kind::Overloaded),
+            (500, Kind::Failed),
+            (502, Kind::Failed),
+            (503, Kind::Overloaded),
+            (504, Kind::Failed),
+        ];
+        for (code, kind) in table {
+            let error = refused(code, None);
+            assert_eq!(error.kind, kind, "{code}");
+            assert_eq!(error.retry_after.is_some(), kind.is_temporary(), "{code}");
         }
     }
 
-    /// Reports whether the same request may succeed later without a change to a credential, a role or a server.
-    #[must_use]
-    pub fn is_passing(self) -> bool {
-        matches!(self, Self::Retry | Self::Gone | Self::Conflict)
+    #[test]
+    fn what_the_server_says_is_added_unless_it_repeats_the_status() {
+        for (code, message, ending) in [
+            (403, Some("no role"), ": forbidden (403): no role"),
+            (403, Some("Forbidden"), ": forbidden (403)"),
+            (401, Some("Unauthorized"), ": unauthorized (401)"),
+            (400, Some(""), ": rejected (400)"),
+            (400, None, ": rejected (400)"),
+        ] {
+            let text = refused(code, message).to_string();
+            assert!(text.ends_with(ending), "{text}");
+        }
     }
-}
 
-/// The step at which a connection to a server failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreached {
-    /// The name cannot be resolved.
-    Name,
-    /// There is no route to the address.
-    Route,
-    /// The host responds, but nothing listens on the port.
-    Port,
-    /// Any other step.
-    Other,
-}
-
-impl fmt::Display for Unreached {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Name => "cannot resolve the server name (DNS)",
-            Self::Route => "no route to host",
-            Self::Port => "connection refused",
-            Self::Other => "connection failed",
-        })
-    }
-}
-
-/// The part of a request that timed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestPhase {
-    /// Waiting for another watch of the same client to be dropped.
-    Turn,
-    /// Name resolution, TCP and TLS.
-    Connect,
-    /// From the request to the last line of the response head.
-    Headers,
-    /// Between two chunks of the body.
-    BodyProgress,
-    /// The whole body.
-    Body,
-}
-
-impl fmt::Display for RequestPhase {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Turn => "waiting for the previous watch to close",
-            Self::Connect => "connecting",
-            Self::Headers => "reading the response headers",
-            Self::BodyProgress => "reading the next part of the response",
-            Self::Body => "reading the response",
-        })
-    }
-}
-
-/// The reason why a credential cannot be used to create a client.
-#[derive(Debug, thiserror::Error)]
-pub enum CredentialProblem {
-    /// The URL is neither `https` nor `http`.
-    #[error("the server URL is neither https nor http, or has no host")]
-    Server,
-    /// No CA certificate to verify the server with.
-    #[error("it has no readable CA certificate")]
-    NoAuthority,
-    /// The private key belongs to another certificate.
-    #[error("the client certificate and the client key do not match")]
-    KeyMismatch,
-    /// The client certificate or its key cannot be read.
-    #[error("the client certificate or its key cannot be read")]
-    ClientCertificate {
-        /// The cause.
-        #[source]
-        source: TlsSetupError,
-    },
-    /// Characters that are invalid in an HTTP header.
-    #[error("the token is empty or has characters that are invalid in an HTTP header")]
-    Token,
-    /// Neither a DNS name nor an IP address.
-    #[error("tls-server-name is neither a DNS name nor an IP address")]
-    TlsServerName,
-    /// The proxy would connect to the wrong host.
-    #[error("tls-server-name cannot be used through a proxy")]
-    TlsServerNameThroughProxy,
-    /// Only HTTP proxies are supported.
-    #[error("the proxy URL is neither https nor http, or has no host")]
-    Proxy,
-    /// The TLS library rejected its parameters.
-    #[error("failed to set up TLS")]
-    Tls {
-        /// The cause.
-        #[source]
-        source: TlsSetupError,
-    },
-    /// The HTTP library rejected its parameters.
-    #[error("failed to set up HTTP")]
-    Http {
-        /// The cause.
-        #[source]
-        source: reqwest::Error,
-    },
-}
-
-/// The server's message, if there is one.
-struct ServerMessage<'a>(&'a Option<String>);
-
-impl fmt::Display for ServerMessage<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            // Each is said before it.
-            Some(message)
-                if ["unauthorized", "forbidden"]
-                    .iter()
-                    .any(|word| message.eq_ignore_ascii_case(word)) =>
-            {
-                Ok(())
-            }
-            Some(message) => write!(formatter, ": {message}"),
-            None => Ok(()),
+    /// Each kind: its name in metrics, and whether the same request may pass, requests back off, the whole API is affected, and the
+    /// version of a watch is dropped.
+    #[test]
+    fn each_kind_has_its_policies() {
+        let table = [
+            (Kind::Unreachable, "unreachable", [true, true, true, false]),
+            (Kind::Overloaded, "unreachable", [true, true, true, false]),
+            (Kind::Failed, "unreachable", [true, true, false, true]),
+            (Kind::TimedOut, "timeout", [true, true, false, false]),
+            (Kind::Interrupted, "unreachable", [true, true, false, false]),
+            (Kind::Silent, "unreachable", [true, true, false, false]),
+            (Kind::Credential, "unauthorized", [false, true, true, false]),
+            (Kind::Tls, "tls", [false, true, true, false]),
+            (Kind::Forbidden, "forbidden", [false, false, false, false]),
+            (Kind::OtherNode, "forbidden", [false, false, false, false]),
+            (Kind::Absent, "not-found", [false, false, false, false]),
+            (Kind::NotFound, "not-found", [false, false, false, false]),
+            (Kind::Gone, "gone", [true, false, false, true]),
+            (Kind::Conflict, "conflict", [true, false, false, true]),
+            (Kind::Invalid, "conflict", [true, false, false, true]),
+            (Kind::TooLarge, "invalid", [false, false, false, true]),
+            (Kind::NoWatchProgress, "invalid", [false, false, false, false]),
+            (Kind::UnexpectedObject, "unexpected-object", [false, false, false, false]),
+            (Kind::Refused, "invalid", [false, true, false, true]),
+        ];
+        let policies = |error: &Error| {
+            [
+                error.may_pass(),
+                error.is_failure_of_api(),
+                error.is_of_whole_api(),
+                error.is_of_version(),
+            ]
+        };
+        for (kind, name, expected) in table {
+            assert_eq!(kind.as_str(), name, "{kind:?}");
+            assert!(Kind::NAMES.contains(&name), "{name}");
+            let error = Error::new(kind, "x");
+            assert_eq!(policies(&error), expected, "{kind:?}");
+            // A request that was not sent shows nothing of the API.
+            let [may_pass, ..] = expected;
+            let deferred = error.deferral(Duration::from_secs(1));
+            assert_eq!(policies(&deferred), [may_pass, false, false, false]);
+            assert_eq!(deferred.to_string(), "x");
         }
     }
 }

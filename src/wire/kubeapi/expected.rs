@@ -6,11 +6,11 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::error::Error;
+use super::error::{Error, Kind, Target, describe};
+use super::http::Transport;
 use super::types::PARTIAL;
 use crate::sys::document::json::Capped;
 use crate::wire::kubeapi::client::MAXIMUM_ITEMS;
-use crate::wire::kubeapi::describe;
 
 /// The kinds of the resources that are read, by the resource in their path.
 const KINDS: [(&str, &str); 6] = [
@@ -185,23 +185,20 @@ struct Identities {
     items: Capped<ExpectedObject, MAXIMUM_ITEMS>,
 }
 
-impl super::transport::Transport {
+impl Transport {
     /// Converts the result of a comparison to an error.
     pub(super) fn expect(
         &self,
         expected: &Expected,
         compared: Result<Result<(), String>, serde_json::Error>,
-        target: &std::sync::Arc<super::error::RequestTarget>,
+        target: &Target,
     ) -> Result<(), Error> {
-        match compared {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(found)) => Err(Error::UnexpectedObject {
-                target: std::sync::Arc::clone(target),
-                expected: describe(&expected.to_string()),
-                found: self.describe(&found),
-            }),
-            Err(error) => Err(self.unreadable(&error, target)),
-        }
+        let compared = compared.map_err(|error| self.unreadable(&error, target))?;
+        compared.map_err(|found| {
+            let (expected, found) = (describe(&expected.to_string()), self.describe(&found));
+            let problem = format!("requested {expected}, got {found}");
+            target.error(Kind::UnexpectedObject, problem)
+        })
     }
 }
 

@@ -3,44 +3,34 @@
 //! and no policy.
 //!
 //! The server is not trusted: every response has a limit on time, size and depth; redirects, compression and proxies of the
-//! environment are rejected; its text in messages is escaped and truncated. Nothing is retried here: the [`Class`] of an [`Error`]
+//! environment are rejected; its text in messages is escaped and truncated. Nothing is retried here: the [`Kind`] of an [`Error`]
 //! defines how to handle it.
 //!
-//! To add a request: write a method of [`Client`] in `client.rs` that builds a `transport::Call`; it has the same limits, timeouts
+//! To add a request: write a method of [`Client`] in `client.rs` that builds an `http::Call`; it has the same limits, timeouts
 //! and errors.
 
-mod address;
 mod age;
 mod client;
 mod error;
 mod expected;
+mod http;
 pub(crate) mod lines;
-mod probe;
 mod request_counts;
-mod resolve;
 mod response;
-mod status;
 #[cfg(test)]
 pub(crate) mod testing;
-mod text;
 mod tls;
-mod transport;
 mod types;
-mod warning;
 mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use age::{Age, age};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
-pub use error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget, Unreached};
+pub use error::{Error, Kind, describe};
+pub use http::Timeouts;
 pub use lines::MAXIMUM_LINE;
-pub use probe::{ShownCertificate, probe};
-pub use request_counts::{Count, Tally};
-pub use response::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
-pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
-pub use text::describe;
-pub use tls::{TlsReason, TlsSetupError};
-pub use transport::Timeouts;
+pub use request_counts::Tally;
+pub use tls::ServerShown;
 pub use types::{
     AccessReview, ApiStatus, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
     ResourceAttributes, StatusDetails, Versioned,

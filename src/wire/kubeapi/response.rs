@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads responses, with limits on time, size and depth. The status is checked before the body.
 
+use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{
@@ -12,19 +13,18 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Error, RequestPhase, RequestTarget, Unreached};
-use super::status::{Answered, clamp_retry_after, from_status, own_node, parse_retry_after};
-use super::text::describe;
+use super::error::{Error, Kind, Target, describe};
+use super::http::{Timeouts, Transport};
 use super::tls;
-use super::transport::{Timeouts, Transport};
 use super::types::ApiStatus;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
+use crate::sys::escape::chain;
 
 /// The maximum size of the body of one object. The limit of etcd for an object is 1.5 MiB.
-pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
+pub(super) const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
 /// The maximum size of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than
 /// 1 KiB.
-pub const MAXIMUM_HEADERS: usize = 64 * 1024;
+const MAXIMUM_HEADERS: usize = 64 * 1024;
 /// The unit of [`MAXIMUM_HEADERS`] in messages.
 const IN_HEADERS: &str = "bytes in the headers";
 /// The maximum size of the body of an error: more than any `Status`. An error page need not be read to its end.
@@ -35,64 +35,55 @@ const HEADER_OVERHEAD: usize = 4;
 /// servers.
 const HEAD_TOO_LARGE: &str = "message head is too large";
 
+/// The minimum time to wait at the server's request: zero would lead to a busy loop.
+const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The maximum time to wait at the server's request, the same as for any other retry: a proxy that asks for more must not stop reads,
+/// writes and watches for longer than an outage does.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
 impl Transport {
     /// Checks the status first, then whether the body can be read at all.
-    pub(super) async fn check(
-        &self,
-        response: Response,
-        target: &Arc<RequestTarget>,
-    ) -> Result<Response, Error> {
+    pub(super) async fn check(&self, response: Response, target: &Target) -> Result<Response, Error> {
         let headers = response.headers();
-        let size: usize = headers
+        let size = headers
             .iter()
-            .map(|(name, value)| {
-                name.as_str()
-                    .len()
-                    .saturating_add(value.len())
-                    .saturating_add(HEADER_OVERHEAD)
-            })
-            .sum();
+            .map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD)
+            .fold(0, usize::saturating_add);
         if size > MAXIMUM_HEADERS {
             return Err(target.too_large(IN_HEADERS, MAXIMUM_HEADERS));
         }
         let status = response.status();
         if status.is_redirection() {
-            let to = headers
-                .get(LOCATION)
-                .map(|to| self.describe(&String::from_utf8_lossy(to.as_bytes())));
-            let to = to.unwrap_or_default();
-            return Err(Error::Redirected {
-                target: Arc::clone(target),
-                status: status.as_u16(),
-                to,
-            });
+            let to = headers.get(LOCATION).map(|to| self.header(to));
+            let (to, code) = (to.unwrap_or_default(), status.as_u16());
+            let problem = format!("redirected ({code}) to `{to}`; redirects are not followed");
+            return Err(target.error(Kind::Refused, problem));
         }
         if !status.is_success() {
-            return Err(self.answered(response, target).await);
+            return Err(self.refused(response, target).await);
         }
         if let Some(encoding) = encoding(headers) {
-            return Err(Error::Compressed {
-                target: Arc::clone(target),
-                encoding: self.describe(&encoding),
-            });
+            let encoding = self.header(encoding);
+            let problem = format!(
+                "the response has the content encoding `{encoding}`, which was not requested"
+            );
+            return Err(target.error(Kind::Refused, problem));
         }
         match headers.get(CONTENT_TYPE) {
             Some(content_type) if !is_json(content_type) => {
-                let content_type = self.describe(&String::from_utf8_lossy(content_type.as_bytes()));
-                Err(target.protocol(format!("the response is `{content_type}`, not JSON")))
+                let content_type = self.header(content_type);
+                let problem = format!("the response is `{content_type}`, not JSON");
+                Err(target.error(Kind::Refused, problem))
             }
             _ => Ok(response),
         }
     }
 
     /// Returns the error for the status of a response, with the message of its body if that is a `Status` object.
-    async fn answered(&self, response: Response, target: &Arc<RequestTarget>) -> Error {
-        let status = response.status().as_u16();
+    async fn refused(&self, response: Response, target: &Target) -> Error {
+        let code = response.status().as_u16();
         let headers = response.headers();
-        let retry_after = headers
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok())
-            .and_then(parse_retry_after);
+        let retry_after = headers.get(RETRY_AFTER).and_then(retry_after);
         let may_be_status =
             encoding(headers).is_none() && headers.get(CONTENT_TYPE).is_some_and(is_json);
         // An unreadable body does not change the meaning of the status.
@@ -103,65 +94,30 @@ impl Transport {
                 .unwrap_or_default(),
             false => Vec::new(),
         };
-        let read = parse_status(&body);
-        // For a kind that the server does not serve, the message is "could not find the requested resource", without the name of
-        // an object.
-        let confirmed = read.as_ref().is_some_and(|status| {
-            let message = status.message.as_deref().unwrap_or_default();
-            status.details.name.is_some() || message.contains("not found")
-        });
-        let said = read.and_then(|status| status.message);
-        let (message, own_node) = self.message(said.as_deref());
-        from_status(
-            Arc::clone(target),
-            Answered {
-                status,
-                message,
-                own_node,
-                confirmed,
-                retry_after,
-            },
-        )
-    }
-
-    /// Returns the server's message, escaped, and the Node of the credential if the message names it.
-    fn message(&self, said: Option<&str>) -> (Option<String>, Option<String>) {
-        let own = said.and_then(own_node);
-        (
-            said.map(|message| self.describe(message)),
-            own.map(|name| self.describe(name)),
-        )
+        let status = parse_status(&body).unwrap_or_default();
+        target.refused(code, &status, retry_after, |text| self.describe(text))
     }
 
     /// Returns the error for a `Status` within a watch stream.
-    pub(super) fn event_error(&self, text: &str, target: &Arc<RequestTarget>) -> Error {
-        let Some(read) = parse_status(text.as_bytes()) else {
-            return target.protocol("an ERROR event of the watch has no Status");
+    pub(super) fn event_error(&self, text: &[u8], target: &Target) -> Error {
+        let Some(status) = parse_status(text) else {
+            let problem = "an ERROR event of the watch has no Status";
+            return target.error(Kind::Refused, problem);
         };
-        let status = match (read.code, read.reason.as_deref()) {
+        let code = match (status.code, status.reason.as_deref()) {
             (Some(code), _) => code,
             (None, Some("Expired" | "Gone")) => 410,
             (None, _) => 500,
         };
-        let (message, own_node) = self.message(read.message.as_deref());
-        let retry_after = read.details.retry_after_seconds.map(clamp_retry_after);
-        from_status(
-            Arc::clone(target),
-            Answered {
-                status,
-                message,
-                own_node,
-                confirmed: true,
-                retry_after,
-            },
-        )
+        let retry_after = status.details.retry_after_seconds.map(clamp_retry_after);
+        target.refused(code, &status, retry_after, |text| self.describe(text))
     }
 
     /// Reads a whole body in chunks, never more than `limit` bytes.
     pub(super) async fn body(
         &self,
         mut response: Response,
-        target: &Arc<RequestTarget>,
+        target: &Target,
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, Error> {
@@ -183,8 +139,10 @@ impl Transport {
             let chunk = timeout_at(next_by.min(end), response.chunk())
                 .await
                 .map_err(|_| match end <= next_by {
-                    true => target.timeout(RequestPhase::Body, whole),
-                    false => target.timeout(RequestPhase::BodyProgress, body_progress),
+                    true => target.timed_out("reading the response", whole),
+                    false => {
+                        target.timed_out("reading the next part of the response", body_progress)
+                    }
                 })?;
             let Some(chunk) = chunk.map_err(|source| self.failure(source, target))? else {
                 return Ok(body);
@@ -208,61 +166,49 @@ impl Transport {
     pub(super) fn parse<'body, T: Deserialize<'body>>(
         &self,
         body: &'body [u8],
-        target: &Arc<RequestTarget>,
+        target: &Target,
     ) -> Result<T, Error> {
         if is_deeper_than(body, MAXIMUM_DEPTH) {
-            return Err(Error::TooDeep {
-                target: Arc::clone(target),
-                limit: MAXIMUM_DEPTH,
-            });
+            let problem = format!("the response nests deeper than {MAXIMUM_DEPTH} levels");
+            return Err(target.error(Kind::Refused, problem));
         }
         serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
     }
 
     /// Returns the error for JSON that cannot be parsed. The parser's message quotes its input, so it is untrusted text.
-    pub(super) fn unreadable(
-        &self,
-        error: &serde_json::Error,
-        target: &Arc<RequestTarget>,
-    ) -> Error {
-        target.protocol(format!(
-            "invalid response: {}",
-            self.describe(&error.to_string())
-        ))
+    pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Target) -> Error {
+        let error = self.describe(&error.to_string());
+        target.error(Kind::Refused, format!("invalid response: {error}"))
     }
 
     /// Converts an error of the HTTP library.
-    pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<RequestTarget>) -> Error {
+    pub(super) fn failure(&self, source: reqwest::Error, target: &Target) -> Error {
         let source = source.without_url();
-        if let Some(reason) = tls::find(&source) {
-            let target = Arc::clone(target);
-            return Error::Tls { target, reason };
+        if let Some((kind, problem)) = tls::failure(&source) {
+            return target.error(kind, problem);
         }
         if source.is_connect() {
-            if source.is_timeout() {
-                return target.timeout(RequestPhase::Connect, self.timeouts.connect);
-            }
-            let reason = unreached(&source);
-            let source = Some(source).filter(|_| reason == Unreached::Other);
-            return Error::Connect {
-                target: Arc::clone(target),
-                reason,
-                source,
+            let limit = self.timeouts.connect;
+            let problem = match source.is_timeout() {
+                true => format!("connecting timed out after {limit:?}"),
+                false => unreached(&source),
             };
+            return target.error(Kind::Unreachable, problem);
         }
-        match http_error(&source) {
+        let http = causes(&source).find_map(|cause| cause.downcast_ref::<hyper::Error>());
+        match http {
             Some(error) if error.to_string() == HEAD_TOO_LARGE => {
                 target.too_large(IN_HEADERS, MAXIMUM_HEADERS)
             }
-            Some(error) if error.is_parse() => target.protocol(format!(
-                "the response is not HTTP: {}",
-                describe(&error.to_string())
-            )),
-            _ if source.is_builder() => target.protocol("invalid request"),
-            _ => Error::Interrupted {
-                target: Arc::clone(target),
-                source: Some(source),
-            },
+            Some(error) if error.is_parse() => {
+                let error = describe(&error.to_string());
+                target.error(Kind::Refused, format!("the response is not HTTP: {error}"))
+            }
+            _ if source.is_builder() => target.error(Kind::Refused, "invalid request"),
+            _ => {
+                let problem = format!("connection interrupted: {}", chain(&source));
+                target.error(Kind::Interrupted, problem)
+            }
         }
     }
 
@@ -279,6 +225,10 @@ impl Transport {
             _ => describe(foreign),
         }
     }
+
+    fn header(&self, value: &HeaderValue) -> String {
+        self.describe(&String::from_utf8_lossy(value.as_bytes()))
+    }
 }
 
 fn parse_status(body: &[u8]) -> Option<ApiStatus> {
@@ -290,49 +240,83 @@ fn parse_status(body: &[u8]) -> Option<ApiStatus> {
         .filter(|status| status.kind.as_deref() == Some("Status"))
 }
 
-/// Returns the step at which the connection failed.
-fn unreached(error: &reqwest::Error) -> Unreached {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = next {
+/// Returns an error and its causes.
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// Returns why there is no connection.
+fn unreached(error: &reqwest::Error) -> String {
+    for cause in causes(error) {
         // The HTTP library's message for a name that was not found; its type for this is private.
-        if error.to_string() == "dns error" {
-            return Unreached::Name;
+        if cause.to_string() == "dns error" {
+            return "cannot resolve the server name (DNS)".to_owned();
         }
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            match error.kind() {
-                ErrorKind::ConnectionRefused => return Unreached::Port,
-                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                    return Unreached::Route;
-                }
-                _ => {}
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(ErrorKind::ConnectionRefused) => return "connection refused".to_owned(),
+            Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => {
+                return "no route to host".to_owned();
             }
+            _ => {}
         }
-        next = error.source();
     }
-    Unreached::Other
+    format!("connection failed: {}", chain(error))
 }
 
-fn http_error(error: &reqwest::Error) -> Option<&hyper::Error> {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        if let Some(http) = error.downcast_ref::<hyper::Error>() {
-            return Some(http);
-        }
-        next = error.source();
-    }
-    None
-}
-
-fn encoding(headers: &HeaderMap) -> Option<String> {
-    headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
-        .find(|value| !value.eq_ignore_ascii_case("identity"))
+fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    encodings.find(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
 }
 
 fn is_json(content_type: &HeaderValue) -> bool {
     let value = content_type.to_str().unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Parses a `Retry-After` header. A date is ignored like an invalid value: it would depend on our clock.
+fn retry_after(header: &HeaderValue) -> Option<Duration> {
+    let digits = header.to_str().ok()?.trim();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(clamp_retry_after(digits.parse().unwrap_or(u64::MAX)))
+}
+
+/// Converts the number of seconds to wait that the server requested, within our bounds.
+fn clamp_retry_after(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).clamp(SHORTEST_RETRY_AFTER, LONGEST_RETRY_AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_takes_seconds_only_and_stays_within_its_bounds() {
+        let table = [
+            ("0", Some(1)),
+            ("1", Some(1)),
+            (" 17 ", Some(17)),
+            ("60", Some(60)),
+            ("600", Some(60)),
+            ("1000000000", Some(60)),
+            ("99999999999999999999999999", Some(60)),
+            ("", None),
+            ("-1", None),
+            ("+5", None),
+            ("1.5", None),
+            ("1e9", None),
+            ("soon", None),
+            ("٣", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ];
+        for (text, seconds) in table {
+            let header = HeaderValue::from_bytes(text.as_bytes()).unwrap();
+            let expected = seconds.map(Duration::from_secs);
+            assert_eq!(retry_after(&header), expected, "{text:?}");
+        }
+    }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use reqwest::Response;
 use serde_json::Value;
 
-use super::error::{Error, RequestPhase, RequestTarget, Unreached};
-use super::transport::{Accept, Call, Timeouts};
+use super::error::{Error, Kind, Target};
+use super::http::{Accept, Call, Timeouts};
 use crate::access::Credential;
 
 /// The parameters of a request.
@@ -54,7 +54,7 @@ impl dyn Wire {
         &self,
         call: &Call<'_>,
         timeouts: Timeouts,
-        target: &Arc<RequestTarget>,
+        target: &Target,
     ) -> Result<Response, Error> {
         let asked = Asked {
             verb: call.verb,
@@ -63,30 +63,19 @@ impl dyn Wire {
             is_metadata_only: !matches!(call.accept, Accept::Object),
             body: call.body.map(|(_, body)| body),
         };
-        let target = Arc::clone(target);
-        self.answer(asked, timeouts)
-            .await
-            .map_err(|failed| match failed {
-                Failed::Refused => Error::Connect {
-                    target,
-                    reason: Unreached::Port,
-                    source: None,
-                },
-                Failed::Connect => Error::Timeout {
-                    target,
-                    phase: RequestPhase::Connect,
-                    limit: timeouts.connect,
-                },
-                Failed::Headers => Error::Timeout {
-                    target,
-                    phase: RequestPhase::Headers,
-                    limit: timeouts.headers,
-                },
-                Failed::Reset => Error::Interrupted {
-                    target,
-                    source: None,
-                },
-            })
+        let Timeouts {
+            connect, headers, ..
+        } = timeouts;
+        let answered = self.answer(asked, timeouts).await;
+        answered.map_err(|failed| match failed {
+            Failed::Refused => target.error(Kind::Unreachable, "connection refused"),
+            Failed::Connect => {
+                let problem = format!("connecting timed out after {connect:?}");
+                target.error(Kind::Unreachable, problem)
+            }
+            Failed::Headers => target.timed_out("reading the response headers", headers),
+            Failed::Reset => target.error(Kind::Interrupted, "connection interrupted"),
+        })
     }
 }
 
@@ -102,10 +91,12 @@ pub(crate) fn replace_network(http: reqwest::Client, dialer: Dialer) {
     NETWORK.set(Some((http, dialer)));
 }
 
+/// Returns the client that is not used while the network is replaced on this thread.
+pub(super) fn unused_http() -> Option<reqwest::Client> {
+    NETWORK.with_borrow(|network| network.as_ref().map(|(http, _)| http.clone()))
+}
+
 /// Returns the connection that replaces the network on this thread.
-pub(super) fn wire_to(credential: &Credential) -> Option<(reqwest::Client, Arc<dyn Wire>)> {
-    NETWORK.with_borrow(|network| {
-        let (http, dialer) = network.as_ref()?;
-        Some((http.clone(), dialer(credential)))
-    })
+pub(super) fn wire_to(credential: &Credential) -> Option<Arc<dyn Wire>> {
+    NETWORK.with_borrow(|network| network.as_ref().map(|(_, dialer)| dialer(credential)))
 }

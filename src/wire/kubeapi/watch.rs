@@ -6,17 +6,17 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, Response};
+use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::sys::timer::Alarm;
 
-use super::error::{Error, RequestTarget};
+use super::error::{Error, Kind, Target};
 use super::expected::Expected;
+use super::http::{Accept, Call, Transport};
 use super::lines::{Lines, MAXIMUM_LINE};
-use super::transport::{Accept, Call, Transport};
 use super::types::{EventFrame, EventObject};
 
 /// The silence after which a stream is replaced, even if the server sends no bookmarks.
@@ -78,7 +78,7 @@ impl WatchRequest {
 /// An open watch. Its events are those of one stream: when the stream is over, the caller opens another one.
 pub struct Watch<T> {
     transport: Arc<Transport>,
-    target: Arc<RequestTarget>,
+    target: Target,
     expected: Expected,
     /// None once the stream is over.
     live: Option<Live>,
@@ -199,15 +199,13 @@ pub(super) async fn open<T>(
     );
     let call = Call {
         verb: "watch",
-        method: Method::GET,
-        path: &request.path,
         query,
         accept: if request.metadata_only {
             Accept::MetadataOnly
         } else {
             Accept::Object
         },
-        body: None,
+        ..Call::get(&request.path)
     };
     let target = transport.target(&call);
     let turn = transport.watch_turn(&target).await?;
@@ -297,7 +295,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 self.paused_until = self.pace.take(line.len(), Instant::now());
                 if self.pace.is_flooded(Instant::now()) {
                     let problem = "the watch sends events faster than they are processed";
-                    return Err(self.target.protocol(problem));
+                    return Err(self.target.error(Kind::Refused, problem));
                 }
                 let event = self.event(self.lines.line(line));
                 self.lines.release();
@@ -326,22 +324,16 @@ impl<T: DeserializeOwned> Watch<T> {
                 Some(until) => timeout_at(until, live.response.chunk())
                     .await
                     .map_err(|_| {
-                        let target = Arc::clone(&self.target);
-                        Error::Silent {
-                            target,
-                            limit: self.limit,
-                        }
+                        let problem = format!("no data received for {:?}", self.limit);
+                        self.target.error(Kind::Silent, problem)
                     })?,
             };
             match piece {
                 Ok(Some(piece)) => self.lines.push(&piece),
                 Ok(None) if self.lines.is_empty() => return Ok(WatchEvent::Ended),
                 Ok(None) => {
-                    let target = Arc::clone(&self.target);
-                    return Err(Error::Interrupted {
-                        target,
-                        source: None,
-                    });
+                    let problem = "connection interrupted";
+                    return Err(self.target.error(Kind::Interrupted, problem));
                 }
                 Err(source) => return Err(self.transport.failure(source, &self.target)),
             }
@@ -351,11 +343,10 @@ impl<T: DeserializeOwned> Watch<T> {
     fn event(&self, line: &[u8]) -> Result<WatchEvent<T>, Error> {
         let unreadable = |error| self.transport.unreadable(&error, &self.target);
         let frame: EventFrame<'_> = self.transport.parse(line, &self.target)?;
-        let text = frame.object.get();
         // As bytes, as everywhere: parsing the same types from text too would duplicate the parser's code.
-        let bytes = text.as_bytes();
+        let bytes = frame.object.get().as_bytes();
         if frame.kind == "ERROR" {
-            return Err(self.transport.event_error(text, &self.target));
+            return Err(self.transport.event_error(bytes, &self.target));
         }
         let version = || -> Result<String, Error> {
             let object: EventObject = serde_json::from_slice(bytes).map_err(unreadable)?;
@@ -384,7 +375,7 @@ impl<T: DeserializeOwned> Watch<T> {
             other => {
                 let other = self.transport.describe(other);
                 let problem = format!("the watch sent an event of unknown type `{other}`");
-                Err(self.target.protocol(problem))
+                Err(self.target.error(Kind::Refused, problem))
             }
         }
     }

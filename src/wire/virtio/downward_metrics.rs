@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::port::{Port, PortError, READ_MAX, Read};
-use crate::facts::host_metrics::{HostMetrics, MetricsError, Via};
+use crate::facts::host_metrics::{HostMetrics, MetricsError};
 use crate::sys::root::Root;
 
 /// The name of the port.
@@ -218,7 +218,7 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
         return Err(AskError::Refused);
     }
     let text = std::str::from_utf8(message).map_err(|_| AskError::NotText)?;
-    let metrics = HostMetrics::parse(text, Via::Channel).map_err(AskError::Document)?;
+    let metrics = HostMetrics::parse(text).map_err(AskError::Document)?;
     match metrics.time {
         Some(time) if time < wall.saturating_sub(CLOCK_TOLERANCE) => {
             Err(AskError::Stale { time, asked: wall })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Channels to the host: virtio-serial ports, found by the name that the host gave them, and vhostmd's disk.
+//! Channels to the host: virtio-serial ports, found by the name that the host gave them.
 //!
 //! Protocols only: the data of a port is an observation for `observe`, and the end of a connection is a reason for `triggers`. The
 //! port of QEMU's own guest agent is never opened: it has one reader, which is qemu-ga.
@@ -9,4 +9,3 @@
 pub mod downward_metrics;
 pub mod port;
 pub mod qga;
-pub mod vhostmd_disk;

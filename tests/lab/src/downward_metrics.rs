@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host's end of KubeVirt's downward metrics: virt-handler behind a virtio-serial port, and vhostmd's small disk.
+//! The host's end of KubeVirt's downward metrics: virt-handler behind a virtio-serial port.
 //!
 //! A pseudo-terminal plays the port. It is not one: a second opener is let in, and a hang-up is final. What virt-handler does
 //! on it is real (`pkg/downwardmetrics/virtio-serial/server.go`): the request in two lines, one answer for each request, and
@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::guest::{GuestTree, Writing};
+use crate::guest::GuestTree;
 use crate::virtio_port::terminal;
 
 /// The name of the port.
@@ -31,9 +31,6 @@ pub const NOT_AVAILABLE: &str =
 
 /// Bytes of an answer without end.
 const ENDLESS: usize = 1 << 20;
-
-/// Sectors of vhostmd's disk, as sysfs counts them.
-const DISK_SECTORS: usize = 512;
 
 /// How the host's end behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -378,33 +375,4 @@ pub fn document(host: &str, time: i64) -> String {
         ));
     }
     text + "</metrics>"
-}
-
-/// vhostmd's disk with this body (`pkg/downwardmetrics/vhostmd/disk.go`): the signature, not busy, the sum of the bytes,
-/// their number, each of four bytes, and then the body.
-///
-/// # Panics
-///
-/// When the body does not fit.
-#[must_use]
-pub fn disk_image(body: &[u8]) -> Vec<u8> {
-    let sum = body
-        .iter()
-        .fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
-    let length = u32::try_from(body.len()).expect("a body is short");
-    let mut image = [*b"mvbd", [0; 4], sum.to_be_bytes(), length.to_be_bytes()].concat();
-    image.extend(body);
-    assert!(image.len() <= DISK_SECTORS * 512, "the body does not fit");
-    image.resize(DISK_SECTORS * 512, 0);
-    image
-}
-
-/// Gives the guest a disk called `name` of vhostmd's size. The image may be any bytes.
-pub fn offer_disk(tree: &GuestTree, name: &str, image: &[u8]) {
-    tree.write(
-        &format!("/sys/block/{name}/size"),
-        format!("{DISK_SECTORS}\n"),
-    );
-    tree.write(&format!("/sys/block/{name}/ro"), "1\n");
-    tree.write_as(&format!("/dev/{name}"), image, 0o660, Writing::Rename);
 }

@@ -21,6 +21,8 @@ pub enum Fault {
     NeverAnswer,
     /// The answer begins only after this time, and is right otherwise.
     DelayHeaders(Duration),
+    /// The answer has this header more, and is right otherwise.
+    Header(String, String),
     /// The answer, head and body, comes one byte per interval.
     Trickle(Duration),
     /// Another answer than the right one; the request has no effect.
@@ -91,15 +93,6 @@ impl Fault {
     #[must_use]
     pub fn failure(failure: &crate::server::Failure) -> Self {
         Self::answer(failure.code, "application/json", &failure.body.to_string())
-    }
-
-    /// The same answer with one header more; other faults stay as they are.
-    #[must_use]
-    pub fn with_header(mut self, name: &str, value: &str) -> Self {
-        if let Self::Answer(answer) = &mut self {
-            answer.headers.push((name.to_owned(), value.to_owned()));
-        }
-        self
     }
 
     fn concerns_open_watches(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::report::relative::span;
 /// Reads all certificates, and adds that of Harvester's server to the summary.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let case = &reader.case;
-    for certificate in reader.certificates().await {
+    for certificate in reader.certificates() {
         let expires = expires(case, &certificate);
         checked.findings.extend(expires);
         checked.findings.extend(misnamed(case, &certificate));

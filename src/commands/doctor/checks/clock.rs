@@ -50,10 +50,9 @@ struct Lifetime {
 /// Reads the clocks of both servers, the synchronization of ours, and all validities.
 pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let (case, what) = (&reader.case, "the server's certificate and clock");
-    let server = reader.server(Api::Harvester).await;
-    let harvester = checked.need_of(case, Api::Harvester, Group::HarvesterApi, what, server);
-    let server = reader.server(Api::Guest).await;
-    let guest = checked.need_of(case, Api::Guest, Group::Node, what, server);
+    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| reader.server(api));
+    let harvester = checked.need_of(case, Api::Harvester, Group::HarvesterApi, what, &harvester);
+    let guest = checked.need_of(case, Api::Guest, Group::Node, what, &guest);
     let ahead = |server: Option<&Server>| server.and_then(|server| server.ahead);
     let synchronized = briefly(synchronized(reader.observer.bus())).await;
     let what = "clock synchronization (NTP)";
@@ -61,7 +60,7 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let token = credentials::token(reader);
     let (group, what) = (Group::HarvesterCredential, "the type of its token");
     let token = checked.need_of(case, Api::Harvester, group, what, &token);
-    let certificates = reader.certificates().await;
+    let certificates = reader.certificates();
     let lives = token.and_then(Lifetime::of_token).into_iter();
     let clocks = Clocks {
         harvester: ahead(harvester),

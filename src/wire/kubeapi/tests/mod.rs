@@ -7,27 +7,32 @@ mod tls;
 mod watch;
 mod wire;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use harvester_lab::world::{SOON, eventually};
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::{Client, Timeouts};
-use crate::access::{Credential, ServerVerification};
+use super::{Client, Error, Kind, Timeouts};
+use crate::access::Credential;
+use crate::access::testing::Authority;
 use server::Server;
 
 /// A token that must never be in a message.
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
 
+/// An authority that has signed the certificate of no server.
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("unused"));
+
+/// Returns a credential for a server. Most servers here have no TLS: a kubeconfig with such a server is refused before.
 fn credential(server: &str) -> Credential {
     Credential {
         kubeconfig: "/etc/kubeconfig".into(),
         files: Vec::new(),
         server: server.parse::<Url>().unwrap(),
-        certificate_authorities: Vec::new(),
+        certificate_authorities: vec![AUTHORITY.der()],
         tls_server_name: None,
-        verify_server: ServerVerification::Required,
         proxy: None,
         token: Some(TOKEN.to_owned().into()),
         client_certificate: None,
@@ -69,6 +74,13 @@ async fn pause_after(server: &Server, requests: usize) -> Instant {
     received(server, requests).await;
     tokio::time::pause();
     Instant::now()
+}
+
+/// Checks how an error is handled, and that its text has these words.
+#[track_caller]
+fn is(error: &Error, kind: Kind, words: &str) {
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 /// Returns every text that an error can print: its message, its causes, its `Debug`.

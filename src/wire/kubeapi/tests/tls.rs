@@ -11,10 +11,10 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
-use super::super::{Class, Client, CredentialProblem, Error, RequestPhase, Timeouts, TlsReason};
-use super::server::{Server, Step, json};
-use super::{LONG, TOKEN, printed};
-use crate::access::{ClientCertificate, Credential, ServerVerification};
+use super::super::{Client, Error, Kind, ServerShown, Timeouts};
+use super::server::{Server, Step, answer, json};
+use super::{LONG, TOKEN, is, printed};
+use crate::access::{ClientCertificate, Credential};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -84,25 +84,24 @@ async fn get(credential: &Credential) -> Result<Value, Error> {
     client.get("/version").await
 }
 
-/// Returns the reason why no request was sent to an untrusted server.
-async fn reason(server: &Server, credential: &Credential) -> TlsReason {
-    reason_of(Class::Tls, server, credential).await
+/// Returns why no request was sent to an untrusted server.
+async fn reason(server: &Server, credential: &Credential) -> String {
+    reason_of(Kind::Tls, server, credential).await
 }
 
-/// Returns the reason why no request was sent.
-async fn reason_of(class: Class, server: &Server, credential: &Credential) -> TlsReason {
+/// Returns why no request was sent.
+async fn reason_of(kind: Kind, server: &Server, credential: &Credential) -> String {
     let error = get(credential).await.unwrap_err();
-    assert_eq!(error.class(), class, "{error:?}");
+    assert_eq!(error.kind, kind, "{error}");
     assert!(!printed(&error).contains(TOKEN));
     assert_eq!(
         server.requests().len(),
         0,
         "something was sent without a trusted connection"
     );
-    match error {
-        Error::Tls { reason, .. } => reason,
-        other => panic!("{other:?}"),
-    }
+    let text = error.to_string();
+    let (_, reason) = text.split_once(&format!("{}: ", server.https())).unwrap();
+    reason.to_owned()
 }
 
 #[tokio::test]
@@ -131,10 +130,7 @@ async fn the_time_for_the_head_includes_the_time_for_connecting() {
     };
     let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
     let error = client.get::<Value>("/version").await.unwrap_err();
-    let Error::Timeout { phase, .. } = error else {
-        panic!("{error:?}")
-    };
-    assert_eq!(phase, RequestPhase::Headers);
+    is(&error, Kind::TimedOut, "reading the response headers timed out");
 }
 
 #[tokio::test]
@@ -145,14 +141,12 @@ async fn an_unknown_authority_is_named_beside_the_known_one() {
     );
     let server = serve(theirs.issue(&["127.0.0.1"], |_| {}), None).await;
     let found = reason(&server, &trusting(&server, &ours)).await;
-    let TlsReason::UnknownAuthority { issuer, trusted } = &found else {
-        panic!("{found:?}")
-    };
+    let (issuer, trusted) = found.split_once(", the kubeconfig trusts only").unwrap();
     assert!(
         issuer.contains("dynamiclistener-ca") && trusted.contains("rke2-server-ca"),
         "{found}"
     );
-    assert!(!found.to_string().contains(char::is_control), "{found}");
+    assert!(!found.contains(char::is_control), "{found}");
 }
 
 #[tokio::test]
@@ -164,8 +158,8 @@ async fn an_authority_of_the_same_name_with_another_key_is_unknown() {
     let server = serve(new.issue(&["127.0.0.1"], |_| {}), None).await;
     let found = reason(&server, &trusting(&server, &old)).await;
     assert!(
-        matches!(found, TlsReason::UnknownAuthority { .. }),
-        "{found:?}"
+        found.ends_with(", which has the same name but another key"),
+        "{found}"
     );
 }
 
@@ -180,7 +174,7 @@ async fn a_certificate_for_other_names_lists_them() {
     let found = reason(&server, &trusting(&server, &authority)).await;
     let expected =
         "the server certificate is valid for `kubernetes`, `10.53.0.1`, `fd00::1`, not `127.0.0.1`";
-    assert_eq!(found.to_string(), expected);
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
@@ -194,8 +188,8 @@ async fn a_certificate_out_of_its_time_says_when() {
     let found = reason(&server, &trusting(&server, &authority)).await;
     let day = (now - Duration::days(1)).date().to_string();
     assert!(
-        matches!(&found, TlsReason::Expired { not_after: Some(time) } if time.starts_with(&day)),
-        "{found:?}"
+        found.contains(&format!("has expired at {day}T")),
+        "{found}"
     );
 
     let early = authority.issue(&["127.0.0.1"], |params| {
@@ -205,10 +199,10 @@ async fn a_certificate_out_of_its_time_says_when() {
     let found = reason(&server, &trusting(&server, &authority)).await;
     let day = (now + Duration::days(2)).date().to_string();
     assert!(
-        matches!(&found, TlsReason::NotYetValid { not_before: Some(time) } if time.starts_with(&day)),
-        "{found:?}"
+        found.contains(&format!("is not yet valid until {day}T")),
+        "{found}"
     );
-    assert!(found.to_string().contains("clock"), "{found}");
+    assert!(found.contains("clock"), "{found}");
 }
 
 #[tokio::test]
@@ -218,21 +212,18 @@ async fn a_server_without_a_common_version_and_one_without_tls_are_distinguished
     for (answer, expected) in [
         (
             &b"\x15\x03\x03\x00\x02\x02\x46"[..],
-            TlsReason::NoCommonProtocol,
+            "no TLS version or cipher suite in common",
         ),
         (
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
-            TlsReason::NotTls,
+            "the server does not speak TLS on this port",
         ),
     ] {
         let server = blurting(answer).await;
         let mut credential = super::credential(&format!("https://{server}"));
         credential.certificate_authorities = vec![authority.der()];
         let error = get(&credential).await.unwrap_err();
-        assert!(
-            matches!(&error, Error::Tls { reason, .. } if *reason == expected),
-            "{error:?}"
-        );
+        is(&error, Kind::Tls, expected);
     }
 }
 
@@ -272,17 +263,12 @@ async fn a_client_certificate_that_is_missing_or_foreign_is_distinguished_from_t
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let server = serve(ours.issue(&["127.0.0.1"], |_| {}), Some(&ours)).await;
     let mut credential = trusting(&server, &ours);
-    let found = reason_of(Class::Credential, &server, &credential).await;
-    assert!(
-        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "certificate required"),
-        "{found:?}"
-    );
+    let found = reason_of(Kind::Credential, &server, &credential).await;
+    let rejected = "the server rejected the client certificate, or requires one (";
+    assert_eq!(found, format!("{rejected}CertificateRequired)"));
     credential.client_certificate = Some(other.issue(&[], |_| {}));
-    let found = reason_of(Class::Credential, &server, &credential).await;
-    assert!(
-        matches!(found, TlsReason::ClientCertificateRejected { .. }),
-        "{found:?}"
-    );
+    let found = reason_of(Kind::Credential, &server, &credential).await;
+    assert!(found.starts_with(rejected), "{found}");
 }
 
 #[test]
@@ -296,48 +282,30 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
         key: another.key,
     });
     let error = Client::new(&credential, LONG).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Credential {
-                problem: CredentialProblem::KeyMismatch,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    let unusable = "the client certificate and its key cannot be used: ";
+    is(&error, Kind::Credential, &format!("{unusable}keys may not be consistent"));
     let garbage: PrivateKeyDer<'static> = PrivatePkcs8KeyDer::from(b"hunter2".to_vec()).into();
     credential.client_certificate = Some(ClientCertificate {
         chain: vec![authority.der()],
         key: garbage.into(),
     });
     let error = Client::new(&credential, LONG).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Credential {
-                problem: CredentialProblem::ClientCertificate { .. },
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    is(&error, Kind::Credential, unusable);
     assert!(!printed(&error).contains("hunter2"));
 }
 
 #[tokio::test]
-async fn tls_server_name_is_asked_for_and_verified_while_the_host_stays_the_same() {
+async fn tls_server_name_is_verified_while_the_host_stays_the_same() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["kubernetes.default"], |_| {}), None).await;
-    // The address of the server, and a name of it that has to be resolved.
-    for host in ["127.0.0.1", "localhost"] {
+    for (host, sni) in [("127.0.0.1", None), ("localhost", Some("localhost"))] {
         let mut credential = trusting(&server, &authority);
         let authority_of_url = format!("{host}:{}", server.address.port());
         credential.server = format!("https://{authority_of_url}").parse().unwrap();
         credential.tls_server_name = Some("kubernetes.default".into());
         get(&credential).await.unwrap();
         let request = server.requests().pop().unwrap();
-        assert_eq!(request.sni.as_deref(), Some("kubernetes.default"));
+        assert_eq!(request.sni.as_deref(), sni);
         assert_eq!(request.header("host"), Some(authority_of_url.as_str()));
     }
 }
@@ -349,10 +317,8 @@ async fn tls_server_name_is_the_only_name_that_is_verified() {
     let mut credential = trusting(&server, &authority);
     credential.tls_server_name = Some("kubernetes".into());
     let found = reason(&server, &credential).await;
-    assert!(
-        matches!(&found, TlsReason::NameMismatch { expected, .. } if expected == "kubernetes"),
-        "{found:?}"
-    );
+    let expected = "the server certificate is valid for `127.0.0.1`, not `kubernetes`";
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
@@ -366,20 +332,7 @@ async fn tls_server_name_may_be_an_address_that_is_not_connected_to() {
 }
 
 #[tokio::test]
-async fn verification_can_be_skipped_and_only_when_asked_for() {
-    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let server = serve(theirs.issue(&["elsewhere"], |_| {}), None).await;
-    let mut credential = trusting(&server, &ours);
-    assert!(matches!(
-        reason(&server, &credential).await,
-        TlsReason::UnknownAuthority { .. }
-    ));
-    credential.verify_server = ServerVerification::Skipped;
-    get(&credential).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_skipped_verification_still_wants_the_key_of_the_certificate() {
+async fn a_server_without_the_key_of_its_certificate_is_not_believed() {
     let (one, another) = (Authority::new("one"), Authority::new("another"));
     let mut stolen = config(one.issue(&["127.0.0.1"], |_| {}), None);
     let key = rustls::crypto::ring::sign::any_supported_type(&one.issue(&[], |_| {}).key).unwrap();
@@ -387,9 +340,26 @@ async fn a_skipped_verification_still_wants_the_key_of_the_certificate() {
         rustls::sign::CertifiedKey::new(another.issue(&["127.0.0.1"], |_| {}).chain, key);
     stolen.cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
     let server = Server::with_tls(stolen, vec![Step::Close]).await;
-    let mut credential = super::credential(&server.https());
-    credential.verify_server = ServerVerification::Skipped;
-    let error = get(&credential).await.unwrap_err();
-    assert_eq!(error.class(), Class::Tls, "{error:?}");
+    let error = get(&trusting(&server, &another)).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Tls, "{error}");
     assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn what_the_server_shows_is_known_afterwards_even_of_one_that_is_not_trusted() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let own = theirs.issue(&["127.0.0.1"], |_| {});
+    let certificate = own.chain[0].to_vec();
+    let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    let answer = answer(200, "application/json", date, "{}");
+    let server = Server::with_tls(config(own, None), answer).await;
+    for (authority, is_trusted) in [(&ours, false), (&theirs, true)] {
+        let client = Client::new(&trusting(&server, authority), LONG).unwrap();
+        assert_eq!(client.server_shown(), ServerShown::default());
+        assert_eq!(client.get::<Value>("/version").await.is_ok(), is_trusted);
+        let shown = client.server_shown();
+        assert_eq!(shown.certificate.as_ref(), Some(&certificate));
+        assert_eq!(shown.ahead.is_some(), is_trusted);
+        assert!(shown.ahead.is_none_or(|ahead| ahead < 0), "{shown:?}");
+    }
 }

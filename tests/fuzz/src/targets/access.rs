@@ -5,9 +5,9 @@ use std::error::Error;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
+use harvester_node_agent::access::kubeconfig;
 use harvester_node_agent::access::token::{TokenKind, classify};
 use harvester_node_agent::access::x509::Certificate;
-use harvester_node_agent::access::{OptIns, kubeconfig};
 use harvester_node_agent::fuzz;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -30,42 +30,33 @@ pub(super) const KUBECONFIG: Target = Target {
     name: "kubeconfig",
     run: |bytes| {
         let path = "/etc/kubernetes/cloud-config";
-        let everything = OptIns {
-            plain_http: true,
-            skip_tls_verify: true,
-            proxy: true,
-        };
-        for allowed in [everything, OptIns::default()] {
-            let loaded = with_tree(&[(path, bytes)], |root| {
-                bounded(bytes, 8 * BASE, || {
-                    kubeconfig::load(root, Path::new(path), &allowed)
-                })
-            });
-            let mut said = format!("{loaded:?}");
-            if let Err(error) = &loaded {
-                said.push_str(&error.to_string());
-                let mut cause = error.source();
-                while let Some(error) = cause {
-                    said.push_str(&format!(" {error:?} {error}"));
-                    cause = error.source();
-                }
+        let loaded = with_tree(&[(path, bytes)], |root| {
+            bounded(bytes, 8 * BASE, || kubeconfig::load(root, Path::new(path)))
+        });
+        let mut said = format!("{loaded:?}");
+        if let Err(error) = &loaded {
+            said.push_str(&error.to_string());
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                said.push_str(&format!(" {error:?} {error}"));
+                cause = error.source();
             }
-            let Ok(document) = fuzz::yaml(bytes) else {
-                continue;
-            };
-            let mut texts = Vec::new();
-            collect("", &document, &mut texts);
-            for (key, text) in &texts {
-                let is_elsewhere = texts
-                    .iter()
-                    .any(|(other, found)| other != key && found.contains(text.as_str()));
-                if SECRET.contains(&key.as_str())
-                    && text.len() >= 12
-                    && !is_elsewhere
-                    && occurrences(bytes, text) <= 1
-                {
-                    assert!(!said.contains(text.as_str()), "{key} is told: {said}");
-                }
+        }
+        let Ok(document) = fuzz::yaml(bytes) else {
+            return;
+        };
+        let mut texts = Vec::new();
+        collect("", &document, &mut texts);
+        for (key, text) in &texts {
+            let is_elsewhere = texts
+                .iter()
+                .any(|(other, found)| other != key && found.contains(text.as_str()));
+            if SECRET.contains(&key.as_str())
+                && text.len() >= 12
+                && !is_elsewhere
+                && occurrences(bytes, text) <= 1
+            {
+                assert!(!said.contains(text.as_str()), "{key} is told: {said}");
             }
         }
     },

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the host says.
 
-use std::fs::File;
-use std::io::{Seek, Write};
-
-use harvester_node_agent::facts::host_metrics::{HostMetrics, Via};
+use harvester_node_agent::facts::host_metrics::HostMetrics;
 use harvester_node_agent::fuzz;
 
 use super::{BASE, Target, pieces};
 use crate::allocation::bounded;
 
-/// The channel and the disk bring the same document; however the channel's answer is cut, the same messages come out.
+/// However the channel's answer is cut, the same messages come out.
 pub(super) const HOST_METRICS: Target = Target {
     name: "host_metrics",
     run: |bytes| {
@@ -23,26 +20,12 @@ pub(super) const HOST_METRICS: Target = Target {
                 .iter()
                 .any(|message| message.windows(2).any(|pair| pair == b"\n\n"))
         );
-        // A disk that someone else wrote.
-        drop(read_disk(bytes));
-        let sum = bytes
-            .iter()
-            .fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
-        let head = [
-            b"mvbd".as_slice(),
-            &[0; 4],
-            &sum.to_be_bytes(),
-            &(bytes.len() as u32).to_be_bytes(),
-        ]
-        .concat();
-        let on_disk = read_disk(&[&head, bytes].concat());
         let Ok(text) = std::str::from_utf8(bytes) else {
-            assert!(on_disk.is_err(), "what is no text is read");
             return;
         };
         // A node of the parser's tree takes more than eight times `<a/>`.
         let read = bounded(bytes, BASE + 64 * bytes.len(), || {
-            HostMetrics::parse(text, Via::Disk)
+            HostMetrics::parse(text)
         });
         match &read {
             Ok(metrics) => {
@@ -63,7 +46,6 @@ pub(super) const HOST_METRICS: Target = Target {
                 );
             }
         }
-        assert_eq!(on_disk.ok(), read.ok());
     },
     words: &[
         "<metrics>",
@@ -90,19 +72,5 @@ pub(super) const HOST_METRICS: Target = Target {
         "\n\n",
         "<?xml version=\"1.0\"?>",
         "xmlns=\"a\"",
-        "mvbd",
     ],
 };
-
-fn read_disk(content: &[u8]) -> Result<HostMetrics, String> {
-    thread_local! {
-        static DISK: File = tempfile::tempfile().unwrap();
-    }
-    DISK.with(|disk| {
-        let mut file = disk;
-        file.set_len(0).unwrap();
-        file.rewind().unwrap();
-        file.write_all(content).unwrap();
-        fuzz::vhostmd(disk)
-    })
-}

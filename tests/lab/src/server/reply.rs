@@ -89,6 +89,7 @@ pub(crate) fn spoil(reply: &mut Reply, fault: Fault, valve: &Valve) {
         Fault::Trickle(interval) => set(valve, Flow::Trickle(interval)),
         Fault::EndlessHeader => set(valve, Flow::EndlessHead),
         Fault::EndlessBody => reply.body = Body::endless(),
+        Fault::Header(name, value) => reply.headers.push((name, value)),
         Fault::TruncatedBody => {
             let bytes = reply.bytes.clone().unwrap_or_default();
             reply
