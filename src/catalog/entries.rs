@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use super::command::{CommandPlace, FixCommand};
 use super::declare::{catalog, place};
 use super::group::Group;
-use crate::sys::named::named;
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
     LIVE_MIGRATION, NODE_AUTHORIZATION, NODE_DRIVER, NODE_LABELS, NODE_SHUTDOWN,
     RKE2_CONFIGURATION, SANDBOX, SYSTEMCTL, TEXTFILE, TIMEDATECTL, TOML, issue,
 };
+use crate::sys::named::named;
 
 named! {
     /// The severity of a finding.

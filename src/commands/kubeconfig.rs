@@ -155,8 +155,8 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{Authority, jwt, tree};
     use crate::access::kubeconfig::load;
+    use crate::access::testing::{Authority, jwt, tree};
 
     const FILE: &str = "/etc/kubernetes/cloud-config";
 

@@ -328,10 +328,7 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "topology.remove_stale = 'yes'",
             "the value is not a boolean",
         ),
-        (
-            "topology.remove_stale = 1",
-            "the value is not a boolean",
-        ),
+        ("topology.remove_stale = 1", "the value is not a boolean"),
         (
             "topology.sources = 'configmap'",
             "the value is not an array",

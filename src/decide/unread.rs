@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which code has a credential that cannot be used, or a failed request to one of the two APIs?
 
-use crate::catalog::{Code, Api};
+use crate::catalog::{Api, Code};
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, UnavailableKind};
 

@@ -69,8 +69,7 @@ impl Connections {
     pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
         let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
-        self.guest
-            .refresh(root, guest, timeouts, Api::Guest);
+        self.guest.refresh(root, guest, timeouts, Api::Guest);
         let harvester =
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
         self.harvester
@@ -138,11 +137,7 @@ impl Connections {
         let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
         let of = |(api, side): (Api, &ApiAccess)| {
             let counts = side.tally.counts().into_iter();
-            counts.map(move |(result, count)| Requests {
-                api,
-                result,
-                count,
-            })
+            counts.map(move |(result, count)| Requests { api, result, count })
         };
         sides.into_iter().flat_map(of).collect()
     }
@@ -188,13 +183,7 @@ impl ApiAccess {
         }
     }
 
-    fn refresh(
-        &mut self,
-        root: &Root,
-        candidates: Vec<Candidate>,
-        timeouts: Timeouts,
-        api: Api,
-    ) {
+    fn refresh(&mut self, root: &Root, candidates: Vec<Candidate>, timeouts: Timeouts, api: Api) {
         let what = api.credential();
         self.kept = None;
         self.is_unread = false;

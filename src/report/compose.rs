@@ -22,7 +22,6 @@ use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::resync::WindowId;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::decide::Action;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
 use crate::facts::topology::{REGION, ZONE};

@@ -11,7 +11,7 @@ use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
 use crate::agent::RoundReport;
-use crate::catalog::{Api, kebab};
+use crate::catalog::kebab;
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};

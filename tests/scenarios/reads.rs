@@ -20,7 +20,6 @@ use harvester_node_agent::facts::observation::Observation;
 use harvester_node_agent::observe::observer::Observer;
 use harvester_node_agent::sys::root::Root;
 use harvester_node_agent::wire::dbus::Bus;
-use serde_json::json;
 
 use crate::lab;
 

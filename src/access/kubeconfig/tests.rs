@@ -298,7 +298,7 @@ fn one_context_needs_no_choice_and_two_do() {
 }
 
 /// The replacements for a part of a valid kubeconfig, with words of the expected error.
-const REFUSALS: [(&str, &str, &[&str]); 30] = [
+const REFUSALS: [(&str, &str, &[&str]); 31] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
@@ -392,14 +392,15 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     ),
     ("https://192", "192", &["not a URL"]),
     (":6443", ":6443/?token=CANARY", &["`?`"]),
-    ("https://192", "ftp://192", &["does not begin with `https://`"]),
+    (
+        "https://192",
+        "ftp://192",
+        &["does not begin with `https://`"],
+    ),
     (
         "    server:",
         "    proxy-url: socks5://u:CANARY@p.test\n    server:",
-        &[
-            "`clusters[0].cluster.proxy-url`",
-            "`http://` or `https://`",
-        ],
+        &["`clusters[0].cluster.proxy-url`", "`http://` or `https://`"],
     ),
     (
         "    server:",

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::Identity;

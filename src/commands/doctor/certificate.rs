@@ -56,9 +56,8 @@ impl Server {
     /// Returns what the server of this client showed.
     pub(super) fn of(api: Api, client: &Client) -> Self {
         let shown = client.server_shown();
-        let parse = |der: Vec<u8>| {
-            Certificate::parse(api, CertificateRole::Server, client.server(), &der)
-        };
+        let parse =
+            |der: Vec<u8>| Certificate::parse(api, CertificateRole::Server, client.server(), &der);
         Self {
             certificate: shown.certificate.and_then(parse),
             ahead: shown.ahead,

@@ -2,7 +2,7 @@
 //! The gaps of an ordinary round. The running agent does not report them if they have no consequence.
 
 use crate::agent::Round;
-use crate::catalog::{Group, Api};
+use crate::catalog::{Api, Group};
 use crate::commands::doctor::case::Gap;
 use crate::decide::identity::OwnVm;
 use crate::decide::unread;

@@ -271,11 +271,7 @@ impl Client {
         let attempt = self.transport.turn().await?;
         let outcome = async {
             let response = self.transport.send(call, target).await?;
-            read(
-                self.transport
-                    .body(response, target, what, limit)
-                    .await?,
-            )
+            read(self.transport.body(response, target, what, limit).await?)
         };
         attempt.end(outcome.await)
     }

@@ -395,8 +395,16 @@ mod tests {
             (Kind::Conflict, "conflict", [true, false, false, true]),
             (Kind::Invalid, "conflict", [true, false, false, true]),
             (Kind::TooLarge, "invalid", [false, false, false, true]),
-            (Kind::NoWatchProgress, "invalid", [false, false, false, false]),
-            (Kind::UnexpectedObject, "unexpected-object", [false, false, false, false]),
+            (
+                Kind::NoWatchProgress,
+                "invalid",
+                [false, false, false, false],
+            ),
+            (
+                Kind::UnexpectedObject,
+                "unexpected-object",
+                [false, false, false, false],
+            ),
             (Kind::Refused, "invalid", [false, true, false, true]),
         ];
         let policies = |error: &Error| {

@@ -28,7 +28,10 @@ impl Default for Tally {
 impl Tally {
     /// Returns the numbers.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Registers a request that is about to be sent.

@@ -43,7 +43,11 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Transport {
     /// Checks the status first, then whether the body can be read at all.
-    pub(super) async fn check(&self, response: Response, target: &Target) -> Result<Response, Error> {
+    pub(super) async fn check(
+        &self,
+        response: Response,
+        target: &Target,
+    ) -> Result<Response, Error> {
         let headers = response.headers();
         let size = headers
             .iter()
@@ -267,7 +271,12 @@ fn unreached(error: &reqwest::Error) -> String {
 
 fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
-    encodings.find(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+    encodings.find(|value| {
+        !value
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"identity")
+    })
 }
 
 fn is_json(content_type: &HeaderValue) -> bool {

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
 use crate::commands::doctor::reader::Reader;

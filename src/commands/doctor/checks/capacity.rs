@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the VM more CPUs or memory than the kubelet counted when it started?
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Checked, finding};
 use crate::commands::doctor::reader::Reader;
 use crate::facts::{Fact, UnavailableKind};

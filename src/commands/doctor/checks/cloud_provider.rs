@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the right cloud provider initialized our Node, and if not, why not?
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, date};
 use crate::commands::doctor::objects::{
     CLOUD_PROVIDER, Component, Instance, KUBEVIRT_CLOUD_PROVIDER, NodeObject, Uninitialized,

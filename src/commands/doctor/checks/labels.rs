@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another writer set the topology labels of our Node, and do pods have those of another zone?
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Pod;
 use crate::commands::doctor::reader::Reader;

@@ -4,7 +4,7 @@
 //!
 //! To add a row to the table: a requirement of Harvester's documentation, the releases that do not meet it, and the page.
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, Pods};
 use crate::commands::doctor::reader::Reader;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another VM have our hardware IDs, has Harvester labeled our VM, and does the host hear its guest agent?
 
-use crate::catalog::{Code, Finding, Group, Api};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reader::Reader;

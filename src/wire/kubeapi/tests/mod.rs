@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use harvester_lab::world::{SOON, eventually};
 use reqwest::Url;
+use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
 use super::{Client, Error, Kind, Timeouts};
@@ -23,7 +24,8 @@ use server::Server;
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
 
 /// An authority that has signed the certificate of no server.
-static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("unused"));
+static AUTHORITY: LazyLock<CertificateDer<'static>> =
+    LazyLock::new(|| Authority::new("unused").der());
 
 /// Returns a credential for a server. Most servers here have no TLS: a kubeconfig with such a server is refused before.
 fn credential(server: &str) -> Credential {
@@ -31,7 +33,7 @@ fn credential(server: &str) -> Credential {
         kubeconfig: "/etc/kubeconfig".into(),
         files: Vec::new(),
         server: server.parse::<Url>().unwrap(),
-        certificate_authorities: vec![AUTHORITY.der()],
+        certificate_authorities: vec![AUTHORITY.clone()],
         tls_server_name: None,
         proxy: None,
         token: Some(TOKEN.to_owned().into()),

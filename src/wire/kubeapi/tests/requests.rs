@@ -241,7 +241,11 @@ async fn a_list_whose_token_is_too_old_is_gone() {
         .list::<u8>(COLLECTION, &Selectors::default(), |_| true)
         .await
         .unwrap_err();
-    is(&error, Kind::Gone, "The provided continue parameter is too old");
+    is(
+        &error,
+        Kind::Gone,
+        "The provided continue parameter is too old",
+    );
 }
 
 #[tokio::test]
@@ -472,5 +476,9 @@ async fn a_kubelet_that_asks_for_another_node_learns_which_one_it_is() {
     let server = Server::saying(status(403, &text)).await;
     let client = client(&server.url());
     let error = client.get_metadata("/api/v1/nodes/n2").await.unwrap_err();
-    is(&error, Kind::OtherNode, &format!("is for Node `{own}` (403)"));
+    is(
+        &error,
+        Kind::OtherNode,
+        &format!("is for Node `{own}` (403)"),
+    );
 }

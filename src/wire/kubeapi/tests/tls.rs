@@ -130,7 +130,11 @@ async fn the_time_for_the_head_includes_the_time_for_connecting() {
     };
     let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
     let error = client.get::<Value>("/version").await.unwrap_err();
-    is(&error, Kind::TimedOut, "reading the response headers timed out");
+    is(
+        &error,
+        Kind::TimedOut,
+        "reading the response headers timed out",
+    );
 }
 
 #[tokio::test]
@@ -187,10 +191,7 @@ async fn a_certificate_out_of_its_time_says_when() {
     let server = serve(old, None).await;
     let found = reason(&server, &trusting(&server, &authority)).await;
     let day = (now - Duration::days(1)).date().to_string();
-    assert!(
-        found.contains(&format!("has expired at {day}T")),
-        "{found}"
-    );
+    assert!(found.contains(&format!("has expired at {day}T")), "{found}");
 
     let early = authority.issue(&["127.0.0.1"], |params| {
         params.not_before = now + Duration::days(2);
@@ -283,7 +284,11 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
     });
     let error = Client::new(&credential, LONG).unwrap_err();
     let unusable = "the client certificate and its key cannot be used: ";
-    is(&error, Kind::Credential, &format!("{unusable}keys may not be consistent"));
+    is(
+        &error,
+        Kind::Credential,
+        &format!("{unusable}keys may not be consistent"),
+    );
     let garbage: PrivateKeyDer<'static> = PrivatePkcs8KeyDer::from(b"hunter2".to_vec()).into();
     credential.client_certificate = Some(ClientCertificate {
         chain: vec![authority.der()],

@@ -14,9 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
 use super::super::testing::{Answering, Asked, Wire, replace_network};
-use super::super::{
-    Client, Error, Kind, PartialObjectMetadata, Watch, WatchEvent, WatchRequest,
-};
+use super::super::{Client, Error, Kind, PartialObjectMetadata, Watch, WatchEvent, WatchRequest};
 use super::super::{Timeouts, tls};
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
 use super::{HOUR, client, client_with, credential, is};
@@ -299,7 +297,11 @@ async fn a_version_that_is_too_old_is_gone_in_both_forms() {
     let result = client(&server.url())
         .watch::<Value>(&WatchRequest::new(PATH))
         .await;
-    is(&result.unwrap_err(), Kind::Gone, "(410): too old resource version");
+    is(
+        &result.unwrap_err(),
+        Kind::Gone,
+        "(410): too old resource version",
+    );
     for rest in [
         r#""code":410"#,
         r#""reason":"Expired""#,

@@ -50,7 +50,11 @@ async fn a_compressed_answer_is_refused_unread() {
             "{}",
         ))
         .await;
-        is(&error, Kind::Refused, "the response has the content encoding");
+        is(
+            &error,
+            Kind::Refused,
+            "the response has the content encoding",
+        );
     }
     let server = Server::saying(answer(
         200,
@@ -143,7 +147,11 @@ async fn a_head_that_does_not_come_ends_the_request_in_time() {
     let server = Server::saying(vec![Step::Stay]).await;
     let client = client_with(&server.url(), |timeouts| timeouts.headers = HOUR / 2);
     let (result, paused) = tokio::join!(get(&client), pause_after(&server, 1));
-    is(&result.unwrap_err(), Kind::TimedOut, "headers timed out after 1800s");
+    is(
+        &result.unwrap_err(),
+        Kind::TimedOut,
+        "headers timed out after 1800s",
+    );
     assert!(
         Instant::now() < paused + HOUR,
         "the time for connecting was added"
@@ -164,7 +172,11 @@ async fn a_kept_connection_that_died_gets_the_time_for_the_head_and_no_more() {
     get(&client).await.unwrap();
     let (result, _) = tokio::join!(get(&client), pause_after(&server, 2));
     let error = result.unwrap_err();
-    is(&error, Kind::TimedOut, "reading the response headers timed out");
+    is(
+        &error,
+        Kind::TimedOut,
+        "reading the response headers timed out",
+    );
     assert_eq!(server.connections(), 1);
 }
 
@@ -177,7 +189,11 @@ async fn a_head_of_one_byte_at_a_time_ends_the_request_in_time() {
     .await;
     let client = client_with(&server.url(), |timeouts| timeouts.headers = SHORT);
     let error = get(&client).await.unwrap_err();
-    is(&error, Kind::TimedOut, "reading the response headers timed out");
+    is(
+        &error,
+        Kind::TimedOut,
+        "reading the response headers timed out",
+    );
 }
 
 #[tokio::test]
@@ -185,7 +201,11 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
     let server = Server::saying(vec![stream_head(), piece("{"), Step::Stay]).await;
     let client = client_with(&server.url(), |timeouts| timeouts.body_progress = SHORT);
     let error = get(&client).await.unwrap_err();
-    is(&error, Kind::TimedOut, "the next part of the response timed out");
+    is(
+        &error,
+        Kind::TimedOut,
+        "the next part of the response timed out",
+    );
 
     let server = Server::saying(vec![
         stream_head(),
@@ -209,7 +229,11 @@ async fn a_handshake_that_does_not_come_counts_as_connecting() {
     let error = get(&Client::new(&credential, timeouts).unwrap())
         .await
         .unwrap_err();
-    is(&error, Kind::Unreachable, "connecting timed out after 200ms");
+    is(
+        &error,
+        Kind::Unreachable,
+        "connecting timed out after 200ms",
+    );
 }
 
 #[tokio::test]

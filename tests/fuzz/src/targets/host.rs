@@ -24,9 +24,7 @@ pub(super) const HOST_METRICS: Target = Target {
             return;
         };
         // A node of the parser's tree takes more than eight times `<a/>`.
-        let read = bounded(bytes, BASE + 64 * bytes.len(), || {
-            HostMetrics::parse(text)
-        });
+        let read = bounded(bytes, BASE + 64 * bytes.len(), || HostMetrics::parse(text));
         match &read {
             Ok(metrics) => {
                 assert!(text.contains("metrics") && metrics.host.as_str().len() <= 253);
