@@ -5,8 +5,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use harvester_node_agent::commands::run::Process;
-use harvester_node_agent::commands::{self, Arguments};
+use harvester_node_agent::commands::{self, Arguments, Process};
 use harvester_node_agent::report::logging;
 use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::report::text::TermStyle;

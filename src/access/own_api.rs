@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use reqwest::Url;
 
-use super::Credential;
+use super::credential::Credential;
 
 /// The evidence that both credentials have the same host, port and path.
 #[derive(Debug, Clone, PartialEq, Eq)]

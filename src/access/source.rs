@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use ring::digest::Digest;
 
+use super::credential::{Credential, Exposure};
+use super::error::CredentialError;
 use super::kubeconfig::{LoadedKubeconfig, read};
 use super::trust::{Changeable, changeable};
-use super::{Credential, CredentialError, Exposure};
 use crate::sys::root::Root;
 
 /// The permission bits of others to read or write.

@@ -18,7 +18,7 @@ use std::path::{self, Path, PathBuf};
 
 use serde_json::json;
 
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
 use crate::catalog::Finding;
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text, many};

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use clap::Subcommand;
 use serde_json::json;
 
-use super::{Answer, ConfigAction, Exit, Output};
+use super::answer::{Answer, Exit, Output};
 use crate::config::{self, show};
 use crate::report::text::many;
 use crate::sys::escape::json_text;
@@ -13,6 +14,19 @@ use crate::sys::root::Root;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 usage error; 78 invalid configuration.";
+
+/// What to do with the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum ConfigAction {
+    /// Print every value and its origin
+    Show {
+        /// Print only values that differ from the default
+        #[arg(long)]
+        changed: bool,
+    },
+    /// Validate the configuration
+    Check,
+}
 
 /// Returns the effective configuration with the origin of each value, or every error in it.
 pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {

@@ -7,6 +7,7 @@ pub(crate) mod case;
 mod certificate;
 pub(crate) mod checks;
 mod diagnosis;
+mod found;
 mod gaps;
 pub(crate) mod objects;
 mod print;
@@ -24,8 +25,9 @@ use clap::Args;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
-use super::run::Process;
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
+use super::options::STRICT;
+use super::process::Process;
 use crate::sys::escape::json_text;
 
 use bundle::Written;
@@ -72,7 +74,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
     /// `--strict`.
-    #[arg(long, help = super::STRICT)]
+    #[arg(long, help = STRICT)]
     pub strict: bool,
 }
 

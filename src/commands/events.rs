@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};

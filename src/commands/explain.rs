@@ -4,7 +4,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
 use crate::catalog::{Code, Entry, Group};
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text};

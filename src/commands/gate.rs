@@ -16,9 +16,10 @@ use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::run::{Process, foreign};
+use super::answer::{Answer, Exit};
+use super::process::Process;
+use super::run::foreign;
 use super::status::{is_of, last};
-use super::{Answer, Exit};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
 use crate::access::search::{self, FoundCredential};

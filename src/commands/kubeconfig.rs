@@ -11,7 +11,8 @@ use reqwest::Url;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::{Answer, Exit};
+use super::answer::{Answer, Exit};
+use super::options::outer_path;
 use crate::access::kubeconfig;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line};
@@ -43,7 +44,7 @@ pub struct Options {
     #[arg(long, value_name = "URL", value_parser = server)]
     pub server: Url,
     /// File to write with mode 0600 instead of standard output
-    #[arg(long, value_name = "FILE", value_parser = super::outer_path())]
+    #[arg(long, value_name = "FILE", value_parser = outer_path())]
     pub write: Option<PathBuf>,
     /// Replace FILE if it has other content
     #[arg(long, requires = "write")]

@@ -3,6 +3,7 @@
 //!
 //! To add a command: a variant of [`Command`], a file with its `run`, and an arm in [`run()`].
 
+mod answer;
 pub mod bake_check;
 pub mod completions;
 pub mod config;
@@ -12,43 +13,26 @@ pub mod explain;
 pub mod gate;
 pub mod kubeconfig;
 pub mod once;
+mod options;
+mod process;
 pub mod rbac;
 pub mod run;
 pub mod status;
 pub mod whoami;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use time::UtcDateTime;
 
-use crate::catalog::Severity;
-use crate::report::status::Status;
 use crate::report::text::Charset;
 use crate::sys::escape::one_line;
 
-use run::Process;
+use options::{STRICT, outer_path};
 
-/// The exit codes of the process. They never change: units and scripts depend on the numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// Success.
-    Ok = 0,
-    /// A check failed.
-    Failed = 1,
-    /// The command line is invalid (the exit code of clap).
-    Usage = 2,
-    /// Warnings, with `--strict`.
-    Warnings = 3,
-    /// This machine is not a KubeVirt virtual machine.
-    NotKubevirt = 4,
-    /// Temporary failure: an API is unreachable, or another agent runs.
-    TryAgain = 75,
-    /// The configuration is invalid.
-    Configuration = 78,
-}
+pub use answer::{Answer, Exit, Output};
+pub use process::Process;
 
 /// Identify the Harvester VM of a Kubernetes node and keep its topology labels in sync
 #[derive(Debug, Parser)]
@@ -88,18 +72,6 @@ migration.
 
 Exit status: 0 ok; 1 a check failed; 2 usage error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 try \
 again later; 78 invalid configuration.";
-
-/// How output is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Human-readable
-    Text,
-    /// Machine-readable
-    Json,
-}
-
-/// The help of `--strict`.
-const STRICT: &str = "Exit with status 3 if there are only warnings";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -153,7 +125,7 @@ pub enum Command {
     Config {
         /// What to do with it
         #[command(subcommand)]
-        action: ConfigAction,
+        action: config::ConfigAction,
     },
     /// Generate RBAC manifests for Harvester
     #[command(after_help = rbac::EXAMPLES)]
@@ -174,19 +146,6 @@ pub enum Command {
     },
 }
 
-/// What to do with the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
-pub enum ConfigAction {
-    /// Print every value and its origin
-    Show {
-        /// Print only values that differ from the default
-        #[arg(long)]
-        changed: bool,
-    },
-    /// Validate the configuration
-    Check,
-}
-
 /// What is shown of a path, in characters.
 const PATH_MAX: usize = 500;
 
@@ -198,17 +157,6 @@ const WIDTH_MAX: usize = 120;
 
 /// The minimum width: narrower tables are not readable.
 const WIDTH_MIN: usize = 40;
-
-/// The output of a command, and its exit code.
-#[derive(Debug)]
-pub struct Answer {
-    /// The text for standard output.
-    pub text: String,
-    /// The text for standard error.
-    pub stderr: String,
-    /// The exit code.
-    pub exit: Exit,
-}
 
 /// Runs a command.
 pub fn run(process: &Process, command: Command) -> Answer {
@@ -249,59 +197,7 @@ pub fn run(process: &Process, command: Command) -> Answer {
         Command::BakeCheck => {
             bake_check::run(root, config, output, process.show(UtcDateTime::now()))
         }
-        Command::Completions { shell } => completions::run(shell),
-    }
-}
-
-/// Parses a path that is relative to the caller's working directory, which does not exist inside the root.
-fn outer_path() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(std::path::absolute)
-}
-
-impl Answer {
-    /// Creates an answer for standard output.
-    pub fn new(text: impl Into<String>, exit: Exit) -> Self {
-        Self {
-            text: text.into(),
-            stderr: String::new(),
-            exit,
-        }
-    }
-
-    /// Makes a success one with warnings if the status has any, with `--strict`.
-    fn with_warnings(mut self, is_strict: bool, status: &Status) -> Self {
-        let mut findings = status.findings.iter();
-        let has_warning = findings.any(|finding| finding.severity == Severity::Warning);
-        if is_strict && self.exit == Exit::Ok && has_warning {
-            self.exit = Exit::Warnings;
-        }
-        self
-    }
-
-    /// Writes the text, and reports a failure. A closed pipe (`| head`) is not a failure.
-    pub fn printed(mut self, output: &mut impl Write) -> Self {
-        let written = output.write_all(self.text.as_bytes());
-        match written.and_then(|()| output.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                self.stderr
-                    .push_str(&format!("failed to write to standard output: {error}\n"));
-                self.exit = match self.exit {
-                    Exit::Ok => Exit::Failed,
-                    exit => exit,
-                };
-            }
-            _ => {}
-        }
-        self
-    }
-
-    /// Creates an answer for standard error.
-    pub fn stderr(text: impl Into<String>, exit: Exit) -> Self {
-        Self {
-            text: String::new(),
-            stderr: text.into(),
-            exit,
-        }
+        Command::Completions { shell } => completions::run(shell, Arguments::command()),
     }
 }
 

@@ -3,8 +3,9 @@
 
 use serde_json::json;
 
-use super::run::{self, Process};
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
+use super::process::Process;
+use super::run::rounds;
 use crate::agent::{Mode, Round};
 use crate::catalog::{Finding, Severity};
 use crate::decide::label_state::LabelState;
@@ -21,7 +22,7 @@ or the service is running; 78 invalid configuration.";
 /// Reconciles the Node, or with `is_dry` only prints what would change.
 pub fn run(process: &Process, is_dry: bool, is_strict: bool) -> Answer {
     let mode = if is_dry { Mode::DryRun } else { Mode::Write };
-    run::rounds(process, mode, false, |rounds, last, status| {
+    rounds(process, mode, false, |rounds, last, status| {
         answer(rounds, last, status, mode, process.output).with_warnings(is_strict, status)
     })
 }

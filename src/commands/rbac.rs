@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
 use crate::access::token::{self, TokenKind};
 use crate::commands::rbac::manifest::Wanted;
 use crate::config::{self, Settings};

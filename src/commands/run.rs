@@ -4,7 +4,6 @@
 mod invalid_config;
 mod write_access;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,13 +14,14 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::answer::{Answer, Exit};
+use super::process::Process;
 use super::rbac::permissions;
-use super::{Answer, Exit, Output};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
 use crate::catalog::{Code, Finding};
-use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel, Settings};
+use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
 use crate::facts::clock::rfc3339;
@@ -36,96 +36,16 @@ use crate::report::endpoint::{self, MetricsPage};
 use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
-use crate::report::sink::{SinkFacts, choose_sink};
 use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
-use crate::report::systemd::{Notifier, NotifyEnvironment};
-use crate::report::text::{Show, TermStyle};
 use crate::sys::escape::chain;
 use crate::sys::lock;
 use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
-use crate::wire::dbus::Bus;
 
 /// The text after the options in the help of `run`.
 pub const EXIT_STATUS: &str = "\
 Exit status: 0 stopped by SIGTERM or SIGINT; 2 usage error; 4 not a KubeVirt virtual machine; 75 another agent is running, \
 or a temporary failure. With an invalid configuration, the service waits until it is valid.";
-
-/// The options and environment of the process, read once in `main`.
-#[derive(Debug, Clone)]
-pub struct Process {
-    /// The file system root.
-    pub root: Root,
-    /// The only configuration file, if set.
-    pub config: Option<PathBuf>,
-    /// The output format.
-    pub output: Output,
-    /// The capabilities of standard output.
-    pub term: TermStyle,
-    /// `--verbose`.
-    pub is_verbose: bool,
-    /// `JOURNAL_STREAM`.
-    pub journal_stream: Option<String>,
-    /// `NO_COLOR`.
-    pub no_color: Option<String>,
-    /// `NOTIFY_SOCKET`.
-    pub notify_socket: Option<OsString>,
-    /// `WATCHDOG_USEC`.
-    pub watchdog_usec: Option<String>,
-    /// `WATCHDOG_PID`.
-    pub watchdog_pid: Option<String>,
-    /// `DBUS_SYSTEM_BUS_ADDRESS`.
-    pub system_bus_address: Option<String>,
-}
-
-impl Process {
-    /// Returns a process without options and environment.
-    #[cfg(test)]
-    pub(super) fn plain(root: Root) -> Self {
-        Self {
-            root,
-            config: None,
-            output: Output::Text,
-            term: TermStyle::PLAIN,
-            is_verbose: false,
-            journal_stream: None,
-            no_color: None,
-            notify_socket: None,
-            watchdog_usec: None,
-            watchdog_pid: None,
-            system_bus_address: None,
-        }
-    }
-
-    /// Returns the display settings for a status at `now`.
-    pub fn show(&self, now: UtcDateTime) -> Show {
-        Show {
-            style: self.term,
-            verbose: self.is_verbose,
-            now,
-        }
-    }
-
-    /// Returns the journal, or standard error if that is not the journal.
-    pub(super) fn journal(&self, level: LogLevel) -> Journal {
-        let stream = self.journal_stream.clone();
-        let facts = SinkFacts::observe(&self.root, stream, self.no_color.as_deref());
-        Journal::new(choose_sink(&facts), level)
-    }
-
-    pub(super) fn bus(&self) -> Bus {
-        Bus::new(&self.root, self.system_bus_address.as_deref())
-    }
-
-    pub(super) fn notifier(&self) -> Notifier {
-        let environment = NotifyEnvironment {
-            notify_socket: self.notify_socket.as_deref(),
-            watchdog_usec: self.watchdog_usec.as_deref(),
-            watchdog_pid: self.watchdog_pid.as_deref(),
-        };
-        Notifier::new(&environment, std::process::id())
-    }
-}
 
 /// Runs the service until it is stopped.
 pub fn run(process: &Process) -> Answer {

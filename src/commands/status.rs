@@ -8,8 +8,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use time::UtcDateTime;
 
-use super::run::{Process, foreign};
-use super::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output};
+use super::options::STRICT;
+use super::process::Process;
+use super::run::foreign;
 use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
@@ -53,7 +55,7 @@ pub struct Options {
     )]
     pub wait: Option<Duration>,
     /// `--strict`.
-    #[arg(long, help = super::STRICT)]
+    #[arg(long, help = STRICT)]
     pub strict: bool,
 }
 

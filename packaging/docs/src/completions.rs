@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generates completions for the shells whose directories distributions agree on, as the agent's own command prints them.
 
+use clap::CommandFactory;
 use clap_complete::Shell;
 use harvester_node_agent::commands;
 
@@ -13,7 +14,7 @@ pub(crate) fn scripts() -> Vec<(String, String)> {
     ]
     .into_iter()
     .map(|(shell, name)| {
-        let script = commands::completions::run(shell).text;
+        let script = commands::completions::run(shell, commands::Arguments::command()).text;
         (format!("completions/{name}"), script)
     })
     .collect()

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::access::CredentialError;
+use crate::access::error::CredentialError;
 use crate::sys::document::yaml::YamlValue;
 
 /// A location in the kubeconfig, with its name for messages. The value may be missing.

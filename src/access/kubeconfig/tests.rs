@@ -4,10 +4,10 @@ use std::error::Error;
 use secrecy::ExposeSecret;
 
 use super::*;
-use crate::access::TokenProblem;
 use crate::access::testing::{
     Authority, base64, harvester_kubeconfig, jwt, kubelet_kubeconfig, tree, write,
 };
+use crate::access::{PemProblem, TokenProblem};
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
 

@@ -7,9 +7,11 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use secrecy::SecretString;
 
-use super::KubeconfigReader;
 use super::key::KubeconfigKey;
-use crate::access::{ClientCertificate, CredentialError, TokenProblem, pem, token};
+use super::reader::KubeconfigReader;
+use crate::access::credential::ClientCertificate;
+use crate::access::error::{CredentialError, TokenProblem};
+use crate::access::{pem, token};
 
 /// The keys that are not supported, and the reasons.
 const REFUSED: [(&str, &str); 8] = [

@@ -19,7 +19,7 @@ use serde_json::Value;
 use time::UtcDateTime;
 
 use crate::commands::bake_check::unit::{OURS as UNIT, PROGRAM};
-use crate::commands::run::Process;
+use crate::commands::process::Process;
 use crate::config::{self, show};
 use crate::facts::clock::rfc3339;
 use crate::report::status::Status;

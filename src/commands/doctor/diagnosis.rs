@@ -9,27 +9,14 @@ use serde_json::Value;
 use time::UtcDateTime;
 
 use super::case::{Checked, Gap};
-use super::service::Service;
+use super::found::Found;
 use super::summary::Names;
 use crate::catalog::{Code, Finding, Group, Severity};
 use crate::facts::UnavailableKind;
 use crate::facts::clock::rfc3339;
 use crate::report::problem::Problem;
-use crate::report::status::{API_VERSION, Status};
+use crate::report::status::API_VERSION;
 use crate::report::text::Mark;
-
-/// What one round of `doctor` found: complete, or until it timed out.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Found {
-    /// The running agent.
-    pub(super) service: Service,
-    /// The result of the round and of the checks.
-    pub(super) checked: Checked,
-    /// The status of the round, if there was one.
-    pub(super) status: Option<Status>,
-    /// Whether a request to an API failed.
-    pub(super) is_unanswered: bool,
-}
 
 /// The result of `doctor`.
 #[derive(Debug, Serialize)]

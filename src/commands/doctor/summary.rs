@@ -6,7 +6,7 @@ use std::path::Path;
 use time::UtcDateTime;
 
 use super::address::Address;
-use super::diagnosis::Found;
+use super::found::Found;
 use crate::access::search::CLOUD_CONFIG;
 use crate::catalog::{Api, Finding, Group};
 use crate::facts::names::ServiceAccount;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::Process;
+use crate::commands::process::Process;
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Priority, Record};
 use crate::report::message_id;

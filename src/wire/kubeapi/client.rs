@@ -15,7 +15,8 @@ use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
 use super::tls::ServerShown;
 use super::types::{
-    AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,
+    AccessReview, AccessReviewObject, MAXIMUM_ITEMS, Page, PartialObjectMetadata,
+    ResourceAttributes,
 };
 use super::watch::{self, Watch, WatchRequest};
 use crate::access::Credential;
@@ -23,8 +24,6 @@ use crate::wire::backoff::Backoff;
 
 /// The number of objects requested in one page of a list. A VMI takes about 25 kB, so a page easily fits in [`MAXIMUM_PAGE`].
 const PAGE: usize = 200;
-/// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
-pub const MAXIMUM_ITEMS: usize = 10_000;
 /// The maximum size of a list in bytes, all pages together.
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
 /// The maximum size in bytes of one page, which is in memory as a whole.

@@ -8,9 +8,8 @@ use serde::Deserialize;
 
 use super::error::{Error, Kind, Target, describe};
 use super::http::Transport;
-use super::types::PARTIAL;
+use super::types::{MAXIMUM_ITEMS, PARTIAL};
 use crate::sys::document::json::Capped;
-use crate::wire::kubeapi::client::MAXIMUM_ITEMS;
 
 /// The kinds of the resources that are read, by the resource in their path.
 const KINDS: [(&str, &str); 6] = [

@@ -25,15 +25,15 @@ mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use age::{Age, age};
-pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
+pub use client::{Client, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Error, Kind, describe};
 pub use http::Timeouts;
 pub use lines::MAXIMUM_LINE;
 pub use request_counts::Tally;
 pub use tls::ServerShown;
 pub use types::{
-    AccessReview, ApiStatus, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
-    ResourceAttributes, StatusDetails, Versioned,
+    AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, OwnerReference, PartialObjectMetadata,
+    Readable, ResourceAttributes, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

@@ -5,12 +5,14 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::client::MAXIMUM_ITEMS;
 use crate::sys::document::json::{
     Capped, Leading, StringMap, annotations, deletion_timestamp, labels, name, namespace,
     null_is_default, owner_api_version, owner_kind, owner_name, owner_references, owner_uid,
     resource_version, uid,
 };
+
+/// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
+pub const MAXIMUM_ITEMS: usize = 10_000;
 
 /// The kind of an object of which only the metadata was requested.
 pub(super) const PARTIAL: &str = "PartialObjectMetadata";

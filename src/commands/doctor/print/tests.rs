@@ -11,7 +11,7 @@ use time::format_description::well_known::Rfc3339;
 use super::*;
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Checked, Gap};
-use crate::commands::doctor::diagnosis::Found;
+use crate::commands::doctor::found::Found;
 use crate::commands::doctor::service::Service;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::text::{Charset, TermStyle};

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the parts of a kubeconfig, and the files that it names.
+
+use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::Url;
+use ring::digest::{Context, Digest};
+use rustls::pki_types::{CertificateDer, ServerName};
+use zeroize::Zeroizing;
+
+use super::key::KubeconfigKey;
+use crate::access::credential::Credential;
+use crate::access::error::{CredentialError, PemProblem, quoted};
+use crate::access::pem;
+use crate::access::trust::changeable;
+use crate::facts::names::Namespace;
+use crate::sys::root::{ReadError, Root};
+
+/// The maximum size of the kubeconfig and of each file that it names; generated ones are below 16 KiB.
+pub(in crate::access) const KUBECONFIG_MAX: u64 = 1 << 20;
+
+/// A credential with the metadata for `CredentialSource`.
+#[derive(Debug)]
+pub(in crate::access) struct LoadedKubeconfig {
+    pub(in crate::access) credential: Credential,
+    /// The files that contain a token or a private key.
+    pub(in crate::access) secret_files: Vec<PathBuf>,
+    /// The digest of all data that was read; the same digest means the same credential.
+    pub(in crate::access) digest: Digest,
+}
+
+/// The text of a `-data` key or of the file that is named instead.
+pub(super) struct Material {
+    /// The path of the text, for messages.
+    pub(super) path: PathBuf,
+    pub(super) key: String,
+    pub(super) text: Zeroizing<Vec<u8>>,
+}
+
+impl Material {
+    pub(super) fn pem(&self, problem: PemProblem) -> CredentialError {
+        CredentialError::Pem {
+            path: self.path.clone(),
+            key: self.key.clone(),
+            problem,
+        }
+    }
+}
+
+pub(super) struct KubeconfigReader<'a> {
+    pub(super) root: &'a Root,
+    pub(super) path: &'a Path,
+    pub(super) touched: &'a mut Vec<PathBuf>,
+    pub(super) secret_files: Vec<PathBuf>,
+    pub(super) digest: Context,
+}
+
+impl KubeconfigReader<'_> {
+    pub(super) fn credential(
+        mut self,
+        document: &KubeconfigKey<'_>,
+    ) -> Result<LoadedKubeconfig, CredentialError> {
+        let context = self.context(document)?;
+        let cluster = self.entry(document, "clusters", "cluster", &context.child("cluster")?)?;
+        let user = self.entry(document, "users", "user", &context.child("user")?)?;
+        self.refuse_unsupported(&user)?;
+        let server = self.server(&cluster)?;
+        let certificate_authorities = self.trust(&cluster)?;
+        let tls_server_name = self.tls_server_name(&cluster)?;
+        let proxy = self.proxy(&cluster)?;
+        let token = self.token(&user)?;
+        let client_certificate = self.client_certificate(&user)?;
+        if token.is_none() && client_certificate.is_none() {
+            return Err(CredentialError::NoIdentity {
+                path: self.path.to_owned(),
+                key: user.name,
+            });
+        }
+        let namespace = self.namespace(&context)?;
+        Ok(LoadedKubeconfig {
+            credential: Credential {
+                kubeconfig: self.path.to_owned(),
+                files: self.touched.clone(),
+                server,
+                certificate_authorities,
+                tls_server_name,
+                proxy,
+                token,
+                client_certificate,
+                namespace,
+            },
+            secret_files: self.secret_files,
+            digest: self.digest.finish(),
+        })
+    }
+
+    /// Returns the current context; if none is named, the only one.
+    pub(super) fn context<'k>(
+        &self,
+        document: &KubeconfigKey<'k>,
+    ) -> Result<KubeconfigKey<'k>, CredentialError> {
+        let current = document.child("current-context")?;
+        if current.text()?.is_some() {
+            return self.entry(document, "contexts", "context", &current);
+        }
+        let contexts = document.child("contexts")?.entries()?;
+        match contexts.as_slice() {
+            [only] => only.child("context"),
+            [] => Err(document.child("contexts")?.missing(
+                "a kubeconfig has at least one context; this may be another kind of file",
+            )),
+            _ => Err(current.missing("required if there is more than one context")),
+        }
+    }
+
+    /// Returns the entry of `list` whose name is the text of `reference`.
+    pub(super) fn entry<'k>(
+        &self,
+        document: &KubeconfigKey<'k>,
+        list: &'static str,
+        inner: &str,
+        reference: &KubeconfigKey<'_>,
+    ) -> Result<KubeconfigKey<'k>, CredentialError> {
+        let name = reference.needed("the name of an entry")?;
+        for entry in document.child(list)?.entries()? {
+            if entry.child("name")?.text()? == Some(name) {
+                return entry.child(inner);
+            }
+        }
+        Err(CredentialError::NoSuchEntry {
+            path: self.path.to_owned(),
+            key: reference.name.clone(),
+            name: quoted(name),
+            list,
+        })
+    }
+
+    pub(super) fn server(&self, cluster: &KubeconfigKey<'_>) -> Result<Url, CredentialError> {
+        let key = cluster.child("server")?;
+        let text = key.needed("the URL of the API server")?;
+        let Ok(server) = Url::parse(text) else {
+            return Err(key.invalid("not a URL such as `https://192.0.2.10:6443`"));
+        };
+        if !server.username().is_empty() || server.password().is_some() {
+            return Err(key.refused("a URL with a user name or password would appear in logs"));
+        }
+        if server.query().is_some() || server.fragment().is_some() {
+            return Err(key.invalid("a URL with `?` or `#`, which is not the URL of an API server"));
+        }
+        match server.scheme() {
+            "https" => Ok(server),
+            "http" => Err(key.refused(
+                "a URL with `http://` would send the credential without TLS; use `https://`",
+            )),
+            _ => Err(key.invalid("a URL that does not begin with `https://`")),
+        }
+    }
+
+    pub(super) fn trust(
+        &mut self,
+        cluster: &KubeconfigKey<'_>,
+    ) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
+        let skip = cluster.child("insecure-skip-tls-verify")?;
+        if skip.is_true()? {
+            return Err(skip.refused(
+                "any server could read the credential; remove the key, and set `certificate-authority-data` to the CA certificate \
+                 that signed that of the server",
+            ));
+        }
+        match self.material(cluster, "certificate-authority")? {
+            Some(material) => {
+                pem::authorities(&material.text).map_err(|problem| material.pem(problem))
+            }
+            None => Err(CredentialError::NoAuthority {
+                path: self.path.to_owned(),
+                key: cluster.child("certificate-authority-data")?.name,
+            }),
+        }
+    }
+
+    pub(super) fn tls_server_name(
+        &self,
+        cluster: &KubeconfigKey<'_>,
+    ) -> Result<Option<String>, CredentialError> {
+        let is_valid = |name: &str| ServerName::try_from(name).is_ok();
+        let key = cluster.child("tls-server-name")?;
+        key.valid(is_valid, "neither a DNS name nor an IP address")
+    }
+
+    pub(super) fn proxy(
+        &self,
+        cluster: &KubeconfigKey<'_>,
+    ) -> Result<Option<Url>, CredentialError> {
+        let key = cluster.child("proxy-url")?;
+        let Some(text) = key.text()? else {
+            return Ok(None);
+        };
+        match Url::parse(text) {
+            Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
+            _ => Err(key.invalid("not a URL that begins with `http://` or `https://`")),
+        }
+    }
+
+    pub(super) fn namespace(
+        &self,
+        context: &KubeconfigKey<'_>,
+    ) -> Result<Option<String>, CredentialError> {
+        // It is used in URLs.
+        let is_valid = |name: &str| Namespace::parse(name).is_ok();
+        let key = context.child("namespace")?;
+        key.valid(is_valid, "not a valid namespace name")
+    }
+
+    /// Returns the content of `<key>-data`, otherwise of the file that `<key>` names.
+    pub(super) fn material(
+        &mut self,
+        parent: &KubeconfigKey<'_>,
+        key: &str,
+    ) -> Result<Option<Material>, CredentialError> {
+        let data = parent.child(&format!("{key}-data"))?;
+        if let Some(text) = data.text()? {
+            let joined: Zeroizing<Vec<u8>> = Zeroizing::new(
+                text.bytes()
+                    .filter(|byte| !byte.is_ascii_whitespace())
+                    .collect(),
+            );
+            let decoded = BASE64_STANDARD.decode(joined.as_slice());
+            let mut material = Material {
+                path: self.path.to_owned(),
+                key: data.name,
+                text: Zeroizing::default(),
+            };
+            let text = decoded.map_err(|_| material.pem(PemProblem::NotBase64))?;
+            material.text = Zeroizing::new(text);
+            return Ok(Some(material));
+        }
+        let file = parent.child(key)?;
+        match file.text()? {
+            Some(name) => self.reference(&file, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the path of a file that the kubeconfig names, relative to the kubeconfig's own directory.
+    pub(super) fn reference(
+        &mut self,
+        key: &KubeconfigKey<'_>,
+        name: &str,
+    ) -> Result<Material, CredentialError> {
+        let path = self.path.parent().unwrap_or(Path::new("/")).join(name);
+        if !self.touched.contains(&path) {
+            self.touched.push(path.clone());
+        }
+        if let Some(place) = changeable(self.root, self.path) {
+            return Err(CredentialError::Untrusted {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                place,
+            });
+        }
+        let text = self
+            .root
+            .read(&path, KUBECONFIG_MAX)
+            .map(Zeroizing::new)
+            .map_err(|source: ReadError| CredentialError::Reference {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                source,
+            })?;
+        self.note(&path, &text);
+        Ok(Material {
+            path,
+            key: key.name.clone(),
+            text,
+        })
+    }
+
+    pub(super) fn note(&mut self, path: &Path, text: &[u8]) {
+        for part in [path.as_os_str().as_encoded_bytes(), text] {
+            self.digest.update(&(part.len() as u64).to_le_bytes());
+            self.digest.update(part);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The options and environment of the process.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use time::UtcDateTime;
+
+use super::answer::Output;
+use crate::config::LogLevel;
+use crate::report::journal::Journal;
+use crate::report::sink::{SinkFacts, choose_sink};
+use crate::report::systemd::{Notifier, NotifyEnvironment};
+use crate::report::text::{Show, TermStyle};
+use crate::sys::root::Root;
+use crate::wire::dbus::Bus;
+
+/// The options and environment of the process, read once in `main`.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// The file system root.
+    pub root: Root,
+    /// The only configuration file, if set.
+    pub config: Option<PathBuf>,
+    /// The output format.
+    pub output: Output,
+    /// The capabilities of standard output.
+    pub term: TermStyle,
+    /// `--verbose`.
+    pub is_verbose: bool,
+    /// `JOURNAL_STREAM`.
+    pub journal_stream: Option<String>,
+    /// `NO_COLOR`.
+    pub no_color: Option<String>,
+    /// `NOTIFY_SOCKET`.
+    pub notify_socket: Option<OsString>,
+    /// `WATCHDOG_USEC`.
+    pub watchdog_usec: Option<String>,
+    /// `WATCHDOG_PID`.
+    pub watchdog_pid: Option<String>,
+    /// `DBUS_SYSTEM_BUS_ADDRESS`.
+    pub system_bus_address: Option<String>,
+}
+
+impl Process {
+    /// Returns a process without options and environment.
+    #[cfg(test)]
+    pub(super) fn plain(root: Root) -> Self {
+        Self {
+            root,
+            config: None,
+            output: Output::Text,
+            term: TermStyle::PLAIN,
+            is_verbose: false,
+            journal_stream: None,
+            no_color: None,
+            notify_socket: None,
+            watchdog_usec: None,
+            watchdog_pid: None,
+            system_bus_address: None,
+        }
+    }
+
+    /// Returns the display settings for a status at `now`.
+    pub fn show(&self, now: UtcDateTime) -> Show {
+        Show {
+            style: self.term,
+            verbose: self.is_verbose,
+            now,
+        }
+    }
+
+    /// Returns the journal, or standard error if that is not the journal.
+    pub(super) fn journal(&self, level: LogLevel) -> Journal {
+        let stream = self.journal_stream.clone();
+        let facts = SinkFacts::observe(&self.root, stream, self.no_color.as_deref());
+        Journal::new(choose_sink(&facts), level)
+    }
+
+    pub(super) fn bus(&self) -> Bus {
+        Bus::new(&self.root, self.system_bus_address.as_deref())
+    }
+
+    pub(super) fn notifier(&self) -> Notifier {
+        let environment = NotifyEnvironment {
+            notify_socket: self.notify_socket.as_deref(),
+            watchdog_usec: self.watchdog_usec.as_deref(),
+            watchdog_pid: self.watchdog_pid.as_deref(),
+        };
+        Notifier::new(&environment, std::process::id())
+    }
+}
