@@ -37,6 +37,14 @@ pub enum CredentialError {
         #[source]
         source: ReadError,
     },
+    /// The value of a key that names a file is no path of one. It is not shown: it may be a secret at the wrong key.
+    #[error("`{key}` of `{path}` is not the path of a file that exists")]
+    NotAFile {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The key.
+        key: String,
+    },
     /// A file that the kubeconfig names is not read, because other users could have set its name.
     #[error(
         "`{key}` of `{path}` references a file, which is only read if the kubeconfig is writable by root alone: {place}"

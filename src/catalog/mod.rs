@@ -80,6 +80,11 @@ impl Finding {
         Self { commands, ..self }
     }
 
+    /// Replaces the commands.
+    pub fn with_all_commands(self, commands: Vec<FixCommand>) -> Self {
+        Self { commands, ..self }
+    }
+
     /// Appends one command to the current ones.
     pub fn and_command(self, place: CommandPlace, text: String) -> Self {
         let text = Cow::Owned(text);

@@ -111,7 +111,11 @@ fn text(image: &str, problems: &[Problem], target: CheckedSystem, show: Show) ->
         out.blank();
     }
     let count = many(problems.len(), "problem");
-    out.put("", &format!("{image}: {count}. Do not release this image."));
+    let advice = match target {
+        CheckedSystem::Live => "Run none of these commands on a node in use",
+        CheckedSystem::Tree => "Do not release this image",
+    };
+    out.put("", &format!("{image}: {count}. {advice}."));
     out.finish()
 }
 

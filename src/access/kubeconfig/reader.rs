@@ -20,6 +20,9 @@ use crate::sys::root::{ReadError, Root};
 /// The maximum size of the kubeconfig and of each file that it names; generated ones are below 16 KiB.
 pub(in crate::access) const KUBECONFIG_MAX: u64 = 1 << 20;
 
+/// The maximum length of a file name in an error.
+const NAME_SHOWN: usize = 64;
+
 /// A credential with the metadata for `CredentialSource`.
 #[derive(Debug)]
 pub(in crate::access) struct LoadedKubeconfig {
@@ -28,6 +31,12 @@ pub(in crate::access) struct LoadedKubeconfig {
     pub(in crate::access) secret_files: Vec<PathBuf>,
     /// The digest of all data that was read; the same digest means the same credential.
     pub(in crate::access) digest: Digest,
+}
+
+/// Reports whether a value that should be a path may be a secret at the wrong key, such as a token or an encoded certificate.
+fn may_be_secret(name: &str) -> bool {
+    let is_long = name.split('/').any(|part| part.len() > NAME_SHOWN);
+    is_long || name.contains([':', '=']) || !name.contains(['/', '.'])
 }
 
 /// The text of a `-data` key or of the file that is named instead.
@@ -263,10 +272,13 @@ impl KubeconfigReader<'_> {
             .root
             .read(&path, KUBECONFIG_MAX)
             .map(Zeroizing::new)
-            .map_err(|source: ReadError| CredentialError::Reference {
-                path: self.path.to_owned(),
-                key: key.name.clone(),
-                source,
+            .map_err(|source: ReadError| {
+                let (path, key) = (self.path.to_owned(), key.name.clone());
+                let is_final = !source.is_passing() && !source.is_denied();
+                match is_final && may_be_secret(name) {
+                    true => CredentialError::NotAFile { path, key },
+                    false => CredentialError::Reference { path, key, source },
+                }
             })?;
         self.note(&path, &text);
         Ok(Material {

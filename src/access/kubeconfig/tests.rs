@@ -360,8 +360,18 @@ const REFUSALS: [(&str, &str, &[&str]); 31] = [
     ("token: CANARY", "token: eyJDQU5BUlk", &["truncated"]),
     (
         "token: CANARY",
-        "tokenFile: nowhere",
+        "tokenFile: nowhere.txt",
         &["`users[0].user.tokenFile`", "does not exist"],
+    ),
+    (
+        "token: CANARY",
+        "tokenFile: kubeconfig-user:CANARY",
+        &["`users[0].user.tokenFile`", "not the path of a file"],
+    ),
+    (
+        "token: CANARY",
+        "client-key: CANARY",
+        &["`users[0].user.client-key`", "not the path of a file"],
     ),
     (
         "token: CANARY",
@@ -370,10 +380,10 @@ const REFUSALS: [(&str, &str, &[&str]); 31] = [
     ),
     (
         "token: CANARY",
-        "client-certificate: gone",
+        "client-certificate: pki/gone",
         &[
             "`users[0].user.client-certificate`",
-            "`/etc/kubernetes/gone` does not exist",
+            "`/etc/kubernetes/pki/gone` does not exist",
         ],
     ),
     (

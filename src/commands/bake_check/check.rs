@@ -431,5 +431,8 @@ impl Check<'_> {
 /// Returns the finding for a setting that is removed by hand.
 fn setting(code: Code, key: &str, place: &str) -> Finding {
     let finding = Finding::new(code, format!("`{key}` in {place}"));
-    finding.with_remedy(format!("Remove `{key}` from {place}."))
+    finding.with_remedy(match code {
+        Code::ImageTopologyLabel => format!("Remove the topology keys from `{key}` in {place}."),
+        _ => format!("Remove `{key}` from {place}."),
+    })
 }

@@ -207,7 +207,8 @@ fn record(line: &str) -> Option<String> {
     };
     let is = |name: &str, value: &str| fields.get(name).and_then(Value::as_str) == Some(value);
     let is_ours = is("_SYSTEMD_UNIT", UNIT)
-        || is("_UID", "0") && is("_EXE", PROGRAM)
+        // The output of a command, such as `kubeconfig`, is not its log.
+        || is("_UID", "0") && is("_EXE", PROGRAM) && is("_TRANSPORT", "journal")
         || is("_PID", "1") && is("UNIT", UNIT);
     if !is_ours {
         return None;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
-use crate::catalog::{Code, Finding};
+use std::borrow::Cow;
+
+use crate::catalog::{Code, CommandPlace, Finding, FixCommand};
 use crate::decide::input::Scene;
 use crate::decide::unread;
 use crate::facts::names::NodeName;
@@ -103,17 +105,27 @@ fn unauthorized(mut finding: Finding, observation: &Observation) -> Finding {
     let steps = fix.map(|step| {
         if step.contains(INVALID_SINCE) {
             format!(
-                "Check Secret {name}. If it has the label {INVALID_SINCE}, Kubernetes 1.29 or later has invalidated the token after \
-                 one year without use. To make it valid again: `kubectl -n {namespace} label secret {name} {INVALID_SINCE}-`."
+                "Check Secret {name} on Harvester. If it has the label {INVALID_SINCE}, Kubernetes 1.29 or later has invalidated the \
+                 token after one year without use, and the second command makes it valid again."
             )
         } else {
             (*step).to_owned()
         }
     });
-    let mut steps: Vec<String> = steps.collect();
-    // Two steps of the catalog become one.
-    steps.dedup();
+    let steps: Vec<String> = steps.collect();
+    let on_harvester = |text| FixCommand {
+        place: CommandPlace::Harvester,
+        text: Cow::Owned(text),
+    };
+    let first = [
+        format!("kubectl -n {namespace} get secret {name} --show-labels"),
+        format!("kubectl -n {namespace} label secret {name} {INVALID_SINCE}-  # only if it has it"),
+    ];
+    let others = finding.commands().iter();
+    let others = others.filter(|command| !command.text.contains(INVALID_SINCE));
+    let commands = first.map(on_harvester).into_iter().chain(others.cloned());
+    let commands = commands.collect();
     let secret = format!("; the token is that of Secret {namespace}/{name}");
     finding.seen.push_str(&secret);
-    finding.with_steps(steps)
+    finding.with_steps(steps).with_all_commands(commands)
 }
