@@ -502,7 +502,12 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let world = without_rights(on).await;
     let kubectl = Kubectl::new(&world);
     edit(&world, &world.token, "rejected");
-    let commands = commands(&world, "harvester-unauthorized").await;
+    let mut commands = commands(&world, "harvester-unauthorized").await;
+    // The cause comes first, the pods that use the same file last.
+    let (_, cause) = commands.remove(0);
+    assert!(cause.contains("legacy-token-invalid-since"), "{cause}");
+    let (_, addons) = commands.pop().unwrap();
+    assert!(addons.contains("harvester"), "{addons}");
     assert_eq!(commands.len(), 4, "{commands:?}");
     let ((_, rbac), (from, review)) = (&commands[0], &commands[1]);
     let ((_, apply), (place, write)) = (&commands[2], &commands[3]);

@@ -298,7 +298,7 @@ fn one_context_needs_no_choice_and_two_do() {
 }
 
 /// The replacements for a part of a valid kubeconfig, with words of the expected error.
-const REFUSALS: [(&str, &str, &[&str]); 31] = [
+const REFUSALS: [(&str, &str, &[&str]); 33] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
