@@ -31,25 +31,6 @@ impl fmt::Display for ClockStep {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_is_shown_to_the_millisecond() {
-        for (nanoseconds, shown) in [
-            (8_702_000_000, "+8.702 s"),
-            (-60_000_000_000, "-60.000 s"),
-            (0, "less than 1 ms"),
-            (1_499_999, "+0.001 s"),
-            (-500_000, "-0.001 s"),
-            (-499_999, "less than 1 ms"),
-        ] {
-            assert_eq!(ClockStep(nanoseconds).to_string(), shown);
-        }
-    }
-}
-
 /// Formats a time as RFC 3339 with seconds, like Kubernetes.
 pub fn rfc3339(time: UtcDateTime) -> String {
     let (year, month, day) = time.to_calendar_date();
@@ -68,4 +49,23 @@ pub fn rfc3339_micros(time: UtcDateTime) -> String {
         seconds.trim_end_matches('Z'),
         time.microsecond()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_shown_to_the_millisecond() {
+        for (nanoseconds, shown) in [
+            (8_702_000_000, "+8.702 s"),
+            (-60_000_000_000, "-60.000 s"),
+            (0, "less than 1 ms"),
+            (1_499_999, "+0.001 s"),
+            (-500_000, "-0.001 s"),
+            (-499_999, "less than 1 ms"),
+        ] {
+            assert_eq!(ClockStep(nanoseconds).to_string(), shown);
+        }
+    }
 }

@@ -240,7 +240,7 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
     // A label that Kubernetes does not accept would prevent the start of the kubelet: a status with one is not read.
     let mut invalid = says(Verdict::Match);
     invalid["registration"] = json!({"labels": {"zone": "a b"}});
-    assert!(Status::from_json(&invalid).is_err());
+    Status::from_json(&invalid).unwrap_err();
     let labels = Labels::from([("zone".to_owned(), LabelValue::parse("a").unwrap())]);
     for (verdict, expected) in [
         (Verdict::Match, Some(&labels)),
