@@ -22,8 +22,8 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("observe", 3480, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 3070, ""),
     ("sys", 1990, "files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
-    ("triggers", 2330, "inotify restarts with a delay, bus messages are read during calls"),
-    ("wire", 4430, "`forbidden` is said once; an interrupted list of links is requested again"),
+    ("triggers", 2290, "inotify restarts with a delay"),
+    ("wire", 4490, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
 #[test]
