@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use zbus::Message;
 use zbus::wire::{ObjectPath, Variant};
-use zbus::{Message, MessageStream};
 
 use crate::decide::HookRun;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::{chain, one_line};
-use crate::wire::dbus::{Bus, BusError, DEADLINE, DRIVER, MANAGER, next};
+use crate::wire::dbus::{Bus, BusError, DEADLINE, DRIVER, MANAGER};
 
 /// The time after which systemd sends SIGTERM to a hook.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -32,14 +32,17 @@ pub async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
     let began = Instant::now();
     let mut failures = Vec::new();
     let mut jobs = BTreeMap::new();
-    let mut messages = match bus.connection().await {
-        Ok(connection) => MessageStream::from(&connection),
+    let mut messages = match bus.messages().await {
+        Ok(messages) => messages,
         Err(error) => return vec![format!("no hook was started: {}", chain(&error))],
     };
     for path in hooks {
         let unit = unit_name(&run.event, path);
-        match start(bus, &unit, path, run).await {
+        let started = messages.during(start(bus, &unit, path, run)).await;
+        match started {
             Ok(job) => {
+                // A hook may end while others are started.
+                messages.trust(&job.0);
                 jobs.insert(job, (path, unit));
             }
             // The agent was restarted, and the hook has not ended.
@@ -50,7 +53,7 @@ pub async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
     }
     // The end of the connection is no failure of a hook.
     while !jobs.is_empty()
-        && let Some(message) = next(&mut messages).await
+        && let Some(message) = messages.next().await
     {
         if let Some((job, result)) = removed_job(&message)
             && let Some((path, unit)) = jobs.remove(&job)
@@ -142,3 +145,6 @@ fn environment(run: &HookRun) -> Vec<String> {
     set.filter_map(|(name, value)| Some(format!("{name}={}", value?)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

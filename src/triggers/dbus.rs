@@ -5,14 +5,13 @@
 //! send a signal directly to us, regardless of the rules; so a signal counts only if its sender owns the bus name at that moment.
 //! Only the bus itself is trusted to report the owner.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+use zbus::Message;
 use zbus::message::Type;
-use zbus::{Message, MessageStream};
 
 use super::files;
 use super::inbox::Sender;
@@ -22,7 +21,7 @@ use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, next, unit_path};
+use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, Messages, PROPERTIES, SOCKET, unit_path};
 
 /// The interval of checks for the socket if inotify is not available.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
@@ -31,9 +30,6 @@ const CHECK_AGAIN: Duration = Duration::from_secs(60);
 const HOSTNAME1: &str = "hostname1";
 /// The event source for systemd.
 const SYSTEMD1: &str = "units";
-
-/// The maximum number of signals that are kept during calls. Any process may send some, and the first round reads everything.
-const KEPT_MAX: usize = 64;
 
 const HOSTNAME: &str = "org.freedesktop.hostname1";
 const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
@@ -152,47 +148,6 @@ enum Passed {
     Ended,
 }
 
-/// The messages of a connection. A connection with too many unread ones reads no more, so that no call on it gets its response:
-/// they are read while a call is in progress, and signals are kept.
-#[derive(Debug)]
-struct Messages {
-    stream: MessageStream,
-    /// At most [`KEPT_MAX`], and those of the bus itself.
-    kept: VecDeque<Message>,
-}
-
-impl Messages {
-    /// Waits for a call.
-    async fn during<T>(&mut self, call: impl Future<Output = T>) -> T {
-        let mut call = std::pin::pin!(call);
-        loop {
-            let message = tokio::select! {
-                biased;
-                done = &mut call => return done,
-                message = next(&mut self.stream) => message,
-            };
-            let Some(message) = message else {
-                return call.await;
-            };
-            let is_of_bus = message
-                .header()
-                .sender()
-                .is_some_and(|sender| *sender == DRIVER.name);
-            if message.message_type() == Type::Signal && (is_of_bus || self.kept.len() < KEPT_MAX) {
-                self.kept.push_back(message);
-            }
-        }
-    }
-
-    /// Returns the next message; `None` when the connection ended. Cancel-safe.
-    async fn next(&mut self) -> Option<Message> {
-        match self.kept.pop_front() {
-            Some(message) => Some(message),
-            None => next(&mut self.stream).await,
-        }
-    }
-}
-
 /// A connection with our match rules.
 #[derive(Debug)]
 struct Subscription {
@@ -206,10 +161,7 @@ struct Subscription {
 impl Subscription {
     async fn begin(bus: &Bus) -> Result<Self, BusError> {
         // Created before the first rule, so that no signal between it and the first round is lost.
-        let mut messages = Messages {
-            stream: MessageStream::from(&bus.connection().await?),
-            kept: VecDeque::new(),
-        };
+        let mut messages = bus.messages().await?;
         for rule in rules() {
             let arguments = [rule.as_str()];
             let call = bus.call(DRIVER, "AddMatch", &arguments);

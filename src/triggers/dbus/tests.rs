@@ -171,7 +171,6 @@ async fn a_flood_of_signals_while_the_rules_are_set_stops_no_call() {
         let mut subscription = begun.expect("a call hangs").unwrap();
         let subscribed = timeout(SOON, subscription.subscribe(&bus)).await;
         subscribed.expect("a call hangs").unwrap();
-        assert!(subscription.messages.kept.len() <= KEPT_MAX);
     }
 }
 

@@ -4,23 +4,23 @@
 //! A call has a name, a path, a method and string arguments. Generated proxies would add a state machine for each method to the
 //! binary. The caller interprets the replies.
 
+mod messages;
 mod socket;
 
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_core::Stream;
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zbus::connection::Builder;
 use zbus::wire::{DynamicType, StructureBuilder, Variant};
-use zbus::{Connection, Message, MessageStream};
+use zbus::{Connection, Message};
 
 use crate::sys::root::Root;
+pub use messages::Messages;
 use socket::Bounded;
 
 /// The socket of the system bus, on which systemd's `dbus.socket` listens. Every system has it at the same path (D-Bus
@@ -204,6 +204,17 @@ impl Bus {
         Ok(slot.insert(fresh).clone())
     }
 
+    /// Returns the messages that are received from now on. The bus itself is trusted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bus::connection`].
+    pub async fn messages(&self) -> Result<Messages, BusError> {
+        let mut messages = Messages::new(&self.connection().await?);
+        messages.trust(DRIVER.name);
+        Ok(messages)
+    }
+
     /// Calls a method whose arguments are all strings. Tries once.
     ///
     /// # Errors
@@ -308,13 +319,6 @@ impl Bus {
             _ => Err(BusError::Malformed(method.to_owned())),
         }
     }
-}
-
-/// Returns the next message; `None` when the connection ended. Cancel-safe.
-pub async fn next(messages: &mut MessageStream) -> Option<Message> {
-    std::future::poll_fn(|context| Pin::new(&mut *messages).poll_next(context))
-        .await?
-        .ok()
 }
 
 /// Returns the path of an address that has only a path: on such a bus the size of messages is limited.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hooks on a real dbus-daemon, with a fake of systemd.
+
+use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd};
+use harvester_lab::guest::GuestTree;
+use harvester_lab::world::{SOON, eventually};
+use tokio::time::timeout;
+
+use super::*;
+use crate::decide::scheduled_events::{
+    ScheduledEventReason, ScheduledEventState, ScheduledEventType,
+};
+use crate::sys::root::Root;
+
+fn planned() -> HookRun {
+    HookRun {
+        event: ScheduledEvent {
+            id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
+            time: "2026-11-24T10:00:00Z".into(),
+            state: ScheduledEventState::Planned,
+            kind: ScheduledEventType::LiveMigration,
+            reason: ScheduledEventReason::Eviction,
+            source: "status.evacuationNodeName".into(),
+            host: None,
+            target_host: None,
+            start_time: None,
+            deadline: None,
+            message: None,
+        },
+        vm: None,
+        node: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_signals_neither_stops_a_hook_nor_hides_its_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&GuestTree::new(dir.path())).await;
+    let systemd = Systemd::start(&daemon, &[]).await;
+    let bus = Bus::new(&Root::new(dir.path()), None);
+    bus.call(MANAGER, "Subscribe", &[]).await.unwrap();
+    let ours = bus.connection().await.unwrap();
+    let ours = ours.unique_name().unwrap().to_string();
+    let mut flood = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (impostor, ours) = (Hostnamed::impostor(&daemon).await, ours.clone());
+        flood.spawn(async move {
+            loop {
+                impostor.announce(Some(&ours), "evil").await;
+            }
+        });
+    }
+    let planned = planned();
+    let hooks: Vec<String> = (10..26).map(|number| format!("/{number}-hook")).collect();
+    let is_started = |hook: &String| {
+        let unit = unit_name(&planned.event, hook);
+        systemd.transient_units().contains_key(&unit)
+    };
+    // Each ends when the next one is started, which then waits for its response.
+    let end_all = async {
+        for (index, hook) in hooks.iter().enumerate() {
+            let last = hooks.get(index + 1).unwrap_or(hook);
+            let what = format!("{last} is started");
+            eventually(SOON, &what, || async { is_started(last) }).await;
+            let result = if index == 0 { "failed" } else { "done" };
+            let unit = unit_name(&planned.event, hook);
+            systemd.end_transient_unit(&unit, result).await;
+        }
+    };
+    let running = timeout(SOON, run(&bus, &hooks, &planned));
+    let (failures, ()) = tokio::join!(running, end_all);
+    let failures = failures.expect("a result is lost");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    let failed = format!("{}: failed after ", hooks[0]);
+    assert!(failures[0].starts_with(&failed), "{failures:?}");
+}
