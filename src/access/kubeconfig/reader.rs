@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the parts of a kubeconfig, and the files that it names.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -274,8 +275,8 @@ impl KubeconfigReader<'_> {
             .map(Zeroizing::new)
             .map_err(|source: ReadError| {
                 let (path, key) = (self.path.to_owned(), key.name.clone());
-                let is_final = !source.is_passing() && !source.is_denied();
-                match is_final && may_be_secret(name) {
+                let is_too_long = matches!(&source, ReadError::Io { source, .. } if source.kind() == ErrorKind::InvalidFilename);
+                match (source.is_absent() || is_too_long) && may_be_secret(name) {
                     true => CredentialError::NotAFile { path, key },
                     false => CredentialError::Reference { path, key, source },
                 }

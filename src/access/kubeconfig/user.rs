@@ -80,6 +80,7 @@ impl KubeconfigReader<'_> {
                 }
                 Err(CredentialError::Reference { source, .. })
                     if source.is_absent() && inline_text.is_some() => {}
+                Err(CredentialError::NotAFile { .. }) if inline_text.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
