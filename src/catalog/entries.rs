@@ -407,7 +407,7 @@ catalog! {
         run: [vm "loginctl show-session --property InhibitDelayMaxUSec", harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.spec.template.spec.terminationGracePeriodSeconds}'"];
     MacvlanMissing, "macvlan-missing", Node, Notice, "kernel has no module macvlan",
         impact: "Load balancers of the Harvester cloud provider get no address by DHCP on this node. Those with an address pool work.",
-        fix: ["No action is needed without such load balancers. Otherwise install the kernel package with all modules (kernel-default, linux-modules-extra, linux-image-amd64 or kernel-modules-extra) on this node and in the image. If that is another kernel, drain the Node and reboot."],
+        fix: ["No action is needed without such load balancers. Otherwise install the kernel package with all modules (kernel-default, linux-modules-extra, linux-image-amd64, linux-image-arm64 or kernel-modules-extra) on this node and in the image. If that is another kernel, drain the Node and reboot."],
         run: [vm "modprobe -n -v macvlan"];
     OverlayMtuTooLarge, "overlay-mtu-too-large", Node, Warning, "MTU of the pod network does not fit the NIC",
         impact: "Large packets between pods of different nodes are fragmented or lost: connections open, and large transfers stall.",
@@ -489,10 +489,7 @@ catalog! {
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
-        fix: [
-            "Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file.",
-            "If the message names an insecure setting that is intended, allow it with `[guest_cluster] allow`.",
-        ],
+        fix: ["Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file."],
         run: [vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
     CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [needs_memory], "changed kubeconfig is invalid; the previous one stays in use",
