@@ -129,7 +129,8 @@ fn fix(tree: &Tree, faults: &[Value]) {
         }
         if commands(fault).is_empty() {
             let step = fault["fix"][0].as_str().unwrap();
-            let (_, path) = step.split_once("` from ").unwrap();
+            let path = step.split_once("` from ").or(step.split_once("` in "));
+            let (_, path) = path.unwrap();
             let end = [" line ", " (a link to ", "."];
             let end = end.iter().filter_map(|end| path.rfind(end)).min().unwrap();
             let _ = fs::remove_file(tree.path(&path[..end]));
@@ -561,10 +562,12 @@ fn a_name_or_a_place_for_every_machine_is_found_with_its_file() {
         tree.write(path, &text);
         let (exit, faults) = tree.check();
         assert_eq!((exit, codes(&faults)), (Some(1), vec![code]), "{text}");
-        assert_eq!(
-            faults[0]["fix"],
-            serde_json::json!([format!("Remove `{key}` from {path}.")])
-        );
+        let step = if code == place {
+            format!("Remove the topology keys from `{key}` in {path}.")
+        } else {
+            format!("Remove `{key}` from {path}.")
+        };
+        assert_eq!(faults[0]["fix"], serde_json::json!([step]));
         fix(&tree, &faults);
         assert_eq!(tree.check(), (Some(0), Vec::new()), "{text}");
     }

@@ -8,7 +8,7 @@ use harvester_lab::server::RequestRecord;
 use harvester_lab::world::eventually;
 use serde_json::json;
 
-use crate::inside::{Record, UNIT};
+use crate::inside::Record;
 use crate::stage::{Stage, Telling};
 use crate::{HOST, LIMIT, REGION, ZONE};
 
