@@ -100,7 +100,7 @@ async fn follow(
             name = now;
             sender.send(Trigger::Hostname);
         }
-        // Any user can set a name in a namespace of his own, as often as he likes. A change in the meantime is reported after it.
+        // Any user can set the hostname of a UTS namespace at any rate, and each wakes this task. A change during the pause is reported after it.
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -260,14 +260,14 @@ fn set_server_clock(world: &World, days: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_clock_is_distinguished_from_an_ended_certificate() {
+async fn a_wrong_clock_is_distinguished_from_an_expired_certificate() {
     // A certificate that is not valid yet proves no wrong clock: nothing has verified its server.
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::NotYetValid);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("harvester-tls-error");
     assert!(seen.contains("is not yet valid until"), "{seen}");
-    // An ended one has ended.
+    // An expired one is reported with its time, and no clock is.
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::Expired);
     let diagnosis = Diagnosis::of(&world).await;
@@ -278,7 +278,7 @@ async fn a_wrong_clock_is_distinguished_from_an_ended_certificate() {
             .unwrap()
             .contains(" expired at")
     );
-    // What is valid here and ended at the server shows that one of the clocks is wrong.
+    // What is valid here and expired at the server shows that one of the clocks is wrong.
     let world = World::lab(WorldOptions::default()).await;
     set_server_clock(&world, 500);
     let diagnosis = Diagnosis::of(&world).await;

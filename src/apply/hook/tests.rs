@@ -40,16 +40,8 @@ async fn a_flood_of_signals_neither_stops_a_hook_nor_hides_its_result() {
     let bus = Bus::new(&Root::new(dir.path()), None);
     bus.call(MANAGER, "Subscribe", &[]).await.unwrap();
     let ours = bus.connection().await.unwrap();
-    let ours = ours.unique_name().unwrap().to_string();
-    let mut flood = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let (impostor, ours) = (Hostnamed::impostor(&daemon).await, ours.clone());
-        flood.spawn(async move {
-            loop {
-                impostor.announce(Some(&ours), "evil").await;
-            }
-        });
-    }
+    let ours = ours.unique_name().unwrap();
+    let _flood = Hostnamed::flood(&daemon, ours).await;
     let planned = planned();
     let hooks: Vec<String> = (10..26).map(|number| format!("/{number}-hook")).collect();
     let is_started = |hook: &String| {

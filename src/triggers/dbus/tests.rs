@@ -156,16 +156,8 @@ async fn a_flood_of_signals_while_the_rules_are_set_stops_no_call() {
     let _systemd = systemd(&daemon).await;
     let bus = Bus::new(&Root::new(dir.path()), None);
     let ours = bus.connection().await.unwrap();
-    let ours = ours.unique_name().unwrap().to_string();
-    let mut flood = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let (impostor, ours) = (Hostnamed::impostor(&daemon).await, ours.clone());
-        flood.spawn(async move {
-            loop {
-                impostor.announce(Some(&ours), "evil").await;
-            }
-        });
-    }
+    let ours = ours.unique_name().unwrap();
+    let _flood = Hostnamed::flood(&daemon, ours).await;
     for _ in 0..10 {
         let begun = timeout(SOON, Subscription::begin(&bus)).await;
         let mut subscription = begun.expect("a call hangs").unwrap();

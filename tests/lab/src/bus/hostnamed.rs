@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use tokio::task::JoinSet;
 use zbus::Connection;
 use zbus::wire::Variant;
 
@@ -33,6 +34,20 @@ impl Hostnamed {
     pub async fn impostor(bus: &Bus) -> Self {
         let connection = bus.connect().await;
         Self { connection }
+    }
+
+    /// Sends signals past all rules to one client, from eight connections, until the returned tasks are dropped.
+    pub async fn flood(bus: &Bus, to: &str) -> JoinSet<()> {
+        let mut flood = JoinSet::new();
+        for _ in 0..8 {
+            let (impostor, to) = (Self::impostor(bus).await, to.to_owned());
+            flood.spawn(async move {
+                loop {
+                    impostor.announce(Some(&to), "evil").await;
+                }
+            });
+        }
+        flood
     }
 
     /// Says that the names changed, to everybody, or past all rules to one client alone. Returns when the bus has it.
