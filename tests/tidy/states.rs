@@ -14,85 +14,62 @@ use harvester_node_agent::facts::names::VmName;
 use harvester_node_agent::facts::{Unavailable, UnavailableKind};
 
 use super::read;
+use super::reference::{is_complete, rows};
 
 /// A state: its reason, and its condition if one is written.
 type State = (&'static str, Option<DesiredCondition>);
 
-fn topology() -> Vec<State> {
-    let states = label_state::all();
-    let states = states.iter();
-    states
-        .map(|state| (state.reason(), conditions::topology(state)))
-        .collect()
-}
+/// Reasons that are no finding: nothing is wrong, it is over soon, or another finding says why it is not known.
+const WITHOUT_FINDING: &str = "Synced Pending HarvesterNotRead NamesMatch NamesMatchExceptCaseOrDomain VmUnknown Healthy Changing StateUnknown";
 
-fn identity() -> Vec<State> {
-    let state = |vm, verdict: Verdict| {
-        let condition = conditions::identity(&Identity {
-            vm,
-            evidence: Vec::new(),
-            names: Vec::new(),
-            verdict,
-            expected: None,
-        });
-        (verdict.reason(), Some(condition))
-    };
-    let known = || {
-        OwnVm::ProvenOffline(OfflineVm {
+fn identity(verdict: Verdict) -> State {
+    let vm = match verdict {
+        Verdict::Unknown => OwnVm::Unknown(Unavailable::new(UnavailableKind::Unreachable, "")),
+        Verdict::Ambiguous => OwnVm::Ambiguous(Vec::new()),
+        Verdict::NotFound => OwnVm::NotFound(String::new()),
+        _ => OwnVm::ProvenOffline(OfflineVm {
             name: VmName::parse("vm").unwrap(),
             namespace: None,
             instance_uid: None,
-        })
+        }),
     };
-    let unread = || OwnVm::Unknown(Unavailable::new(UnavailableKind::Unreachable, ""));
-    let verdicts = Verdict::ALL.iter().copied();
-    let verdicts = verdicts.map(|verdict| match verdict {
-        Verdict::Unknown => state(unread(), verdict),
-        Verdict::Ambiguous => state(OwnVm::Ambiguous(Vec::new()), verdict),
-        Verdict::NotFound => state(OwnVm::NotFound(String::new()), verdict),
-        _ => state(known(), verdict),
+    let condition = conditions::identity(&Identity {
+        vm,
+        evidence: Vec::new(),
+        names: Vec::new(),
+        verdict,
+        expected: None,
     });
-    verdicts.collect()
-}
-
-fn guest_agent() -> Vec<State> {
-    let all = GuestAgentHealth::ALL.iter();
-    all.map(|health| (health.reason(), guest_agent::condition(*health)))
-        .collect()
+    (verdict.reason(), Some(condition))
 }
 
 #[test]
-fn each_row_has_the_condition_and_the_state_and_the_event_is_the_same_word() {
-    // Nothing is wrong, or it is over soon, or another finding says why it is not known.
-    let without_finding = [
-        "Synced",
-        "Pending",
-        "HarvesterNotRead",
-        "NamesMatch",
-        "NamesMatchExceptCaseOrDomain",
-        "VmUnknown",
-        "Healthy",
-        "Changing",
-        "StateUnknown",
+fn each_state_has_one_row_with_its_condition_and_its_finding_and_its_event_is_the_same_word() {
+    let topology = label_state::all().into_iter();
+    let topology = topology.map(|state| (state.reason(), conditions::topology(&state)));
+    let identity = Verdict::ALL.iter().map(|verdict| identity(*verdict));
+    let health = GuestAgentHealth::ALL.iter();
+    let health = health.map(|health| (health.reason(), guest_agent::condition(*health)));
+    let tables: [(&str, Vec<State>); 3] = [
+        (conditions::TOPOLOGY, topology.collect()),
+        (conditions::IDENTITY, identity.collect()),
+        (guest_agent::CONDITION, health.collect()),
     ];
     let page = read("packaging/docs/pages/harvester-node-agent-states.7.md");
-    for (heading, states) in [
-        (conditions::TOPOLOGY, topology()),
-        (conditions::IDENTITY, identity()),
-        (guest_agent::CONDITION, guest_agent()),
-    ] {
-        let (_, table) = page.split_once(&format!("\n### {heading}\n")).unwrap();
+    for (heading, states) in tables {
+        let reasons = states.iter().map(|(reason, _)| *reason);
+        is_complete(reasons, rows("states", heading));
         for (reason, condition) in states {
             let status = condition.as_ref().map_or("not written", |one| one.status);
             let state = kebab(reason);
             let row = format!("| `{reason}` | {status} | `{state}` |");
-            assert!(table.lines().any(|line| line == row), "no row {row}");
+            assert!(page.lines().any(|line| line == row), "no row {row}");
             let is_code = Code::parse(&state).is_some();
-            assert_ne!(is_code, without_finding.contains(&reason), "{reason}");
+            let is_expected = !WITHOUT_FINDING.split(' ').any(|one| one == reason);
+            assert_eq!(is_code, is_expected, "{reason}");
             if let Some(condition) = condition {
                 assert_eq!(condition.reason, reason);
-                let is_same = events::reason(&condition) == reason;
-                assert_eq!(is_same, status != "True", "{reason}");
+                assert_eq!(events::reason(&condition) == reason, status != "True");
             }
         }
     }

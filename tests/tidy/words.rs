@@ -17,27 +17,22 @@ refused, refuses, refuse, refusal, may not: forbidden, rejected, conflict, is no
 asked for, is asked, not asked, not seen, unseen: requested, queried, skipped
 a look, the look, each look, next look, looked at, looked for, looks at: reconcile, check, search
 cannot see, is seen, noticed, notices, wakes: detected, triggers a reconcile
-standing watch, re-sync window, live signal, not live, in force: watch, fast-poll window, event source, inactive, effective
 for want of, silences, silenced: skipped: depends on, suppresses
 complaint, complaints, complains, fault, faults, faulty, illegal: finding, problem, error, invalid
 mend, mends, mended, put right, set right: fix, correct
 a sign, the sign, signs of, a move, the move, has moved, it moved, host before: hint, migration, previous host
 tell, tells, told: show, report, provide
-somebody, someone, nobody, whoever, himself, his own: another writer, anyone who, itself
 changes back, changed back, to and fro, fight, fights, rival, rivals: reverts, flaps, conflict, field manager
 foreign, twin, twins, on purpose: not managed by the agent, deprecated beta label, intentionally
-takes away, take away, taken away, taken for, stands, stood: removes, treated as, is in, is set in
 host name, host names: hostname (guest OS), name of the host (Harvester)
 machine, machines, guest agent, authority, authorities: node, VM, qemu-guest-agent, CA certificate
 our, ours, us, we, in step, yet to come: the agent, synchronized, in the future
-anew, at once, in vain, for ever, lately, but for: again, immediately, without effect, indefinitely, recently, except
 labelled, labelling, licence, colour, behaviour, neighbour, honour, catalogue, centre, cancelled, whilst, artefact: US spelling
 recognise, initialise, initialised, synchronise, authorised, serialise, normalise, organisation, analyse: US spelling
 ";
 
 /// Where a word of [`PHRASES`] is the term of the field.
-#[rustfmt::skip]
-const STANDARD: [&str; 4] = ["connection refused", "virtual machine", "build machine", "fault injection"];
+const STANDARD: &str = "connection refused, virtual machine, build machine, fault injection";
 
 /// Returns the phrases of a text, each with what to say instead and what follows. Code is left out; it and marks end a phrase.
 fn banned(text: &str) -> Vec<String> {
@@ -46,8 +41,8 @@ fn banned(text: &str) -> Vec<String> {
     let prose = prose.join(" | ").to_lowercase().replace(MARKS, " | ");
     let words: Vec<&str> = prose.split_whitespace().collect();
     let words = format!(" {} ", words.join(" "));
-    let without = |words: String, term: &&str| words.replace(term, "|");
-    let words = STANDARD.iter().fold(words, without);
+    let without = |words: String, term| words.replace(term, "|");
+    let words = STANDARD.split(", ").fold(words, without);
     let rows = PHRASES.lines().filter_map(|row| row.split_once(": "));
     let phrases = rows.flat_map(|(phrases, say)| phrases.split(", ").map(move |one| (one, say)));
     let found = phrases.filter_map(|(phrase, say)| {
@@ -69,10 +64,8 @@ fn help(command: &mut Command, found: &mut Vec<(String, String)>) {
 
 #[test]
 fn no_text_has_a_word_of_our_own() {
-    let planted = "Token\nhas Ended; a (foreign) label was refused";
+    let planted = "Token\nhas Ended; a (foreign) label was refused, connection refused: `fault`";
     assert_eq!(banned(planted).len(), 3);
-    let standard = "connection refused: `fault`, machine-id, has: ended";
-    assert_eq!(banned(standard).len(), 0);
     let mut texts = documents();
     help(&mut Arguments::command(), &mut texts);
     assert!(texts.len() > 20, "{}", texts.len());
