@@ -156,18 +156,22 @@ impl Agent {
         kill(Pid::from_raw(pid), signal).expect("the agent still runs");
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended and all that it wrote has been read. A process that it has started and that lives on may still hold its
+    /// output, which is waited for as long and no longer.
     ///
     /// # Panics
-    /// When it has not after `timeout`.
+    /// When it has not ended after `timeout`.
     pub async fn wait_exit(&mut self, timeout: Duration) -> ExitStatus {
-        match tokio::time::timeout(timeout, self.child.wait()).await {
+        let status = match tokio::time::timeout(timeout, self.child.wait()).await {
             Ok(status) => status.expect("a child can be waited for"),
             Err(_) => panic!(
                 "the agent still runs after {timeout:?}; it wrote:\n{}",
                 self.transcript()
             ),
-        }
+        };
+        let all = async { while self.lines.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(timeout, all).await;
+        status
     }
 
     /// Whether it has ended.
