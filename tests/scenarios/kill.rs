@@ -256,9 +256,7 @@ impl Scene {
             // What is killed before also misses a migration.
             self.world.migrate("hv-b").await;
             lives = lives && self.settles(agent, "hv-b").await;
-            if lives {
-                self.sends_an_event().await;
-            }
+            lives = lives && self.sends_an_event(agent).await;
         }
         if self.story.is_daemon() && lives {
             agent.signal(Signal::SIGTERM);
@@ -291,9 +289,17 @@ impl Scene {
         is_killed
     }
 
-    async fn sends_an_event(&self) {
-        let is_sent = || async { self.events().await == 1 };
-        eventually(SOON, "an Event", is_sent).await;
+    /// Waits until the Event is sent, which comes last, or the agent has ended. Says which.
+    async fn sends_an_event(&self, agent: &mut Agent) -> bool {
+        let deadline = Instant::now() + SOON;
+        while self.events().await != 1 {
+            if agent.exited().is_some() {
+                return false;
+            }
+            assert!(Instant::now() < deadline, "{}", agent.transcript());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
     }
 
     async fn events(&self) -> usize {
@@ -652,7 +658,7 @@ async fn killed_during(request: Request) {
             };
             eventually(SOON, "the condition", is_told).await;
         }
-        _ => scene.sends_an_event().await,
+        _ => assert!(scene.sends_an_event(&mut agent).await),
     }
     agent.signal(Signal::SIGKILL);
     agent.wait_exit(SOON).await;
