@@ -203,9 +203,12 @@ impl From<PodObject> for Pod {
         let images = containers.filter_map(|container| container.image);
         let has_ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let zone = metadata.labels.get(ZONE).filter(|_| !has_ended);
+        let mut images: Vec<String> = images.filter(matters).take(IMAGES_MAX).collect();
+        // The memory of all containers would be kept for each of thousands of pods.
+        images.shrink_to_fit();
         Self {
             reference: format!("{}/{}", metadata.namespace, metadata.name),
-            images: images.filter(matters).take(IMAGES_MAX).collect(),
+            images,
             zone: zone.and_then(|zone| LabelValue::parse(zone).ok()),
         }
     }
