@@ -886,7 +886,10 @@ catalog! {
         run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
     FileNotRead, "file-not-read", Machine, Warning, "files of this node cannot be read",
         impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
-        fix: ["The disk probably does not respond. If that lasts, look for its errors in the kernel log, and for those of its volume in Harvester."],
+        fix: [
+            "If the disk does not respond, look for its errors in the kernel log, and for those of its volume in Harvester.",
+            "If too many files are open, look for the process that has them; the limit is `LimitNOFILE=` of the service, or the sysctl fs.file-max.",
+        ],
         run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",

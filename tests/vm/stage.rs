@@ -243,7 +243,7 @@ impl Stage {
     pub async fn registered(&mut self) {
         let name = self.world.node_name().to_owned();
         let rename = format!("[ $(hostname) = {name} ] || hostnamectl hostname {name}");
-        self.inside.sh(&rename).await;
+        self.inside.until(&rename).await;
         let path = paths::node(&name);
         eventually(REGISTRATION, "the Node is ready", || async {
             let node = self.world.guest_admin.find(&path).await.unwrap();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the files of this machine, which may be on a disk that does not respond.
 
+use std::fs::File;
+use std::io;
 use std::time::Duration;
 
 use super::state::{LocalFiles, Observer};
@@ -13,19 +15,35 @@ use crate::observe::registration;
 /// How long a round waits for the disk.
 const STALL: Duration = Duration::from_secs(5);
 
+/// More files than the reads of a round have open at the same time.
+const DESCRIPTORS: usize = 8;
+
+/// Returns the error if this process or the system has no file descriptors left: then each file would be reported as one that cannot be
+/// read, although none of them is wrong.
+fn has_descriptors() -> io::Result<()> {
+    let open = |_| File::open("/dev/null");
+    (0..DESCRIPTORS).map(open).collect::<io::Result<Vec<_>>>()?;
+    Ok(())
+}
+
 impl Observer {
-    /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with a finding.
+    /// Returns the content of the files of this machine. While they cannot be read, that is what was read before, with a finding.
     pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<Finding>) {
         let root = self.root.clone();
-        let read = self.files.run(STALL, move || LocalFiles {
-            machine: read_machine(&root),
-            label_files: registration::read(&root),
+        let read = self.files.run(STALL, move || {
+            has_descriptors().map(|()| LocalFiles {
+                machine: read_machine(&root),
+                label_files: registration::read(&root),
+            })
         });
-        if let Some(read) = read.await {
-            self.local = Some(read.clone());
-            return (read, None);
-        }
-        let what = format!("the disk did not respond within {} s", STALL.as_secs());
+        let what = match read.await {
+            Some(Ok(read)) => {
+                self.local = Some(read.clone());
+                return (read, None);
+            }
+            Some(Err(error)) => format!("no file can be opened: {error}"),
+            None => format!("the disk did not respond within {} s", STALL.as_secs()),
+        };
         let why = Unavailable::new(UnavailableKind::Unreachable, what.clone());
         let none = || LocalFiles {
             machine: Machine::unread(&why),

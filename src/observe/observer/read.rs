@@ -84,7 +84,7 @@ impl Observer {
             list,
         };
         let read_units = async {
-            match plan.units {
+            match plan.units && stalled.is_none() {
                 true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
                 false => None,
             }

@@ -2,6 +2,7 @@
 //! What the observer keeps between rounds: connections, and what was read.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub struct Observer {
     pub(super) connections: Connections,
     pub(super) health: SignalBoard,
     /// Reads the files of this machine.
-    pub(super) files: DiskWork<LocalFiles>,
+    pub(super) files: DiskWork<io::Result<LocalFiles>>,
     /// What it read last.
     pub(super) local: Option<LocalFiles>,
     pub(super) distributions: Vec<Distribution>,

@@ -49,7 +49,7 @@ pub async fn a_name_from_user_data_is_reported_and_labels_are_written(stage: &mu
     let right = stage.world.node_name().to_owned();
     stage
         .inside
-        .sh(&format!("hostnamectl hostname {right}"))
+        .until(&format!("hostnamectl hostname {right}"))
         .await;
     stage
         .condition_becomes(IDENTITY, "True", "NamesMatch")

@@ -188,8 +188,9 @@ pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled
     stage.synced().await;
     let right = stage.world.node_name().to_owned();
     let (heartbeat, patches) = (ready_at(stage).await, label_patches(stage).await);
+    // On an emulated processor, systemd-hostnamed may start too late for its first client.
     let rename = |name: &str| format!("hostnamectl hostname {name} && systemctl restart kubelet");
-    stage.inside.sh(&rename("renamed")).await;
+    stage.inside.until(&rename("renamed")).await;
     stage
         .condition_becomes(IDENTITY, "False", "HostnameDiffers")
         .await;
@@ -202,7 +203,7 @@ pub async fn a_registered_node_whose_machine_is_renamed_is_reported_and_labelled
     let names: Vec<_> = nodes.iter().map(|node| &node["metadata"]["name"]).collect();
     assert_eq!(names, [&right], "no second Node");
 
-    stage.inside.sh(&rename(&right)).await;
+    stage.inside.until(&rename(&right)).await;
     stage
         .condition_becomes(IDENTITY, "True", "NamesMatch")
         .await;
