@@ -83,6 +83,12 @@ async fn without_descriptors_the_agent_waits_and_then_follows() {
     let world = World::lab(WorldOptions::default()).await;
     let mut agent = serve(&world).await;
     synced(&world).await;
+    // By then, all connections are open.
+    world.migrate("hv-c").await;
+    follows(&world, "rack-c").await;
+    for server in [&world.harvester_api, &world.guest_api] {
+        eventually(SOON, "a watch", async || lab(server).watch_count() > 0).await;
+    }
     let (before, lines) = (descriptors(&agent), agent.lines().len());
     allow_descriptors(&agent, 3);
     migrates_unseen(&world).await;
@@ -90,7 +96,7 @@ async fn without_descriptors_the_agent_waits_and_then_follows() {
     agent.wait_line(is_said, SOON).await;
     tokio::time::sleep(STARVES).await;
     lives_and_is_brief(&mut agent, lines);
-    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
+    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-c"));
     allow_descriptors(&agent, 1024);
     follows(&world, "rack-b").await;
     let as_before = || async { descriptors(&agent) <= before };
