@@ -13,7 +13,7 @@ use super::input::{Now, Scene};
 use super::interruption;
 use super::name_match::Verdict;
 use super::node_ownership::Reporters;
-use super::schedule::{self, Phase, Purpose, SEARCH};
+use super::schedule::{self, Phase, Purpose};
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
@@ -71,7 +71,7 @@ pub struct Memory {
     pub poll: Option<Duration>,
     /// The time to read the APIs after a reload of the configuration, since the start of the process.
     pub reload: Option<Duration>,
-    /// The time of the next search for duplicates, since the start of the process.
+    /// The time of the search for other VMs with our hostname, since the start of the process.
     pub search: Option<Duration>,
     /// Whether this process has searched for them.
     pub has_searched: bool,
@@ -323,21 +323,12 @@ impl Memory {
             self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
         }
         self.has_searched |= scope.search && seen.observation.candidates.known().is_some();
-        if self.search.is_none() || scope.search {
-            let wait = schedule::poll(SEARCH, phase(Purpose::Search), now.uptime, now.random);
-            self.search = Some(now.uptime + wait);
-        }
-        if self.is_search_urgent(seen.identity) {
-            let soon = now.uptime + schedule::list_delay(phase(Purpose::List), now.random);
-            self.search = self.search.map(|due| due.min(soon));
-        }
-    }
-
-    /// Reports whether other VMs may have the hostname that KubeVirt made of our VM's name, and were not searched for since the start of
-    /// the process.
-    pub(super) fn is_search_urgent(&self, identity: &Identity) -> bool {
-        let mut names = identity.names.iter();
-        !self.has_searched && names.any(|judged| judged.verdict == Verdict::PlatformHostname)
+        // Other VMs may have the hostname that KubeVirt made of our VM's name. One search since the start of the process is enough.
+        let mut names = seen.identity.names.iter();
+        let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname);
+        let planned = self.search.filter(|_| !scope.search);
+        let soon = || now.uptime + schedule::list_delay(phase(Purpose::List), now.random);
+        self.search = (is_wanted && !self.has_searched).then(|| planned.unwrap_or_else(soon));
     }
 
     /// Records the host names. `is_searched`: this round searches for the VMs that have them.

@@ -140,12 +140,7 @@ pub(super) fn next_round(
             });
             memory.poll = Some(due);
             let after = due.saturating_sub(now.uptime);
-            let search = memory.search.is_some_and(|due| due <= now.uptime + after);
-            let scope = Scope {
-                search,
-                ..Scope::KNOWN
-            };
-            again(after, Trigger::Timer, scope)
+            again(after, Trigger::Timer, Scope::KNOWN)
         }
     };
     let settled = settling.map(|left| again(left, Trigger::Timer, Scope::MOVED));
@@ -163,13 +158,11 @@ pub(super) fn next_round(
     let list = memory
         .list
         .map(|due| again(left(due), Trigger::Timer, Scope::MOVED));
-    let search = memory
-        .search
-        .filter(|_| memory.is_search_urgent(seen.identity));
     let searched = Scope {
         search: true,
         ..Scope::MOVED
     };
+    let search = memory.search;
     let search = search.map(|due| again(left(due), Trigger::Timer, searched));
     // A write that is sent in this round has no time of its retry yet.
     let refused = memory.refusals.iter().map(|refused| refused.due);

@@ -103,7 +103,7 @@ pub struct Scope {
     pub node: bool,
     /// The unit of the guest agent and its dependencies.
     pub units: bool,
-    /// All VMs that may have our hardware, to find duplicates.
+    /// All VMs that may have our names or our hardware, although ours is known.
     pub search: bool,
     /// Whether refused reads are repeated, as if for the first time.
     pub refused: bool,

@@ -7,8 +7,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use crate::config::Settings;
 use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
@@ -81,7 +79,7 @@ pub enum ListPolicy {
     After(Duration),
     /// Now, if the names do not lead to our instance.
     IfNeeded,
-    /// Always: the search is for duplicates.
+    /// Always: the search is for other instances with our names or our hardware.
     Always,
 }
 
@@ -92,9 +90,8 @@ pub enum ListPolicy {
 /// instance whose hardware matches better.
 ///
 /// A list requests metadata first. It has no firmware UUID, serial or MAC address, so it excludes no instance; but it shows which
-/// instances are likely (the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name) and, in a
-/// search for duplicates, which were compared before: hardware belongs to an instance's UID. The rest is read one by one or, if
-/// there are many, in pages of whole objects.
+/// instances are likely: the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name. The rest is
+/// read one by one or, if there are many, in pages of whole objects.
 pub struct Search<'a> {
     /// The client.
     pub client: &'a Client,
@@ -102,7 +99,7 @@ pub struct Search<'a> {
     pub namespace: &'a Namespace,
     /// The names that our instance may have.
     pub names: &'a Names,
-    /// Instances that had our hardware in the last search for duplicates.
+    /// Instances that had our hardware in the last list.
     pub duplicates: &'a BTreeSet<VmName>,
     /// Whether an instance is certainly this machine.
     pub is_ours: &'a (dyn Fn(&Vmi) -> bool + Sync),
@@ -143,24 +140,9 @@ struct Named {
     unreadable: Option<Error>,
 }
 
-/// The state of the searches so far.
-#[derive(Debug, Default)]
-pub struct Compared {
-    /// The instances that were compared.
-    uids: BTreeSet<Uuid>,
-    /// Whether a list of the namespace was requested, with any result.
-    pub is_list_sent: bool,
-}
-
-impl Compared {
-    fn contains(&self, uid: &str) -> bool {
-        Uuid::parse_str(uid).is_ok_and(|uid| self.uids.contains(&uid))
-    }
-}
-
 impl Search<'_> {
-    /// Reads the candidates. `compared` holds those of earlier searches.
-    pub async fn run(&self, compared: &mut Compared) -> SearchResult {
+    /// Reads the candidates. `is_list_sent` becomes true when a list of the namespace is requested, with any result.
+    pub async fn run(&self, is_list_sent: &mut bool) -> SearchResult {
         let Named {
             vmis: named,
             refused,
@@ -214,13 +196,8 @@ impl Search<'_> {
                 return unlisted(candidates, versions);
             }
         }
-        // Until our own instance is known, earlier comparisons are not valid.
-        if !is_found {
-            compared.uids.clear();
-        }
-        compared.is_list_sent = true;
-        let listed = self.listed(&named, compared).await;
-        let candidates = match listed {
+        *is_list_sent = true;
+        let candidates = match self.listed(&named).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
                 Fact::Known(Candidates {
@@ -280,21 +257,15 @@ impl Search<'_> {
     }
 
     /// Reads the other instances of the namespace that may be ours.
-    async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
+    async fn listed(&self, named: &[Vmi]) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
         let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
-        let present = |uid: &Uuid| {
-            list.iter()
-                .filter_map(|item| Uuid::parse_str(&item.uid).ok())
-                .any(|other| other == *uid)
-        };
-        compared.uids.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
         // The list is freed before more is read.
         for ListedVmi { name, uid, owner } in list {
-            if is_named(&uid) || compared.contains(&uid) {
+            if is_named(&uid) {
                 continue;
             }
             match (self.is_likely)(&name, owner.as_deref()) {
@@ -307,24 +278,20 @@ impl Search<'_> {
             let read = get(self.client, &collection, name).await?;
             vmis.extend(read.map(|read| read.object));
         }
-        let is_enough =
-            self.list != ListPolicy::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
-        if !is_enough && rest.len() <= READ_ONE_BY_ONE {
+        if self.list != ListPolicy::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi)) {
+            return Ok(vmis);
+        }
+        if rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
                 vmis.extend(get_readable(self.client, &collection, name).await?);
             }
-        } else if !is_enough {
+        } else {
             let all = Selectors::default();
             let is_new = |vmi: &Vmi| {
                 !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
             };
             let others = self.client.list::<Vmi>(&collection, &all, is_new).await?;
             vmis.extend(others);
-        }
-        if !is_enough {
-            let others = vmis.iter().filter(|vmi| !(self.is_ours)(vmi));
-            let uids = others.filter_map(|vmi| Uuid::parse_str(&vmi.uid).ok());
-            compared.uids.extend(uids);
         }
         Ok(vmis)
     }

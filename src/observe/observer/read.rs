@@ -19,7 +19,7 @@ use crate::facts::observation::{Candidates, Observation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
+use crate::observe::harvester::{self, ListPolicy, Others, Search};
 use crate::observe::{guest_agent, host_metrics, node, registration};
 
 /// The name of the source in messages.
@@ -76,7 +76,7 @@ impl Observer {
         let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
         let known = self.observation(machine.clone());
         let pinned = settings.harvester.vm.as_ref();
-        let mut compared = std::mem::take(&mut self.compared);
+        let mut is_list_sent = false;
         let search = VmSearch {
             known: &known,
             pinned,
@@ -111,7 +111,7 @@ impl Observer {
         };
         let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node)),
-            limited(self.read_vm(plan.vm, &search, &mut compared)),
+            limited(self.read_vm(plan.vm, &search, &mut is_list_sent)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host),
@@ -121,12 +121,10 @@ impl Observer {
         alive();
         // If systemd does not respond, a missed reload is still missed.
         self.drop_in = drop_in.flatten().or(self.drop_in);
-        let is_list_sent = std::mem::take(&mut compared.is_list_sent);
         let is_listed = matches!(&vm, Some(Some(VmAnswer::Search(found))) if found.is_listed);
         if is_list_sent && !is_listed {
             self.list_failed(now);
         }
-        self.compared = compared;
         if let Some(agent) = in_time(units, "the system bus") {
             self.guest_agent = agent;
         }
@@ -218,7 +216,7 @@ impl Observer {
         &self,
         how: VmReading,
         search: &VmSearch<'_>,
-        compared: &mut Compared,
+        is_list_sent: &mut bool,
     ) -> Option<VmAnswer> {
         let unasked = |why| Some(VmAnswer::None(Fact::Failed(why)));
         if how == VmReading::Keep {
@@ -257,7 +255,7 @@ impl Observer {
             is_likely: &|name, owner| is_likely(search.known, name, owner),
             list: search.list,
         };
-        Some(VmAnswer::Search(search.run(compared).await))
+        Some(VmAnswer::Search(search.run(is_list_sent).await))
     }
 
     /// Reads the VirtualMachine of an instance that stops, once.

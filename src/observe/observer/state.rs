@@ -27,7 +27,7 @@ use crate::facts::registration::{DropIn, LabelFile};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
-use crate::observe::harvester::{self, Compared};
+use crate::observe::harvester;
 use crate::observe::host_labels::{Denied, Hosts};
 use crate::observe::pod_info::PodReader;
 use crate::sys::disk::DiskWork;
@@ -100,8 +100,6 @@ pub struct Observer {
     pub(super) last_node: Option<Node>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
-    /// Instances that do not have our hardware.
-    pub(super) compared: Compared,
     pub(super) listing: Listing,
     /// Whether no user waits, so that expensive reads may be delayed or rare.
     pub(super) is_daemon: bool,
@@ -167,7 +165,6 @@ impl Observer {
             versions: Vec::new(),
             last_node: None,
             duplicates: BTreeSet::new(),
-            compared: Compared::default(),
             listing: Listing::default(),
             is_daemon: false,
             machine: None,
