@@ -12,6 +12,7 @@ use crate::facts::pod_info::PodInfo;
 use crate::facts::topology::{IllegalValue, LabelValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::sys::named::named;
 
 /// The host of this VM and its topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,38 +63,23 @@ pub struct Tried {
     pub detail: String,
 }
 
-/// The outcome of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PlacementOutcome {
-    /// The source is used.
-    Used,
-    /// An earlier source is used, or the source was not read.
-    NotNeeded,
-    /// The source is disabled in our configuration.
-    Disabled,
-    /// The source belongs to another host than the host of this VM.
-    Stale,
-    /// The source was read and has neither region nor zone.
-    Empty,
-    /// The source could not be read.
-    Failed,
-    /// The value of the source is not a valid label value.
-    Invalid,
-}
-
-impl PlacementOutcome {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Used => "used",
-            Self::NotNeeded => "not-needed",
-            Self::Disabled => "disabled",
-            Self::Stale => "stale",
-            Self::Empty => "empty",
-            Self::Failed => "failed",
-            Self::Invalid => "invalid",
-        }
+named! {
+    /// The outcome of a source.
+    PlacementOutcome {
+        /// The source is used.
+        Used = "used",
+        /// An earlier source is used, or the source was not read.
+        NotNeeded = "not-needed",
+        /// The source is disabled in our configuration.
+        Disabled = "disabled",
+        /// The source belongs to another host than the host of this VM.
+        Stale = "stale",
+        /// The source was read and has neither region nor zone.
+        Empty = "empty",
+        /// The source could not be read.
+        Failed = "failed",
+        /// The value of the source is not a valid label value.
+        Invalid = "invalid",
     }
 }
 
@@ -174,7 +160,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     let mut known: Option<Known> = None;
     let mut empty: Option<Known> = None;
     let mut tried = Vec::new();
-    for source in Source::ALL {
+    for &source in Source::ALL {
         let absence = match source {
             // A source before it that cannot be read may have what this one lacks.
             Source::HostNode | Source::ConfigMap if !tried.iter().any(is_unread) => Absence::Proven,
