@@ -24,7 +24,6 @@ pub mod node_ownership;
 pub mod patches;
 pub mod placement;
 mod plan;
-pub mod read_plan;
 pub mod registration;
 pub mod resync;
 pub mod schedule;

@@ -7,6 +7,7 @@ pub(crate) mod limit;
 mod local;
 mod own_api;
 mod read;
+mod read_plan;
 mod search;
 mod situation;
 mod state;

@@ -4,14 +4,12 @@
 use std::time::Duration;
 
 use super::limit::{limited, too_slow};
+use super::read_plan::{self, VmReading};
 use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_certain, is_likely};
-use crate::decide::read_plan::{
-    self, Access, Forgets, HostMetricsAfter, NodeReading, ReadPlan, Situation, VmReading,
-};
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
@@ -55,9 +53,10 @@ impl Observer {
         if scope.refused {
             self.denied.clear();
         }
-        let held = [(&self.candidates).into(), (&self.node).into()];
+        let is_needed =
+            read_plan::reads_credentials(scope, self.failures(), before != [None, None]);
         // Nothing else may wait for a disk that does not respond.
-        if stalled.is_none() && read_plan::reads_credentials(scope, held, before != [None, None]) {
+        if stalled.is_none() && is_needed {
             self.read_credentials(settings);
         }
         let names = harvester::Names::new(
@@ -67,14 +66,14 @@ impl Observer {
             self.kubelet.known(),
         );
         let situation = self.situation(settings, scope, before, uncertain, &names);
-        let plan = read_plan::decide(&situation);
+        let known = self.observation(machine.clone());
+        let plan = read_plan::decide(&situation, &known);
         if plan.forgets_own {
             self.own = None;
         }
         let namespace = self.harvester.known().map(|known| known.namespace.clone());
         let [generation, _] = self.generations();
         let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
-        let known = self.observation(machine.clone());
         let pinned = settings.harvester.vm.as_ref();
         let mut is_list_sent = false;
         let search = VmSearch {
@@ -148,34 +147,19 @@ impl Observer {
             None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
-        self.forget(&plan);
+        if plan.forgets_hosts {
+            self.hosts.clear();
+        }
+        let is_lost = plan.vm.is_some() && self.candidates.known().is_none();
+        if plan.forgets_reads || is_lost {
+            self.reads = None;
+        }
         // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
         if scope.units {
             let (is_offered, detail) = host_metrics::probe(&self.root);
             self.health.set("downward-metrics", is_offered, detail);
-        }
-        let situation = Situation {
-            candidates: (&self.candidates).into(),
-            host_metrics: (&self.host_metrics).into(),
-            harvester: Access {
-                is_usable: self.connections.harvester.link().is_ok(),
-                ..situation.harvester
-            },
-            ..situation
-        };
-        match read_plan::host_metrics_after(&situation) {
-            HostMetricsAfter::Keep => {}
-            HostMetricsAfter::NotNeeded => {
-                self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
-            }
-            HostMetricsAfter::Read => {
-                self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
-                    .await
-                    .unwrap_or_else(|| too_slow(METRICS));
-                alive();
-            }
         }
         self.read_stopped_vm().await;
         self.names = names;
@@ -186,7 +170,7 @@ impl Observer {
             .chain(self.health.findings())
             .chain(stalled.clone())
             .collect();
-        Observation {
+        let mut seen = Observation {
             label_files: local.label_files,
             is_unread: stalled.is_some()
                 || machine.is_unread()
@@ -194,34 +178,39 @@ impl Observer {
                 || self.connections.is_unread(),
             findings,
             ..self.observation(machine)
+        };
+        if seen.candidates.known().is_some() {
+            self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
+        } else if read_plan::reads_host_late(&situation, &seen) {
+            self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+                .await
+                .unwrap_or_else(|| too_slow(METRICS));
+            alive();
         }
+        seen.host_metrics = self.host_metrics.clone();
+        seen
     }
 
-    async fn read_node(&self, how: NodeReading) -> Option<Fact<Node>> {
-        match (how, self.connections.guest.link(), self.kubelet.known()) {
-            (NodeReading::Keep, ..) => None,
-            (_, Err(why), _) => Some(Fact::Failed(why.skipping())),
-            (NodeReading::Get, Ok(link), Some(kubelet)) => {
-                let name = &kubelet.node_name;
-                Some(node::read(link, name).await)
-            }
-            (_, Ok(_), _) => Some(Fact::failed(
+    /// Reads our Node if `is_due`; `None` if the known one stays.
+    async fn read_node(&self, is_due: bool) -> Option<Fact<Node>> {
+        match (self.connections.guest.link(), self.kubelet.known()) {
+            (Err(why), _) => Some(Fact::Failed(why.skipping())),
+            (Ok(_), None) => Some(Fact::failed(
                 UnavailableKind::NotAsked,
                 "the name of this Node is unknown",
             )),
+            (Ok(link), Some(kubelet)) if is_due => Some(node::read(link, &kubelet.node_name).await),
+            (Ok(_), Some(_)) => None,
         }
     }
 
     async fn read_vm(
         &self,
-        how: VmReading,
+        how: Option<VmReading>,
         search: &VmSearch<'_>,
         is_list_sent: &mut bool,
     ) -> Option<VmAnswer> {
         let unasked = |why| Some(VmAnswer::None(Fact::Failed(why)));
-        if how == VmReading::Keep {
-            return None;
-        }
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
             Err(why) => return unasked(why.skipping()),
@@ -230,7 +219,7 @@ impl Observer {
             let text = "the namespace is unknown";
             return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
         };
-        if let (VmReading::Own { with_others }, Some(found)) = (how, &self.own) {
+        if let (VmReading::Own { with_others }, Some(found)) = (how?, &self.own) {
             let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
             let known = harvester::KnownOwn {
                 own: &found.vmi,
@@ -273,20 +262,6 @@ impl Observer {
         if let (Fact::Failed(_), Ok(link)) = (&self.vm, self.connections.harvester.link()) {
             let read = limited(harvester::read_vm(&link.client, vmi)).await;
             self.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
-        }
-    }
-
-    fn forget(&mut self, plan: &ReadPlan) {
-        if plan.forgets_hosts {
-            self.hosts.clear();
-        }
-        let is_forgotten = match plan.forgets_reads {
-            Forgets::Never => false,
-            Forgets::IfVmUnknown => self.candidates.known().is_none(),
-            Forgets::Now => true,
-        };
-        if is_forgotten {
-            self.reads = None;
         }
     }
 

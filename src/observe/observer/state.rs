@@ -11,7 +11,6 @@ use crate::apply::registration::Edits;
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
-use crate::decide::read_plan;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
@@ -186,9 +185,9 @@ impl Observer {
         self
     }
 
-    /// Reports whether another credential may fix a failed fact: credentials are then read immediately.
-    pub(super) fn may_need_credentials(&self) -> bool {
-        read_plan::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
+    /// Returns why the facts are unknown that are read with the two credentials.
+    pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
+        [self.candidates.why(), self.node.why()].map(|why| why.map(|why| why.kind))
     }
 
     /// Reports whether the labels of the host were read with these settings.

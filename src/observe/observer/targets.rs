@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::read_plan::may_need_credentials;
 use super::state::Observer;
 use crate::config::Settings;
 use crate::decide::identity::{Identity, OwnVm};
@@ -27,7 +28,7 @@ impl Observer {
         let vmi = vmi.zip(self.connections.harvester.link().ok());
         let node = self.kubelet.known().zip(self.connections.guest.link().ok());
         let files_delay = match self.machine {
-            Some(machine) if !self.may_need_credentials() => {
+            Some(machine) if !may_need_credentials(self.failures()) => {
                 reload_delay(Phase::of(machine, Purpose::Files))
             }
             _ => Duration::ZERO,
