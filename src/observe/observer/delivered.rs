@@ -121,7 +121,7 @@ impl Observer {
         };
         if is_doubtful {
             if let Some(host) = &own.vmi.host {
-                self.hosts.forget(host);
+                self.host_labels.forget_host(host);
             }
             self.reads = None;
         }

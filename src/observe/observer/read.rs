@@ -51,7 +51,7 @@ impl Observer {
         let before = self.generations();
         let uncertain = self.take_delivered();
         if scope.refused {
-            self.denied.clear();
+            self.host_labels.forget_refusals();
         }
         let is_needed =
             read_plan::reads_credentials(scope, self.failures(), before != [None, None]);
@@ -148,7 +148,7 @@ impl Observer {
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
         if plan.forgets_hosts {
-            self.hosts.clear();
+            self.host_labels.forget_labels();
         }
         let is_lost = plan.vm.is_some() && self.candidates.known().is_none();
         if plan.forgets_reads || is_lost {

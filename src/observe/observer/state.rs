@@ -27,7 +27,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::harvester;
-use crate::observe::host_labels::{Denied, Hosts};
+use crate::observe::host_labels::KeptLabels;
 use crate::observe::pod_info::PodReader;
 use crate::sys::disk::DiskWork;
 use crate::sys::root::Root;
@@ -88,9 +88,7 @@ pub struct Observer {
     pub(super) reads: Option<PlacementReads>,
     /// The credentials that are known to lead to different APIs.
     pub(super) cleared: Option<[Option<u64>; 2]>,
-    pub(super) denied: Denied,
-    /// Cached labels of hosts.
-    pub(super) hosts: Hosts,
+    pub(super) host_labels: KeptLabels,
     /// The settings with which `reads` was read.
     pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
     /// UID and resource version of the instances as last read or delivered.
@@ -158,8 +156,7 @@ impl Observer {
             names: harvester::Names::default(),
             reads: None,
             cleared: None,
-            denied: Denied::default(),
-            hosts: Hosts::default(),
+            host_labels: KeptLabels::default(),
             read_for: None,
             versions: Vec::new(),
             last_node: None,
