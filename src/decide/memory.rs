@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::action::{Action, NodePatch, Write};
+use super::agenda::Agenda;
 use super::guest_agent;
 use super::identity::Identity;
 use super::input::{Now, Scene};
 use super::interruption;
-use super::name_match::Verdict;
 use super::node_ownership::Reporters;
-use super::schedule::{self, Phase, Purpose};
+use super::schedule;
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
@@ -61,19 +61,11 @@ pub struct Memory {
     pub unread_since: Option<Duration>,
     /// The number of consecutive decisions that wait for a temporary failure of a read to end.
     pub failures: u32,
-    /// The time of the next retry of these reads, since the start of the process.
-    pub retry: Option<Duration>,
-    /// The next read of files that the kernel could not read.
-    pub unread: Option<Unread>,
-    /// The time of the list of the namespace because no name identified the VM, since the start of the process.
-    pub list: Option<Duration>,
-    /// The time of the next periodic read of everything, since the start of the process.
-    pub poll: Option<Duration>,
-    /// The time to read the APIs after a reload of the configuration, since the start of the process.
-    pub reload: Option<Duration>,
-    /// The time of the search for other VMs with our hostname, since the start of the process.
-    pub search: Option<Duration>,
-    /// Whether this process has searched for them.
+    /// The number of consecutive reads of files that the kernel could not read, if there are such files.
+    pub unread: Option<u32>,
+    /// The deadlines.
+    pub agenda: Agenda,
+    /// Whether this process has searched for other VMs with our hostname.
     pub has_searched: bool,
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
@@ -99,15 +91,6 @@ pub struct Memory {
     pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
-}
-
-/// The next read of files that the kernel could not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unread {
-    /// The number of consecutive reads that failed.
-    pub failures: u32,
-    /// The time of the next one, since the start of the process.
-    pub due: Duration,
 }
 
 /// A virt-launcher pod of the VM.
@@ -311,24 +294,6 @@ impl Memory {
             true => schedule::POD_POLL_LATE,
             false => schedule::POD_POLL,
         })
-    }
-
-    /// Records the work of this round that is scheduled per machine.
-    pub(super) fn note_schedule(&mut self, seen: Scene<'_>, now: Now) {
-        let phase = |purpose| Phase::of(seen.observation.machine.phase(), purpose);
-        let scope = seen.reasons.scope;
-        if scope.vm && scope.node {
-            self.reload = None;
-        } else if scope.refused {
-            self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
-        }
-        self.has_searched |= scope.search && seen.observation.candidates.known().is_some();
-        // Other VMs may have the hostname that KubeVirt made of our VM's name. One search since the start of the process is enough.
-        let mut names = seen.identity.names.iter();
-        let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname);
-        let planned = self.search.filter(|_| !scope.search);
-        let soon = || now.uptime + schedule::list_delay(phase(Purpose::List), now.random);
-        self.search = (is_wanted && !self.has_searched).then(|| planned.unwrap_or_else(soon));
     }
 
     /// Records the host names. `is_searched`: this round searches for the VMs that have them.

@@ -7,6 +7,7 @@
 //! To add a decision: add a file with its function and result type, and a line in [`plan`].
 
 pub mod action;
+pub mod agenda;
 pub mod conditions;
 pub mod conflict;
 pub mod events;

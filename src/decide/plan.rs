@@ -78,7 +78,6 @@ pub fn plan(
         ..seen
     };
     let known = admit(&mut memory, seen, run_kind);
-    memory.note_schedule(seen, now);
     memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
