@@ -5,42 +5,14 @@
 use std::time::Duration;
 
 use super::agenda::Job;
+use super::doing::Doing;
 use super::input::{Now, Scene};
 use super::memory::Memory;
 use super::name_match::Verdict;
-use super::placement::Known;
 use super::schedule::{self, Phase, Purpose};
 use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-
-/// Returns how long to wait for Harvester's own annotations.
-///
-/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
-/// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
-pub(super) fn settling(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &Memory,
-    now: Now,
-) -> Option<Duration> {
-    let vmi = seen.identity.vmi()?;
-    let by_cloud_provider = seen
-        .observation
-        .node
-        .known()
-        .is_some_and(|node| node.vm_uid().is_some());
-    let (_, since) = memory.host.as_ref()?;
-    let waited = now.uptime.saturating_sub(*since);
-    let expected = vmi.annotated_by_harvester && !vmi.annotations_are_fresh();
-    let only_source = !matches!(
-        seen.placement.and_then(|placement| placement.known.as_ref()),
-        Some(Known { topology, .. }) if !topology.is_empty()
-    );
-    (expected && (by_cloud_provider || only_source))
-        .then(|| settings.timing.settle.saturating_sub(waited))
-        .filter(|left| !left.is_zero())
-}
 
 /// Returns what to read again after failures: nothing from an API that answered.
 fn unanswered(seen: Scene<'_>) -> Scope {
@@ -186,7 +158,7 @@ pub(super) fn next_round(
     settings: &Settings,
     seen: Scene<'_>,
     memory: &mut Memory,
-    settling: Option<Duration>,
+    doing: &Doing,
     now: Now,
 ) -> Next {
     let (job, due, trigger, scope) = reads(settings, seen, memory, now);
@@ -195,6 +167,10 @@ pub(super) fn next_round(
     memory.agenda.set(job, Some(due));
     let mut first = (due, trigger, scope);
     let after = |left: Duration| now.uptime + left;
+    let settling = match doing {
+        Doing::Settling(left) => Some(*left),
+        _ => None,
+    };
     // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
     let is_unsearched = memory.are_names_unsearched();
     let names = memory.names_left(settings, now);
@@ -205,7 +181,11 @@ pub(super) fn next_round(
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
     let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
-    let verdict = if is_unsearched { Scope::MOVED } else { Scope::NONE };
+    let verdict = if is_unsearched {
+        Scope::MOVED
+    } else {
+        Scope::NONE
+    };
     let searched = Scope {
         search: true,
         ..Scope::MOVED
@@ -220,14 +200,29 @@ pub(super) fn next_round(
         (Job::Names, names.map(after), Trigger::Hostname, verdict),
         (Job::Start, start.map(after), Trigger::Units, Scope::UNITS),
         (Job::GuestAgent, guest_agent.map(after), timer, Scope::NONE),
-        (Job::Reload, reload(seen, memory, now), Trigger::Reload, Scope::KNOWN),
+        (
+            Job::Reload,
+            reload(seen, memory, now),
+            Trigger::Reload,
+            Scope::KNOWN,
+        ),
         (Job::List, list(seen, memory, now), timer, Scope::MOVED),
         (Job::Refused, refused, timer, Scope::REFUSED),
-        (Job::Withheld, memory.withheld.map(after), timer, Scope::NONE),
+        (
+            Job::Withheld,
+            memory.withheld.map(after),
+            timer,
+            Scope::NONE,
+        ),
         (Job::Pod, pod.map(after), timer, Scope::NONE),
         (Job::Unread, unread(seen, memory, now), timer, Scope::LOCAL),
         (Job::Search, search(seen, memory, now), timer, searched),
-        (Job::Reporter, memory.reporters.check().map(after), timer, node),
+        (
+            Job::Reporter,
+            memory.reporters.check().map(after),
+            timer,
+            node,
+        ),
     ];
     let left = |due: Duration| due.saturating_sub(now.uptime);
     for (job, due, trigger, scope) in deadlines {
