@@ -4,13 +4,13 @@
 mod listed;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use crate::config::Settings;
+use crate::decide::identity::{is_certain, is_likely};
 use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
-use crate::facts::observation::{Candidates, Coverage, Kubelet};
+use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors, Versioned};
@@ -92,6 +92,7 @@ pub enum ListPolicy {
 /// A list requests metadata first. It has no firmware UUID, serial or MAC address, so it excludes no instance; but it shows which
 /// instances are likely: the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name. The rest is
 /// read one by one or, if there are many, in pages of whole objects.
+#[derive(Debug)]
 pub struct Search<'a> {
     /// The client.
     pub client: &'a Client,
@@ -101,26 +102,15 @@ pub struct Search<'a> {
     pub names: &'a Names,
     /// Instances that had our hardware in the last list.
     pub duplicates: &'a BTreeSet<VmName>,
-    /// Whether an instance is certainly this machine.
-    pub is_ours: &'a (dyn Fn(&Vmi) -> bool + Sync),
-    /// Whether the metadata, that is the name and the UID of the owning VM, makes an instance a likely one.
-    pub is_likely: &'a (dyn Fn(&VmName, Option<&str>) -> bool + Sync),
+    /// The facts that prove which instance is ours.
+    pub facts: &'a Observation,
+    /// The VM that the configuration names.
+    pub pinned: Option<&'a VmName>,
     /// The policy for listing the namespace.
     pub list: ListPolicy,
 }
 
-impl fmt::Debug for Search<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Search")
-            .field("namespace", self.namespace)
-            .field("names", self.names)
-            .field("list", &self.list)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The result of a search.
+/// The instances that were read.
 #[derive(Debug)]
 pub struct SearchResult {
     /// The candidates.
@@ -129,6 +119,17 @@ pub struct SearchResult {
     pub is_listed: bool,
     /// UID and resource version of each instance that was read by its name.
     pub versions: Vec<(String, Option<String>)>,
+}
+
+impl SearchResult {
+    /// Creates a result without a list.
+    pub fn unlisted(candidates: Fact<Candidates>, versions: Vec<(String, Option<String>)>) -> Self {
+        Self {
+            candidates,
+            is_listed: false,
+            versions,
+        }
+    }
 }
 
 /// The instances found by the names of this machine.
@@ -149,26 +150,16 @@ impl Search<'_> {
             unreadable,
         } = match self.named().await {
             Ok(named) => named,
-            Err(error) => {
-                return SearchResult {
-                    candidates: failed(&error),
-                    is_listed: false,
-                    versions: Vec::new(),
-                };
-            }
+            Err(error) => return SearchResult::unlisted(failed(&error), Vec::new()),
         };
         let version = |read: &Versioned<Vmi>| (read.object.uid.clone(), read.version.clone());
         let versions = named.iter().map(version).collect();
         let named: Vec<Vmi> = named.into_iter().map(|read| read.object).collect();
-        let unlisted = |candidates, versions| SearchResult {
-            candidates,
-            is_listed: false,
-            versions,
-        };
-        let is_found = named.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_found = named.iter().any(|vmi| self.is_ours(vmi));
+        let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
         if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
             // An instance that cannot be read by its name is of no use on a list.
-            return unlisted(failed(error), versions);
+            return SearchResult::unlisted(failed(error), versions);
         }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
@@ -182,39 +173,28 @@ impl Search<'_> {
                     retry_after: Some(left),
                     ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
-                return unlisted(Fact::Failed(why), versions);
+                return SearchResult::unlisted(Fact::Failed(why), versions);
             }
             _ => {
                 if let Some(error) = unreadable.as_ref().filter(|_| !is_found) {
-                    return unlisted(failed(error), versions);
+                    return SearchResult::unlisted(failed(error), versions);
                 }
-                let coverage = Coverage::Listed;
-                let candidates = Fact::Known(Candidates {
-                    vmis: named,
-                    coverage,
-                });
-                return unlisted(candidates, versions);
+                return SearchResult::unlisted(known(named, Coverage::Listed), versions);
             }
         }
         *is_list_sent = true;
         let candidates = match self.listed(&named).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
-                Fact::Known(Candidates {
-                    vmis,
-                    coverage: Coverage::Namespace,
-                })
+                known(vmis, Coverage::Namespace)
             }
             // A namespace may also hold more than the size limit of a response.
             Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
-                Fact::Known(Candidates {
-                    vmis: named,
-                    coverage: Coverage::Named,
-                })
+                known(named, Coverage::Named)
             }
             Err(error) => failed(&error),
         };
-        let is_ours = |known: &Candidates| known.vmis.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_ours = |seen: &Candidates| seen.vmis.iter().any(|vmi| self.is_ours(vmi));
         let is_listed = candidates.known().is_some();
         let candidates = match unreadable {
             // The instance that cannot be parsed may be ours.
@@ -226,6 +206,11 @@ impl Search<'_> {
             candidates,
             versions,
         }
+    }
+
+    /// Reports whether an instance is certainly this machine.
+    fn is_ours(&self, vmi: &Vmi) -> bool {
+        is_certain(self.facts, vmi, self.pinned)
     }
 
     /// Reads the instances with our names.
@@ -268,7 +253,7 @@ impl Search<'_> {
             if is_named(&uid) {
                 continue;
             }
-            match (self.is_likely)(&name, owner.as_deref()) {
+            match is_likely(self.facts, &name, owner.as_deref()) {
                 true => likely.push(name),
                 false => rest.push(name),
             }
@@ -278,7 +263,7 @@ impl Search<'_> {
             let read = get(self.client, &collection, name).await?;
             vmis.extend(read.map(|read| read.object));
         }
-        if self.list != ListPolicy::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi)) {
+        if self.list != ListPolicy::Always && vmis.iter().any(|vmi| self.is_ours(vmi)) {
             return Ok(vmis);
         }
         if rest.len() <= READ_ONE_BY_ONE {
@@ -306,15 +291,6 @@ pub enum Others {
     AsKnown,
 }
 
-/// The result of reading our own instance: its resource version and the candidates, other instances included.
-#[derive(Debug)]
-pub struct Own {
-    /// The candidates.
-    pub candidates: Fact<Candidates>,
-    /// The resource version of our own instance.
-    pub version: Option<String>,
-}
-
 /// The known state of our own instance.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownOwn<'a> {
@@ -327,14 +303,18 @@ pub struct KnownOwn<'a> {
 }
 
 /// Reads the instance that was found before, which is all that a migration changes. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
-pub async fn read_own(client: &Client, known: KnownOwn<'_>, others: Others) -> Option<Own> {
+pub async fn read_own(
+    client: &Client,
+    known: KnownOwn<'_>,
+    others: Others,
+) -> Option<SearchResult> {
     let own = known.own;
     let collection = collection(&own.namespace);
+    let result =
+        |candidates, version| SearchResult::unlisted(candidates, vec![(own.uid.clone(), version)]);
     let failed = |error: &Error| {
-        Some(Own {
-            candidates: failed(error),
-            version: known.version.map(str::to_owned),
-        })
+        let version = known.version.map(str::to_owned);
+        Some(result(failed(error), version))
     };
     let read = get(client, &collection, &own.name).await;
     let (mut vmis, version) = match read {
@@ -360,10 +340,7 @@ pub async fn read_own(client: &Client, known: KnownOwn<'_>, others: Others) -> O
         vmis,
         coverage: known.others.coverage,
     });
-    Some(Own {
-        candidates,
-        version,
-    })
+    Some(result(candidates, version))
 }
 
 /// Reads the VirtualMachine of an instance.

@@ -9,29 +9,18 @@ use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::{is_certain, is_likely};
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, ListPolicy, Others, Search};
+use crate::observe::harvester::{self, ListPolicy, Others, Search, SearchResult};
 use crate::observe::{guest_agent, host_metrics, node, registration};
 
 /// The name of the source in messages.
 const METRICS: &str = "the downward metrics of the host";
-
-/// The result of reading the VM.
-enum VmAnswer {
-    /// It could not be requested.
-    None(Fact<Candidates>),
-    /// The instance that was found before.
-    Own(harvester::Own),
-    /// The result of a search.
-    Search(harvester::SearchResult),
-}
 
 impl Observer {
     pub(super) async fn read(
@@ -76,12 +65,6 @@ impl Observer {
         let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
         let pinned = settings.harvester.vm.as_ref();
         let mut is_list_sent = false;
-        let search = VmSearch {
-            known: &known,
-            pinned,
-            names: &names,
-            list,
-        };
         let read_units = async {
             match plan.units {
                 true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
@@ -110,7 +93,7 @@ impl Observer {
         };
         let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node)),
-            limited(self.read_vm(plan.vm, &search, &mut is_list_sent)),
+            limited(self.read_vm(plan.vm, &known, pinned, &names, list, &mut is_list_sent)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host),
@@ -120,7 +103,7 @@ impl Observer {
         alive();
         // If systemd does not respond, a missed reload is still missed.
         self.drop_in = drop_in.flatten().or(self.drop_in);
-        let is_listed = matches!(&vm, Some(Some(VmAnswer::Search(found))) if found.is_listed);
+        let is_listed = matches!(&vm, Some(Some(found)) if found.is_listed);
         if is_list_sent && !is_listed {
             self.list_failed(now);
         }
@@ -137,13 +120,7 @@ impl Observer {
         }
         match vm {
             Some(None) => {}
-            Some(Some(VmAnswer::None(candidates))) => self.candidates = candidates,
-            Some(Some(VmAnswer::Own(own))) => {
-                let uid = self.own.as_ref().map(|found| found.vmi.uid.clone());
-                self.versions = uid.map(|uid| (uid, own.version)).into_iter().collect();
-                self.candidates = own.candidates;
-            }
-            Some(Some(VmAnswer::Search(found))) => self.searched(found, &known, pinned, now),
+            Some(Some(found)) => self.searched(found, &known, pinned, now),
             None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
@@ -207,10 +184,13 @@ impl Observer {
     async fn read_vm(
         &self,
         how: Option<VmReading>,
-        search: &VmSearch<'_>,
+        facts: &Observation,
+        pinned: Option<&VmName>,
+        names: &harvester::Names,
+        list: ListPolicy,
         is_list_sent: &mut bool,
-    ) -> Option<VmAnswer> {
-        let unasked = |why| Some(VmAnswer::None(Fact::Failed(why)));
+    ) -> Option<SearchResult> {
+        let unasked = |why| Some(SearchResult::unlisted(Fact::Failed(why), Vec::new()));
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
             Err(why) => return unasked(why.skipping()),
@@ -231,20 +211,20 @@ impl Observer {
                 false => Others::AsKnown,
             };
             let own = harvester::read_own(&link.client, known, others).await;
-            if let Some(own) = own {
-                return Some(VmAnswer::Own(own));
+            if own.is_some() {
+                return own;
             }
         }
         let search = Search {
             client: &link.client,
             namespace: &harvester.namespace,
-            names: search.names,
+            names,
             duplicates: &self.duplicates,
-            is_ours: &|vmi| is_certain(search.known, vmi, search.pinned),
-            is_likely: &|name, owner| is_likely(search.known, name, owner),
-            list: search.list,
+            facts,
+            pinned,
+            list,
         };
-        Some(VmAnswer::Search(search.run(is_list_sent).await))
+        Some(search.run(is_list_sent).await)
     }
 
     /// Reads the VirtualMachine of an instance that stops, once.
@@ -285,14 +265,6 @@ impl Observer {
             findings: Vec::new(),
         }
     }
-}
-
-/// The inputs of a search for our instance.
-struct VmSearch<'a> {
-    known: &'a Observation,
-    pinned: Option<&'a VmName>,
-    names: &'a harvester::Names,
-    list: ListPolicy,
 }
 
 /// Converts a timeout to a failed fact; `None` if the source was not requested.

@@ -93,7 +93,7 @@ impl Observer {
         listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
     }
 
-    /// Records the result of a search: the time of the next list, and the instances with our hardware.
+    /// Records the instances that were read: the time of the next list, and those with our hardware.
     pub(super) fn searched(
         &mut self,
         found: harvester::SearchResult,
