@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use super::state::{LocalFiles, Observer};
+use super::state::Observer;
 use crate::catalog::{Code, Finding};
-use crate::facts::machine::Machine;
-use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::observe::registration;
 
@@ -14,25 +12,17 @@ use crate::observe::registration;
 const STALL: Duration = Duration::from_secs(5);
 
 impl Observer {
-    /// Returns the content of the files of this machine. While the disk does not respond, that is what was read before, with a finding.
-    pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<Finding>) {
+    /// Reads the files of this machine. While the disk does not respond, the facts stay, and there is a finding.
+    pub(super) async fn read_local(&mut self) -> Option<Finding> {
         let root = self.root.clone();
-        let read = self.files.run(STALL, move || LocalFiles {
-            machine: read_machine(&root),
-            label_files: registration::read(&root),
-        });
-        if let Some(read) = read.await {
-            self.local = Some(read.clone());
-            return (read, None);
-        }
-        let what = format!("the disk did not respond within {} s", STALL.as_secs());
-        let why = Unavailable::new(UnavailableKind::Unreachable, what.clone());
-        let none = || LocalFiles {
-            machine: Machine::unread(&why),
-            label_files: Vec::new(),
+        let read = move || (read_machine(&root), registration::read(&root));
+        let Some((machine, label_files)) = self.files.run(STALL, read).await else {
+            let what = format!("the disk did not respond within {} s", STALL.as_secs());
+            return Some(Finding::new(Code::FileNotRead, what));
         };
-        let known = self.local.clone().unwrap_or_else(none);
-        (known, Some(Finding::new(Code::FileNotRead, what)))
+        self.facts.machine = machine;
+        self.facts.label_files = label_files;
+        None
     }
 }
 

@@ -8,7 +8,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 impl Observer {
     /// Checks whether a Harvester credential that does not work leads to the guest cluster: both APIs return the same objects.
     pub(super) async fn check_own_api(&mut self) {
-        let odd = self.candidates.why().is_some_and(|why| {
+        let odd = self.facts.candidates.why().is_some_and(|why| {
             matches!(
                 why.kind,
                 UnavailableKind::Refused | UnavailableKind::Forbidden
@@ -38,7 +38,7 @@ impl Observer {
             _ => false,
         };
         // A kubelet may not read namespaces, but only the guest cluster has our Node.
-        let same_node = match self.node.known() {
+        let same_node = match self.facts.node.known() {
             Some(node) if !same_namespace => {
                 let path = format!("/api/v1/nodes/{}", node.name);
                 let theirs = briefly(harvester.client.get_metadata(&path)).await;
@@ -56,11 +56,11 @@ impl Observer {
             let text = format!(
                 "`{file}` points to the API of this guest cluster: {what} has the same UID there"
             );
-            self.harvester = Fact::Failed(Unavailable::new(UnavailableKind::OwnApi, text.clone()));
+            self.facts.harvester = Fact::Failed(Unavailable::new(UnavailableKind::OwnApi, text.clone()));
             self.connections
                 .harvester
                 .refuse(Unavailable::new(UnavailableKind::OwnApi, text));
-        } else if self.node.known().is_some() {
+        } else if self.facts.node.known().is_some() {
             self.cleared = Some(generations);
         }
     }

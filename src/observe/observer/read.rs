@@ -9,7 +9,6 @@ use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
@@ -33,10 +32,8 @@ impl Observer {
         if scope.hinted {
             self.connections.skip_backoff();
         }
-        let (local, stalled) = self.read_local().await;
+        let stalled = self.read_local().await;
         alive();
-        let machine = local.machine;
-        self.machine = Some(machine.phase());
         let before = self.generations();
         let uncertain = self.take_delivered();
         if scope.refused {
@@ -51,16 +48,19 @@ impl Observer {
         let names = harvester::Names::new(
             settings,
             self.earlier.as_ref(),
-            &machine,
-            self.kubelet.known(),
+            &self.facts.machine,
+            self.facts.kubelet.known(),
         );
         let situation = self.situation(settings, scope, before, uncertain, &names);
-        let known = self.observation(machine.clone());
-        let plan = read_plan::decide(&situation, &known);
+        let plan = read_plan::decide(&situation, &self.facts);
         if plan.forgets_own {
             self.own = None;
         }
-        let namespace = self.harvester.known().map(|known| known.namespace.clone());
+        let namespace = self
+            .facts
+            .harvester
+            .known()
+            .map(|known| known.namespace.clone());
         let [generation, _] = self.generations();
         let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
         let pinned = settings.harvester.vm.as_ref();
@@ -93,41 +93,44 @@ impl Observer {
         };
         let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node)),
-            limited(self.read_vm(plan.vm, &known, pinned, &names, list, &mut is_list_sent)),
+            limited(self.read_vm(plan.vm, pinned, &names, list, &mut is_list_sent)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host),
             read_pod
         );
-        self.pod_info = pod_info;
+        self.facts.pod_info = pod_info;
         alive();
         // If systemd does not respond, a missed reload is still missed.
-        self.drop_in = drop_in.flatten().or(self.drop_in);
+        self.facts.drop_in = drop_in.flatten().or(self.facts.drop_in);
         let is_listed = matches!(&vm, Some(Some(found)) if found.is_listed);
         if is_list_sent && !is_listed {
             self.list_failed(now);
         }
         if let Some(agent) = in_time(units, "the system bus") {
-            self.guest_agent = agent;
+            self.facts.guest_agent = agent;
         }
         if let Some(metrics) = in_time(metrics, METRICS) {
-            self.host_metrics = metrics;
+            self.facts.host_metrics = metrics;
         }
         if let Some(node) = in_time(node, "the guest cluster API") {
             self.delivered_version = node.known().and_then(|node| node.resource_version.clone());
-            self.node = node;
-            defer(&mut self.node, self.connections.guest.deferred());
+            self.facts.node = node;
+            defer(&mut self.facts.node, self.connections.guest.deferred());
         }
         match vm {
             Some(None) => {}
-            Some(Some(found)) => self.searched(found, &known, pinned, now),
-            None => self.candidates = too_slow("the Harvester API"),
+            Some(Some(found)) => self.searched(found, pinned, now),
+            None => self.facts.candidates = too_slow("the Harvester API"),
         }
-        defer(&mut self.candidates, self.connections.harvester.deferred());
+        defer(
+            &mut self.facts.candidates,
+            self.connections.harvester.deferred(),
+        );
         if plan.forgets_hosts {
             self.host_labels.forget_labels();
         }
-        let is_lost = plan.vm.is_some() && self.candidates.known().is_none();
+        let is_lost = plan.vm.is_some() && self.facts.candidates.known().is_none();
         if plan.forgets_reads || is_lost {
             self.reads = None;
         }
@@ -141,36 +144,31 @@ impl Observer {
         self.read_stopped_vm().await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
-        let findings = problems
+        self.facts.findings = problems
             .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
             .chain(self.connections.findings())
             .chain(self.health.findings())
             .chain(stalled.clone())
             .collect();
-        let mut seen = Observation {
-            label_files: local.label_files,
-            is_unread: stalled.is_some()
-                || machine.is_unread()
-                || self.is_distribution_unread
-                || self.connections.is_unread(),
-            findings,
-            ..self.observation(machine)
-        };
-        if seen.candidates.known().is_some() {
-            self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
-        } else if read_plan::reads_host_late(&situation, &seen) {
-            self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+        self.facts.clock = self.health.clock_steps();
+        self.facts.is_unread = stalled.is_some()
+            || self.facts.machine.is_unread()
+            || self.is_distribution_unread
+            || self.connections.is_unread();
+        if self.facts.candidates.known().is_some() {
+            self.facts.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
+        } else if read_plan::reads_host_late(&situation, &self.facts) {
+            self.facts.host_metrics = limited(host_metrics::read(&self.root, now.wall))
                 .await
                 .unwrap_or_else(|| too_slow(METRICS));
             alive();
         }
-        seen.host_metrics = self.host_metrics.clone();
-        seen
+        self.facts.clone()
     }
 
     /// Reads our Node if `is_due`; `None` if the known one stays.
     async fn read_node(&self, is_due: bool) -> Option<Fact<Node>> {
-        match (self.connections.guest.link(), self.kubelet.known()) {
+        match (self.connections.guest.link(), self.facts.kubelet.known()) {
             (Err(why), _) => Some(Fact::Failed(why.skipping())),
             (Ok(_), None) => Some(Fact::failed(
                 UnavailableKind::NotAsked,
@@ -184,7 +182,6 @@ impl Observer {
     async fn read_vm(
         &self,
         how: Option<VmReading>,
-        facts: &Observation,
         pinned: Option<&VmName>,
         names: &harvester::Names,
         list: ListPolicy,
@@ -195,7 +192,7 @@ impl Observer {
             Ok(link) => link,
             Err(why) => return unasked(why.skipping()),
         };
-        let Some(harvester) = self.harvester.known() else {
+        let Some(harvester) = self.facts.harvester.known() else {
             let text = "the namespace is unknown";
             return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
         };
@@ -220,7 +217,7 @@ impl Observer {
             namespace: &harvester.namespace,
             names,
             duplicates: &self.duplicates,
-            facts,
+            facts: &self.facts,
             pinned,
             list,
         };
@@ -231,38 +228,22 @@ impl Observer {
     async fn read_stopped_vm(&mut self) {
         let own = self.own.as_ref().map(|own| &own.vmi);
         // The first read is before the instance is known to be ours.
-        let only = match self.candidates.known().map(|known| known.vmis.as_slice()) {
+        let only = match self
+            .facts
+            .candidates
+            .known()
+            .map(|known| known.vmis.as_slice())
+        {
             Some([only]) => Some(only),
             _ => None,
         };
         let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {
-            self.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
+            self.facts.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
             return;
         };
-        if let (Fact::Failed(_), Ok(link)) = (&self.vm, self.connections.harvester.link()) {
+        if let (Fact::Failed(_), Ok(link)) = (&self.facts.vm, self.connections.harvester.link()) {
             let read = limited(harvester::read_vm(&link.client, vmi)).await;
-            self.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
-        }
-    }
-
-    /// Returns the known facts, except those that every round reads again.
-    fn observation(&self, machine: Machine) -> Observation {
-        Observation {
-            machine,
-            distributions: self.distributions.clone(),
-            kubelet: self.kubelet.clone(),
-            node: self.node.clone(),
-            harvester: self.harvester.clone(),
-            candidates: self.candidates.clone(),
-            host_metrics: self.host_metrics.clone(),
-            pod_info: self.pod_info.clone(),
-            guest_agent: self.guest_agent.clone(),
-            label_files: Vec::new(),
-            drop_in: self.drop_in,
-            vm: self.vm.clone(),
-            clock: self.health.clock_steps(),
-            is_unread: false,
-            findings: Vec::new(),
+            self.facts.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
         }
     }
 }

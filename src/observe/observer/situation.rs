@@ -26,7 +26,7 @@ impl Observer {
     ) -> Situation {
         let [old_harvester, old_guest] = before;
         let [new_harvester, new_guest] = self.generations();
-        let namespace = self.harvester.known().map(|known| &known.namespace);
+        let namespace = self.facts.harvester.known().map(|known| &known.namespace);
         let own = self.own.as_ref().map(|found| OwnState {
             is_renamed: found.names != *names,
             is_elsewhere: Some(found.generation) != new_harvester
@@ -47,19 +47,19 @@ impl Observer {
     /// Reads the credentials of both APIs.
     pub(super) fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
-        self.distributions = distributions;
+        self.facts.distributions = distributions;
         let problems = problems.iter();
         self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
         self.distribution_problems = problems.map(|problem| chain(problem)).collect();
         self.connections
-            .refresh(&self.root, settings, &self.distributions);
-        self.kubelet = self
+            .refresh(&self.root, settings, &self.facts.distributions);
+        self.facts.kubelet = self
             .connections
             .guest
             .link()
             .and_then(|link| credentials::kubelet(link, settings))
             .into();
-        self.harvester = self
+        self.facts.harvester = self
             .connections
             .harvester
             .link()

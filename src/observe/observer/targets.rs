@@ -26,12 +26,14 @@ impl Observer {
             _ => None,
         };
         let vmi = vmi.zip(self.connections.harvester.link().ok());
-        let node = self.kubelet.known().zip(self.connections.guest.link().ok());
-        let files_delay = match self.machine {
-            Some(machine) if !may_need_credentials(self.failures()) => {
-                reload_delay(Phase::of(machine, Purpose::Files))
-            }
-            _ => Duration::ZERO,
+        let node = self
+            .facts
+            .kubelet
+            .known()
+            .zip(self.connections.guest.link().ok());
+        let files_delay = match may_need_credentials(self.failures()) {
+            true => Duration::ZERO,
+            false => reload_delay(Phase::of(self.facts.machine.phase(), Purpose::Files)),
         };
         let mut files = self.connections.files();
         files.extend(distribution::watched());
