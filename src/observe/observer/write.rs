@@ -125,11 +125,7 @@ impl Observer {
     ) -> WriteResult {
         let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
         else {
-            return Err(Refusal {
-                text: "no kubelet credential".to_owned(),
-                passing: true,
-                retry_after: None,
-            });
+            return Err(Refusal::passing("no kubelet credential"));
         };
         match limited(patch(&link.client, &kubelet.node_name)).await {
             Some(Ok(node)) => {
@@ -145,11 +141,7 @@ impl Observer {
                     ..refusal
                 })
             }
-            None => Err(Refusal {
-                text: too_slow_text("the guest cluster API"),
-                passing: true,
-                retry_after: None,
-            }),
+            None => Err(Refusal::passing(too_slow_text("the guest cluster API"))),
         }
     }
 }
@@ -182,6 +174,11 @@ mod tests {
         std::fs::remove_file(&directory).unwrap();
         std::fs::create_dir(&directory).unwrap();
         observer.apply(&action, at).await.unwrap();
-        assert!(observer.facts.drop_in.is_some_and(|drop_in| drop_in.needs_reload));
+        assert!(
+            observer
+                .facts
+                .drop_in
+                .is_some_and(|drop_in| drop_in.needs_reload)
+        );
     }
 }
