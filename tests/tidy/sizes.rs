@@ -19,7 +19,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("facts", 2140, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3280, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
+    ("observe", 3270, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 3060, ""),
     ("sys", 2000, "files are read and written off the loop's thread; a text that is only shown is cut, never refused; enumerations with names"),
     ("triggers", 2300, "inotify restarts with a delay"),
