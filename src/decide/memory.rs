@@ -18,7 +18,7 @@ use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
-use crate::decide::resync::{ProbeResult, Window, WindowId};
+use crate::decide::resync::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
 use crate::facts::node::ANNOTATION_HOST;
@@ -362,25 +362,6 @@ impl Memory {
     /// Reports whether the VMs that have the host names still need to be searched for.
     pub(super) fn are_names_unsearched(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.is_unsearched)
-    }
-
-    /// Advances the open window. Returns its end, and the time since which a watch must have delivered something.
-    pub(super) fn step_window(
-        &mut self,
-        found: ProbeResult<'_>,
-        now: Now,
-    ) -> (Option<WindowId>, Option<Duration>) {
-        let Some(window) = self.window.take() else {
-            return (None, None);
-        };
-        let step = window.step(found, now);
-        match step.state {
-            Ok(window) => {
-                self.window = Some(window);
-                (None, step.verify)
-            }
-            Err(window_end) => (Some(window_end), step.verify),
-        }
     }
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.

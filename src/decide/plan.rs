@@ -77,7 +77,7 @@ pub fn plan(
         placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
         ..seen
     };
-    let known = admit(&mut memory, seen, run_kind);
+    let mut window_end = admit(&mut memory, seen, run_kind);
     memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
@@ -137,7 +137,15 @@ pub fn plan(
     if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
         memory.cause = None;
     }
-    let (window_end, verify) = memory.step_window(found, now);
+    let mut verify = None;
+    if let Some(window) = memory.window.take() {
+        let step = window.step(found, now);
+        verify = step.verify;
+        match step.state {
+            Ok(window) => memory.window = Some(window),
+            Err(end) => window_end = Some(end),
+        }
+    }
     let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
     Plan {
         actions,
@@ -149,7 +157,7 @@ pub fn plan(
         labels: wanted.labels,
         moved,
         interruption,
-        window_end: window_end.or(known),
+        window_end,
         verify,
         next,
         scheduled,
@@ -258,10 +266,7 @@ fn hold_refused(
     let is_decided = matches!(wanted.doing, Doing::Nothing | Doing::Writing(_));
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     let is_described = has_node && *sync != LabelState::Pending && !are_reports_paused;
-    for (write, is_told) in [
-        (Write::Node, is_decided),
-        (Write::Conditions, is_described),
-    ] {
+    for (write, is_told) in [(Write::Node, is_decided), (Write::Conditions, is_described)] {
         if is_told && actions.iter().all(|action| action.write() != write) {
             memory.forget_refusal(write);
         }
