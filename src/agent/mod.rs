@@ -9,9 +9,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -310,7 +308,12 @@ where
 {
     let wanted = attempt.reasons;
     let reading = observed(settings, io, publish, clock, &memory, wanted.scope);
-    let (reasons, cut, observed) = match unless(renamed, reading).await {
+    let reading = tokio::select! {
+        biased;
+        observed = reading => Some(observed),
+        () = renamed => None,
+    };
+    let (reasons, cut, observed) = match reading {
         Some(observed) => (wanted, None, observed),
         None => {
             let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
@@ -389,17 +392,4 @@ where
         placement = Some(place(settings, &located, &reads));
     }
     (observation, identity, placement)
-}
-
-/// Returns the result of `work`, or `None` if `cut` completes first.
-async fn unless<T>(
-    mut cut: Pin<&mut dyn Future<Output = ()>>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => cut.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

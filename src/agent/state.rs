@@ -183,30 +183,30 @@ enum Unused {
 /// Reads the state for the daemon. The second value is the reason why an earlier state was not used; the file was then renamed or
 /// belongs to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
-    let fresh = || State::new(machine.clone());
-    match read(root, machine) {
-        Ok(state) => (state.unwrap_or_else(fresh), None),
-        Err(Unused::Foreign(why, copied_from)) => {
-            let state = State {
-                copied_from,
-                ..fresh()
-            };
-            (state, Some(why))
-        }
-        Err(Unused::Unusable(why)) => (fresh(), Some(aside(root, &why))),
-    }
+    let (state, unused) = usable(root, machine);
+    let why = unused.map(|unused| match unused {
+        Unused::Foreign(why, _) => why,
+        Unused::Unusable(why) => aside(root, &why),
+    });
+    (state, why)
 }
 
 /// Reads the state for a command. The file is not changed.
 pub fn recall(root: &Root, machine: &MachineId) -> State {
-    let fresh = || State::new(machine.clone());
+    usable(root, machine).0
+}
+
+/// Returns the earlier state of this machine, or a new one with the reason why the earlier one is not used.
+fn usable(root: &Root, machine: &MachineId) -> (State, Option<Unused>) {
+    let mut state = State::new(machine.clone());
     match read(root, machine) {
-        Ok(state) => state.unwrap_or_else(fresh),
-        Err(Unused::Foreign(_, copied_from)) => State {
-            copied_from,
-            ..fresh()
-        },
-        Err(Unused::Unusable(_)) => fresh(),
+        Ok(earlier) => (earlier.unwrap_or(state), None),
+        Err(unused) => {
+            if let Unused::Foreign(_, copied_from) = unused {
+                state.copied_from = copied_from;
+            }
+            (state, Some(unused))
+        }
     }
 }
 

@@ -69,11 +69,8 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
     if own == named {
         Ok(format!("/api/v1/nodes/{own}"))
     } else {
-        Err(Refusal {
-            text: format!("the plan is for Node `{named}`, this Node is `{own}`"),
-            passing: true,
-            retry_after: None,
-        })
+        let text = format!("the plan is for Node `{named}`, this Node is `{own}`");
+        Err(Refusal::passing(text))
     }
 }
 

@@ -81,7 +81,6 @@ mod tests {
         };
         let patch = ConditionsPatch {
             node: NodeName::parse("n").unwrap(),
-            uid: "u".to_owned(),
             conditions: vec![
                 (wanted.clone(), Transition::NewStatus),
                 (wanted, Transition::SameStatus),

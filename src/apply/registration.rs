@@ -54,9 +54,8 @@ pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Re
 /// Returns a one-line message if it cannot be created.
 pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     match kind.path().parent() {
-        Some(directory) => {
-            atomic_file::make_directory(root, directory).map_err(|error| refusal(chain(&error)))
-        }
+        Some(directory) => atomic_file::make_directory(root, directory)
+            .map_err(|error| Refusal::passing(chain(&error))),
         None => Ok(()),
     }
 }
@@ -87,10 +86,10 @@ pub async fn edit(
     };
     let stalled = || {
         let path = path.display();
-        refusal(format!("{path} was not changed: the disk does not respond"))
+        Refusal::passing(format!("{path} was not changed: the disk does not respond"))
     };
     let result = edits.run(EDIT, work).await.ok_or_else(stalled)?;
-    result.map_err(|error| refusal(chain(&error)))
+    result.map_err(|error| Refusal::passing(chain(&error)))
 }
 
 async fn reload(bus: &Bus, kind: LabelFileKind) -> Result<(), Refusal> {
@@ -108,15 +107,7 @@ fn reported<T>(
 ) -> Result<(), Refusal> {
     match answer {
         Ok(_) | Err(BusError::Absent(_)) => Ok(()),
-        Err(error) => Err(refusal(text(chain(&error)))),
-    }
-}
-
-fn refusal(text: String) -> Refusal {
-    Refusal {
-        text,
-        passing: true,
-        retry_after: None,
+        Err(error) => Err(Refusal::passing(text(chain(&error)))),
     }
 }
 

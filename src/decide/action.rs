@@ -55,6 +55,17 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
+impl Refusal {
+    /// Creates a refusal of a write that may be accepted later.
+    pub fn passing(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            passing: true,
+            retry_after: None,
+        }
+    }
+}
+
 /// The result of a write.
 pub type WriteResult = Result<(), Refusal>;
 
@@ -118,8 +129,6 @@ pub struct NodePatch {
 pub struct ConditionsPatch {
     /// Our own Node.
     pub node: NodeName,
-    /// The UID of the Node, for the Events.
-    pub uid: String,
     /// The conditions. A change of status sets `lastTransitionTime`.
     pub conditions: Vec<(DesiredCondition, Transition)>,
     /// The Events to send when the patch is accepted.

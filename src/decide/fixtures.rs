@@ -13,6 +13,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
@@ -25,6 +26,7 @@ use super::schedule::Random;
 use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
+use crate::facts::distribution::{Configured, Distribution, DistributionKind};
 use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
 use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Machine, Vendor};
@@ -221,6 +223,17 @@ impl World {
             vmi.annotations
                 .extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
         });
+    }
+}
+
+/// Returns a kubelet of unknown origin of which only the node name is known.
+pub(crate) fn kubelet_named(name: &str) -> Distribution {
+    Distribution {
+        node_name: Some(Configured {
+            value: name.to_owned(),
+            origin: PathBuf::new(),
+        }),
+        ..Distribution::new(DistributionKind::Unknown)
     }
 }
 

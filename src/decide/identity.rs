@@ -292,10 +292,8 @@ fn choose(
                     agrees: true,
                     detail: format!("`harvester.vm` is `{name}`"),
                 };
-                let evidence = [configured]
-                    .into_iter()
-                    .chain(evidence.iter().cloned())
-                    .collect();
+                let mut evidence = evidence.clone();
+                evidence.insert(0, configured);
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
             None => not_found(
@@ -352,16 +350,10 @@ fn choose(
             not_found(observation, &weighed, seen)
         }
         several => {
-            let mut names: Vec<String> = several
-                .iter()
-                .take(NAMED_MAX)
-                .map(|(vmi, _)| vmi.reference())
-                .collect();
-            if let Some(more) = several
-                .len()
-                .checked_sub(NAMED_MAX)
-                .filter(|more| *more > 0)
-            {
+            let names = several.iter().map(|(vmi, _)| vmi.reference());
+            let mut names: Vec<String> = names.take(NAMED_MAX).collect();
+            let more = several.len().saturating_sub(NAMED_MAX);
+            if more > 0 {
                 names.push(format!("{more} more"));
             }
             let evidence = several

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Do the labels of the Node match the host, and if not, why? The reason is the code of the finding that explains it.
 
-use super::identity::{Identity, OwnVm};
-use super::labels::{LabelPlan, SkipReason};
-use super::placement::{Placement, PlacementOutcome};
+use super::doing::{Doing, Labeling};
+use super::identity::OwnVm;
+use super::input::Scene;
+use super::labels::SkipReason;
+use super::placement::PlacementOutcome;
 use super::unread;
 use crate::catalog::{Code, kebab};
-use crate::decide::conflict::ConflictBackoff;
 use crate::facts::Fact;
-use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 
 /// The state of the labels.
@@ -146,55 +146,36 @@ fn unknown(code: Code) -> LabelState {
     LabelState::Unknown(code, unchanged(code))
 }
 
-/// The inputs of [`state`].
-#[derive(Debug)]
-pub struct Inputs<'a> {
-    /// The identity of this machine.
-    pub identity: &'a Identity,
-    /// The host of the VM and its topology.
-    pub placement: Option<&'a Placement>,
-    /// What was read.
-    pub observation: &'a Observation,
-    /// The planned changes.
-    pub labels: &'a LabelPlan,
-    /// Whether the agent waits for the annotations of Harvester.
-    pub settling: bool,
-    /// The conflicting writer, if any.
-    pub stand_down: Option<&'a ConflictBackoff>,
-    /// The error of our last change, if it was refused.
-    pub refusal: Option<&'a str>,
-}
-
-/// Returns the state of the labels.
-pub fn state(inputs: &Inputs<'_>) -> LabelState {
-    let node = &inputs.observation.node;
+/// Returns the state of the labels. `refusal` is the error of our last change, if it was refused and will be again.
+pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> LabelState {
+    let node = &seen.observation.node;
     let unread = node.why().and_then(|why| unread::node(why.kind));
     if unread == Some(Code::NodeOfAnotherVm) {
         return unknown(Code::NodeOfAnotherVm);
     }
-    let Some(placement) = inputs.placement else {
-        return without_host(inputs);
+    let Some(placement) = seen.placement else {
+        return without_host(seen);
     };
-    if inputs.identity.is_named_as_another() {
+    if seen.identity.is_named_as_another() {
         return unknown(Code::NameOfAnotherVm);
     }
-    if inputs.settling {
-        return LabelState::Pending;
+    match &wanted.doing {
+        Doing::Settling(_) | Doing::Withheld(_) => return LabelState::Pending,
+        // While only our annotations conflict, the labels match.
+        _ if wanted.labels.changes.is_empty() => {}
+        Doing::StandingDown(stand) => {
+            let message = format!("`{}` keeps reverting the labels", stand.conflict);
+            return LabelState::NotSynced(Code::LabelConflict, message);
+        }
+        Doing::Undecided | Doing::Nothing | Doing::Writing(_) => {
+            return refusal.map_or(LabelState::Pending, |text| {
+                LabelState::NotSynced(Code::NodeWriteFailed, text.to_owned())
+            });
+        }
     }
-    let changes = &inputs.labels.changes;
-    // While only our annotations conflict, the labels match.
-    if let Some(stand) = inputs.stand_down.filter(|_| !changes.is_empty()) {
-        let message = format!("`{}` keeps reverting the labels", stand.conflict);
-        return LabelState::NotSynced(Code::LabelConflict, message);
-    }
-    if !changes.is_empty() {
-        return inputs.refusal.map_or(LabelState::Pending, |text| {
-            LabelState::NotSynced(Code::NodeWriteFailed, text.to_owned())
-        });
-    }
-    let left = |wanted: &[SkipReason]| {
-        let mut left = inputs.labels.left.iter();
-        left.any(|left| wanted.contains(&left.reason))
+    let left = |reasons: &[SkipReason]| {
+        let mut left = wanted.labels.left.iter();
+        left.any(|left| reasons.contains(&left.reason))
     };
     let tried = |outcome, source: Option<Source>| {
         let mut tried = placement.tried.iter();
@@ -202,7 +183,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     };
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
-        None if inputs.identity.vmi().is_none() => without_host(inputs),
+        None if seen.identity.vmi().is_none() => without_host(seen),
         None if let Some(why) = &placement.trouble => unknown(unread::source(why.kind)),
         None if tried(PlacementOutcome::Invalid, None) => not_synced(Code::LabelValueInvalid),
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => {
@@ -222,7 +203,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
             not_synced(Code::TopologyPartial)
         }
         Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
-        Some(_) => match (node, inputs.observation.kubelet.why()) {
+        Some(_) => match (node, seen.observation.kubelet.why()) {
             (Fact::Known(_), _) => LabelState::Synced,
             (Fact::Absent, _) => unknown(Code::NodeMissing),
             (Fact::Failed(_), Some(why)) => unknown(unread::kubelet_credential(why.kind)),
@@ -232,15 +213,15 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     }
 }
 
-fn without_host(inputs: &Inputs<'_>) -> LabelState {
-    let observation = inputs.observation;
+fn without_host(seen: Scene<'_>) -> LabelState {
+    let observation = seen.observation;
     let credential = observation.harvester.why();
     let credential = credential.map(|why| unread::harvester_credential(why.kind));
     // The VM may be known without Harvester. The reason is the same.
     if credential == Some(Code::HarvesterIsOwnApi) {
         return unknown(Code::HarvesterIsOwnApi);
     }
-    match &inputs.identity.vm {
+    match &seen.identity.vm {
         OwnVm::Identified(_) => unknown(Code::NoTopologySource),
         OwnVm::Ambiguous(_) => unknown(Code::IdentityAmbiguous),
         OwnVm::NotFound(_) => unknown(Code::VmNotFound),

@@ -7,18 +7,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::action::{Action, NodePatch, Write};
+use super::agenda::Agenda;
 use super::guest_agent;
 use super::identity::Identity;
 use super::input::{Now, Scene};
 use super::interruption;
-use super::name_match::Verdict;
 use super::node_ownership::Reporters;
-use super::schedule::{self, Phase, Purpose, SEARCH};
+use super::schedule;
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
-use crate::decide::resync::{ProbeResult, Window, WindowId};
+use crate::decide::resync::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
 use crate::facts::node::ANNOTATION_HOST;
@@ -61,19 +61,11 @@ pub struct Memory {
     pub unread_since: Option<Duration>,
     /// The number of consecutive decisions that wait for a temporary failure of a read to end.
     pub failures: u32,
-    /// The time of the next retry of these reads, since the start of the process.
-    pub retry: Option<Duration>,
-    /// The next read of files that the kernel could not read.
-    pub unread: Option<Unread>,
-    /// The time of the list of the namespace because no name identified the VM, since the start of the process.
-    pub list: Option<Duration>,
-    /// The time of the next periodic read of everything, since the start of the process.
-    pub poll: Option<Duration>,
-    /// The time to read the APIs after a reload of the configuration, since the start of the process.
-    pub reload: Option<Duration>,
-    /// The time of the next search for duplicates, since the start of the process.
-    pub search: Option<Duration>,
-    /// Whether this process has searched for them.
+    /// The number of consecutive reads of files that the kernel could not read, if there are such files.
+    pub unread: Option<u32>,
+    /// The deadlines.
+    pub agenda: Agenda,
+    /// Whether this process has searched for other VMs with our hostname.
     pub has_searched: bool,
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
@@ -99,15 +91,6 @@ pub struct Memory {
     pub scheduled: EventTracker,
     /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
-}
-
-/// The next read of files that the kernel could not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unread {
-    /// The number of consecutive reads that failed.
-    pub failures: u32,
-    /// The time of the next one, since the start of the process.
-    pub due: Duration,
 }
 
 /// A virt-launcher pod of the VM.
@@ -313,33 +296,6 @@ impl Memory {
         })
     }
 
-    /// Records the work of this round that is scheduled per machine.
-    pub(super) fn note_schedule(&mut self, seen: Scene<'_>, now: Now) {
-        let phase = |purpose| Phase::of(seen.observation.machine.phase(), purpose);
-        let scope = seen.reasons.scope;
-        if scope.vm && scope.node {
-            self.reload = None;
-        } else if scope.refused {
-            self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
-        }
-        self.has_searched |= scope.search && seen.observation.candidates.known().is_some();
-        if self.search.is_none() || scope.search {
-            let wait = schedule::poll(SEARCH, phase(Purpose::Search), now.uptime, now.random);
-            self.search = Some(now.uptime + wait);
-        }
-        if self.is_search_urgent(seen.identity) {
-            let soon = now.uptime + schedule::list_delay(phase(Purpose::List), now.random);
-            self.search = self.search.map(|due| due.min(soon));
-        }
-    }
-
-    /// Reports whether other VMs may have the hostname that KubeVirt made of our VM's name, and were not searched for since the start of
-    /// the process.
-    pub(super) fn is_search_urgent(&self, identity: &Identity) -> bool {
-        let mut names = identity.names.iter();
-        !self.has_searched && names.any(|judged| judged.verdict == Verdict::PlatformHostname)
-    }
-
     /// Records the host names. `is_searched`: this round searches for the VMs that have them.
     pub(super) fn note_names(
         &mut self,
@@ -406,25 +362,6 @@ impl Memory {
     /// Reports whether the VMs that have the host names still need to be searched for.
     pub(super) fn are_names_unsearched(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.is_unsearched)
-    }
-
-    /// Advances the open window. Returns its end, and the time since which a watch must have delivered something.
-    pub(super) fn step_window(
-        &mut self,
-        found: ProbeResult<'_>,
-        now: Now,
-    ) -> (Option<WindowId>, Option<Duration>) {
-        let Some(window) = self.window.take() else {
-            return (None, None);
-        };
-        let step = window.step(found, now);
-        match step.state {
-            Ok(window) => {
-                self.window = Some(window);
-                (None, step.verify)
-            }
-            Err(window_end) => (Some(window_end), step.verify),
-        }
     }
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.

@@ -7,8 +7,10 @@
 //! To add a decision: add a file with its function and result type, and a line in [`plan`].
 
 pub mod action;
+pub mod agenda;
 pub mod conditions;
 pub mod conflict;
+pub mod doing;
 pub mod events;
 pub mod findings;
 pub mod guest_agent;
@@ -16,6 +18,7 @@ pub mod identity;
 mod input;
 mod interruption;
 pub mod label_state;
+mod labeling;
 pub mod labels;
 pub mod memory;
 pub mod name_match;
@@ -24,7 +27,6 @@ pub mod node_ownership;
 pub mod patches;
 pub mod placement;
 mod plan;
-pub mod read_plan;
 pub mod registration;
 pub mod resync;
 pub mod schedule;

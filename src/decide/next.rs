@@ -4,41 +4,15 @@
 
 use std::time::Duration;
 
+use super::agenda::Job;
+use super::doing::Doing;
 use super::input::{Now, Scene};
-use super::memory::{Memory, Unread};
-use super::placement::Known;
-use super::schedule;
+use super::memory::Memory;
+use super::name_match::Verdict;
+use super::schedule::{self, Phase, Purpose};
 use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
-use crate::facts::{self, Unavailable, UnavailableKind};
-
-/// Returns how long to wait for Harvester's own annotations.
-///
-/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
-/// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
-pub(super) fn settling(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &Memory,
-    now: Now,
-) -> Option<Duration> {
-    let vmi = seen.identity.vmi()?;
-    let by_cloud_provider = seen
-        .observation
-        .node
-        .known()
-        .is_some_and(|node| node.vm_uid().is_some());
-    let (_, since) = memory.host.as_ref()?;
-    let waited = now.uptime.saturating_sub(*since);
-    let expected = vmi.annotated_by_harvester && !vmi.annotations_are_fresh();
-    let only_source = !matches!(
-        seen.placement.and_then(|placement| placement.known.as_ref()),
-        Some(Known { topology, .. }) if !topology.is_empty()
-    );
-    (expected && (by_cloud_provider || only_source))
-        .then(|| settings.timing.settle.saturating_sub(waited))
-        .filter(|left| !left.is_zero())
-}
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// Returns what to read again after failures: nothing from an API that answered.
 fn unanswered(seen: Scene<'_>) -> Scope {
@@ -57,47 +31,106 @@ fn unanswered(seen: Scene<'_>) -> Scope {
 
 /// Returns when files are read again that the kernel could not read, whatever the rounds until then are for.
 fn unread(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
-    let planned = memory.unread.filter(|_| !seen.reasons.scope.files);
-    memory.unread = seen.observation.is_unread.then(|| {
-        planned.unwrap_or_else(|| {
-            let failures = memory
-                .unread
-                .map_or(1, |unread| unread.failures.saturating_add(1));
-            Unread {
-                failures,
-                due: now.uptime + schedule::retry(failures, None, now.random),
-            }
-        })
-    });
-    memory.unread.map(|unread| unread.due)
+    if !seen.observation.is_unread {
+        memory.unread = None;
+        return None;
+    }
+    let planned = memory.agenda.due(Job::Unread);
+    planned.filter(|_| !seen.reasons.scope.files).or_else(|| {
+        let failures = memory.unread.map_or(1, |count| count.saturating_add(1));
+        memory.unread = Some(failures);
+        Some(now.uptime + schedule::retry(failures, None, now.random))
+    })
 }
 
-/// Returns the next round if no trigger arrives before.
-pub(super) fn next_round(
+/// Returns when reads are retried that failed.
+fn retry(seen: Scene<'_>, memory: &Memory, passing: &[&Unavailable], now: Now) -> Duration {
+    // A round without API requests does not postpone a retry.
+    let planned = memory.agenda.due(Job::Retry);
+    if let Some(due) = planned.filter(|_| !seen.reasons.scope.asks_apis()) {
+        return due;
+    }
+    let was_sent = passing.iter().any(|why| !why.is_deferred);
+    let backoff = schedule::retry(memory.failures, None, now.random);
+    let after = match requested(passing) {
+        // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
+        Some(left) if !was_sent => left,
+        // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
+        Some(left) => left.max(backoff),
+        None => backoff,
+    };
+    now.uptime + after
+}
+
+/// Returns the shortest delay of both APIs. A round that is due for one API does not send requests to the other during its backoff.
+fn requested(passing: &[&Unavailable]) -> Option<Duration> {
+    passing.iter().filter_map(|why| why.retry_after).min()
+}
+
+/// Returns when everything is read again.
+fn poll(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Duration {
+    let phase = Phase::of(seen.observation.machine.phase(), Purpose::Poll);
+    let read = seen.reasons.scope;
+    // A round that read less does not postpone the poll.
+    let is_served = read.refused || read.vm && read.node;
+    let planned = memory.agenda.due(Job::Poll);
+    let planned = planned.filter(|due| !is_served && *due > now.uptime);
+    let after = || schedule::poll(settings.timing.poll, phase, now.uptime, now.random);
+    planned.unwrap_or_else(|| now.uptime + after())
+}
+
+/// Returns when the APIs are read after a reload of the configuration.
+fn reload(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
+    let phase = Phase::of(seen.observation.machine.phase(), Purpose::Reload);
+    let scope = seen.reasons.scope;
+    match scope.refused {
+        _ if scope.vm && scope.node => None,
+        true => Some(now.uptime + schedule::reload_delay(phase)),
+        false => memory.agenda.due(Job::Reload),
+    }
+}
+
+/// Returns when the namespace is listed, if no name identified the VM.
+fn list(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
+    let why = seen.observation.candidates.why();
+    let why = why.filter(|why| why.kind == UnavailableKind::NotAsked);
+    let after = why?.retry_after?;
+    // A round that did not read the VM does not postpone that.
+    let planned = memory.agenda.due(Job::List);
+    let planned = planned.filter(|_| !seen.reasons.scope.vm);
+    Some(planned.unwrap_or(now.uptime + after))
+}
+
+/// Returns when other VMs are searched for that may have the hostname that KubeVirt made of our VM's name. One search since the start
+/// of the process is enough.
+fn search(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
+    let scope = seen.reasons.scope;
+    memory.has_searched |= scope.search && seen.observation.candidates.known().is_some();
+    let mut names = seen.identity.names.iter();
+    let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname);
+    let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
+    let soon = || now.uptime + schedule::list_delay(phase, now.random);
+    let planned = memory.agenda.due(Job::Search).filter(|_| !scope.search);
+    (is_wanted && !memory.has_searched).then(|| planned.unwrap_or_else(soon))
+}
+
+/// Plans the reads of the APIs, for one job at a time.
+fn reads(
     settings: &Settings,
     seen: Scene<'_>,
     memory: &mut Memory,
-    settling: Option<Duration>,
     now: Now,
-) -> Next {
-    let passing = seen.trouble();
+) -> (Job, Duration, Trigger, Scope) {
     // A watch that is being re-established detects when its API is available again.
-    let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
-    // The shortest delay of both APIs. A round that is due for one API does not send requests to the other during its backoff.
-    let asked = passing.iter().filter_map(|why| why.retry_after).min();
-    let is_trouble = !passing.is_empty() || seen.observation.node == facts::Fact::Absent;
-    let has_asked = seen.reasons.scope.asks_apis();
-    memory.failures = match (is_trouble, has_asked) {
+    let mut passing = seen.trouble();
+    passing.retain(|why| !why.is_watched);
+    let is_trouble = !passing.is_empty() || seen.observation.node == Fact::Absent;
+    memory.failures = match (is_trouble, seen.reasons.scope.asks_apis()) {
         (true, true) => memory.failures.saturating_add(1),
         (true, false) => memory.failures.max(1),
         (false, _) => 0,
     };
-    let again = |after, trigger, scope| Next {
-        after,
-        trigger,
-        scope,
-    };
-    let usual = match &memory.window {
+    match &memory.window {
         // While the window is open, its schedule is the only retry of reads.
         Some(window) => {
             let scope = Scope {
@@ -105,121 +138,105 @@ pub(super) fn next_round(
                 node: seen.observation.node.known().is_none(),
                 ..Scope::MOVED
             };
-            let after = window.wait(now.uptime).max(asked.unwrap_or_default());
-            again(after, Trigger::Resync, scope)
+            let wait = window.wait(now.uptime);
+            let wait = wait.max(requested(&passing).unwrap_or_default());
+            (Job::Window, now.uptime + wait, Trigger::Resync, scope)
         }
         None if is_trouble => {
-            // A round without API requests does not postpone a retry.
-            let due = memory.retry.filter(|_| !has_asked);
-            let was_sent = passing.iter().any(|why| !why.is_deferred);
-            let wait = || match asked {
-                // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
-                Some(left) if !was_sent => left,
-                // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
-                Some(left) => left.max(schedule::retry(memory.failures, None, now.random)),
-                None => schedule::retry(memory.failures, None, now.random),
-            };
-            let due = due.unwrap_or_else(|| now.uptime + wait());
-            memory.retry = Some(due);
-            again(
-                due.saturating_sub(now.uptime),
-                Trigger::Timer,
-                unanswered(seen),
-            )
+            let due = retry(seen, memory, &passing, now);
+            (Job::Retry, due, Trigger::Timer, unanswered(seen))
         }
         None => {
-            let phase =
-                schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
-            // A round that read less does not postpone the poll.
-            let read = seen.reasons.scope;
-            let planned = memory
-                .poll
-                .filter(|due| !(read.refused || read.vm && read.node) && *due > now.uptime);
-            let due = planned.unwrap_or_else(|| {
-                now.uptime + schedule::poll(settings.timing.poll, phase, now.uptime, now.random)
-            });
-            memory.poll = Some(due);
-            let after = due.saturating_sub(now.uptime);
-            let search = memory.search.is_some_and(|due| due <= now.uptime + after);
-            let scope = Scope {
-                search,
-                ..Scope::KNOWN
-            };
-            again(after, Trigger::Timer, scope)
+            let due = poll(settings, seen, memory, now);
+            (Job::Poll, due, Trigger::Timer, Scope::KNOWN)
         }
+    }
+}
+
+/// Plans all deadlines. Returns the next round if no trigger arrives before.
+pub(super) fn next_round(
+    settings: &Settings,
+    seen: Scene<'_>,
+    memory: &mut Memory,
+    doing: &Doing,
+    now: Now,
+) -> Next {
+    let (job, due, trigger, scope) = reads(settings, seen, memory, now);
+    memory.agenda.set(Job::Window, None);
+    memory.agenda.set(Job::Retry, None);
+    memory.agenda.set(job, Some(due));
+    let mut first = (due, trigger, scope);
+    let after = |left: Duration| now.uptime + left;
+    let settling = match doing {
+        Doing::Settling(left) => Some(*left),
+        _ => None,
     };
-    let settled = settling.map(|left| again(left, Trigger::Timer, Scope::MOVED));
-    let left = |due: Duration| due.saturating_sub(now.uptime);
-    let reload = memory
-        .reload
-        .map(|due| again(left(due), Trigger::Reload, Scope::KNOWN));
-    // No name identified the VM, and the namespace is listed later. A round that did not read the VM does not postpone that.
-    let unlisted = seen.observation.candidates.why();
-    let unlisted = unlisted.filter(|why| why.kind == UnavailableKind::NotAsked);
-    memory.list = unlisted.and_then(|why| why.retry_after).map(|after| {
-        let planned = memory.list.filter(|_| !seen.reasons.scope.vm);
-        planned.unwrap_or(now.uptime + after)
-    });
-    let list = memory
-        .list
-        .map(|due| again(left(due), Trigger::Timer, Scope::MOVED));
-    let search = memory
-        .search
-        .filter(|_| memory.is_search_urgent(seen.identity));
+    // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
+    let is_unsearched = memory.are_names_unsearched();
+    let names = memory.names_left(settings, now);
+    let names = names.or(is_unsearched.then_some(Duration::ZERO));
+    let start = memory.guest_agent.wait_to_start(now.uptime);
+    let start = start.filter(|left| !left.is_zero() && settings.guest_agent.start);
+    // A write that is sent in this round has no time of its retry yet.
+    let refused = memory.refusals.iter().map(|refused| refused.due);
+    let refused = refused.filter(|due| *due > now.uptime).min();
+    let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
+    let verdict = if is_unsearched {
+        Scope::MOVED
+    } else {
+        Scope::NONE
+    };
     let searched = Scope {
         search: true,
         ..Scope::MOVED
     };
-    let search = search.map(|due| again(left(due), Trigger::Timer, searched));
-    // A write that is sent in this round has no time of its retry yet.
-    let refused = memory.refusals.iter().map(|refused| refused.due);
-    let refused = refused.filter(|due| *due > now.uptime).min();
-    let refused = refused.map(|due| again(left(due), Trigger::Timer, Scope::REFUSED));
-    // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
-    let quiet = match (
-        memory.names_left(settings, now),
-        memory.are_names_unsearched(),
-    ) {
-        (left, true) => Some(again(
-            left.unwrap_or_default(),
-            Trigger::Hostname,
-            Scope::MOVED,
-        )),
-        (Some(left), false) => Some(again(left, Trigger::Hostname, Scope::NONE)),
-        (None, false) => None,
-    };
-    let unit = memory
-        .guest_agent
-        .wait_to_start(now.uptime)
-        .filter(|left| !left.is_zero() && settings.guest_agent.start)
-        .map(|left| again(left, Trigger::Units, Scope::UNITS));
-    let told = memory.guest_agent.wait_to_tell(now.uptime);
-    let told = told.map(|left| again(left, Trigger::Timer, Scope::NONE));
-    // Updates that are delayed because there were too many.
-    let writes = memory
-        .withheld
-        .map(|left| again(left, Trigger::Timer, Scope::NONE));
-    // Local files that change without an event.
-    let pod = memory.pod_poll(seen, now);
-    let pod = pod.map(|left| again(left, Trigger::Timer, Scope::NONE));
-    let unread = unread(seen, memory, now);
-    let unread = unread.map(|due| again(left(due), Trigger::Timer, Scope::LOCAL));
     let node = Scope {
         node: true,
         ..Scope::NONE
     };
-    let reporter = memory.reporters.check();
-    let reporter = reporter.map(|left| again(left, Trigger::Timer, node));
-    [
-        settled, quiet, unit, told, reload, list, refused, writes, pod, unread, search, reporter,
-    ]
-    .into_iter()
-    .flatten()
-    .fold(usual, |first, other| {
-        if other.after < first.after {
-            other
-        } else {
-            first
+    let (timer, pod) = (Trigger::Timer, memory.pod_poll(seen, now));
+    let deadlines = [
+        (Job::Settle, settling.map(after), timer, Scope::MOVED),
+        (Job::Names, names.map(after), Trigger::Hostname, verdict),
+        (Job::Start, start.map(after), Trigger::Units, Scope::UNITS),
+        (Job::GuestAgent, guest_agent.map(after), timer, Scope::NONE),
+        (
+            Job::Reload,
+            reload(seen, memory, now),
+            Trigger::Reload,
+            Scope::KNOWN,
+        ),
+        (Job::List, list(seen, memory, now), timer, Scope::MOVED),
+        (Job::Refused, refused, timer, Scope::REFUSED),
+        (
+            Job::Withheld,
+            memory.withheld.map(after),
+            timer,
+            Scope::NONE,
+        ),
+        (Job::Pod, pod.map(after), timer, Scope::NONE),
+        (Job::Unread, unread(seen, memory, now), timer, Scope::LOCAL),
+        (Job::Search, search(seen, memory, now), timer, searched),
+        (
+            Job::Reporter,
+            memory.reporters.check().map(after),
+            timer,
+            node,
+        ),
+    ];
+    let left = |due: Duration| due.saturating_sub(now.uptime);
+    for (job, due, trigger, scope) in deadlines {
+        memory.agenda.set(job, due);
+        if let Some(due) = due
+            && left(due) < left(first.0)
+        {
+            first = (due, trigger, scope);
         }
-    })
+    }
+    let (due, trigger, scope) = first;
+    Next {
+        after: left(due),
+        trigger,
+        scope,
+    }
 }

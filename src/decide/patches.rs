@@ -128,7 +128,6 @@ pub fn conditions_patch(
         .collect();
     Some(ConditionsPatch {
         node: node.name.clone(),
-        uid: node.uid.clone(),
         conditions,
         announce,
     })

@@ -9,9 +9,10 @@ use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
 use crate::facts::pod_info::PodInfo;
-use crate::facts::topology::{IllegalValue, LabelValue, REGION, Topology, ZONE};
+use crate::facts::topology::{IllegalValue, LabelValue, Topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::sys::named::named;
 
 /// The host of this VM and its topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,38 +63,23 @@ pub struct Tried {
     pub detail: String,
 }
 
-/// The outcome of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PlacementOutcome {
-    /// The source is used.
-    Used,
-    /// An earlier source is used, or the source was not read.
-    NotNeeded,
-    /// The source is disabled in our configuration.
-    Disabled,
-    /// The source belongs to another host than the host of this VM.
-    Stale,
-    /// The source was read and has neither region nor zone.
-    Empty,
-    /// The source could not be read.
-    Failed,
-    /// The value of the source is not a valid label value.
-    Invalid,
-}
-
-impl PlacementOutcome {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Used => "used",
-            Self::NotNeeded => "not-needed",
-            Self::Disabled => "disabled",
-            Self::Stale => "stale",
-            Self::Empty => "empty",
-            Self::Failed => "failed",
-            Self::Invalid => "invalid",
-        }
+named! {
+    /// The outcome of a source.
+    PlacementOutcome {
+        /// The source is used.
+        Used = "used",
+        /// An earlier source is used, or the source was not read.
+        NotNeeded = "not-needed",
+        /// The source is disabled in our configuration.
+        Disabled = "disabled",
+        /// The source belongs to another host than the host of this VM.
+        Stale = "stale",
+        /// The source was read and has neither region nor zone.
+        Empty = "empty",
+        /// The source could not be read.
+        Failed = "failed",
+        /// The value of the source is not a valid label value.
+        Invalid = "invalid",
     }
 }
 
@@ -165,79 +151,47 @@ pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Optio
 
 /// Selects the source of the topology for the host of this VM.
 pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads) -> Placement {
-    let allowed = settings.topology.sources.as_slice();
-    let host = located.host.clone();
-    let vmi = located.host_source.vmi();
-    let stated = stated(settings, &host);
-    // Reads for another host are out of date.
-    let stale = reads.host != host;
-    let mut known: Option<Known> = None;
-    let mut empty: Option<Known> = None;
-    let mut tried = Vec::new();
-    for source in Source::ALL {
-        let absence = match source {
-            // A source before it that cannot be read may have what this one lacks.
-            Source::HostNode | Source::ConfigMap if !tried.iter().any(is_unread) => Absence::Proven,
-            _ => Absence::Silent,
-        };
-        let (outcome, detail) = if !allowed.contains(&source) {
-            (
-                PlacementOutcome::Disabled,
-                "disabled by `topology.sources`".to_owned(),
-            )
+    let host = &located.host;
+    let (mut known, mut empty) = (None, None);
+    let mut tried: Vec<Tried> = Vec::new();
+    for &source in Source::ALL {
+        let answer = if !settings.topology.sources.contains(&source) {
+            let text = "disabled by `topology.sources`".to_owned();
+            Err((PlacementOutcome::Disabled, text))
         } else if known.is_some() {
-            (
-                PlacementOutcome::NotNeeded,
-                "an earlier source has a result".to_owned(),
-            )
+            let text = "an earlier source has a result".to_owned();
+            Err((PlacementOutcome::NotNeeded, text))
         } else {
-            let labels = match source {
-                Source::HostsTable => stated.as_ref().ok_or_else(|| {
-                    (
-                        PlacementOutcome::Empty,
-                        format!("the configuration has no [hosts.{host}]"),
-                    )
-                }),
-                Source::PodInfo => of_pod(located),
-                Source::VmiAnnotations => vmi
-                    .ok_or_else(unasked)
-                    .and_then(|vmi| annotations(vmi, &host)),
-                Source::HostNode if !stale => weigh(&reads.host_node),
-                Source::LauncherPod if !stale => weigh(&reads.launcher_pod),
-                Source::ConfigMap if !stale => weigh(&reads.configmap),
-                Source::HostNode | Source::LauncherPod | Source::ConfigMap => Err((
-                    PlacementOutcome::Stale,
-                    format!("read for host {}", reads.host),
-                )),
-            };
-            match labels.and_then(|labels| parse(labels, &host)) {
-                Ok(topology) if topology.is_empty() => {
-                    if absence == Absence::Proven && empty.is_none() {
-                        empty = Some(Known {
-                            topology,
-                            source,
-                            absence,
-                        });
-                    }
-                    (
-                        PlacementOutcome::Empty,
-                        format!("has neither region nor zone of {host}"),
-                    )
+            topology(settings, located, reads, source)
+        };
+        let has_all = matches!(source, Source::HostNode | Source::ConfigMap);
+        // A source before it that cannot be read may have what this one lacks.
+        let absence = match has_all && !tried.iter().any(is_unread) {
+            true => Absence::Proven,
+            false => Absence::Silent,
+        };
+        let found = |topology| Known {
+            topology,
+            source,
+            absence,
+        };
+        let (outcome, detail) = match answer {
+            Err(outcome) => outcome,
+            Ok(topology) if topology.is_empty() => {
+                if absence == Absence::Proven {
+                    empty.get_or_insert(found(topology));
                 }
-                Ok(topology) => {
-                    let copy = match source.is_copy() {
-                        true => "; a copy, which does not follow an edit of the host",
-                        false => "",
-                    };
-                    let detail = format!("region/zone {topology} of {host}{copy}");
-                    known = Some(Known {
-                        topology,
-                        source,
-                        absence,
-                    });
-                    (PlacementOutcome::Used, detail)
-                }
-                Err(outcome) => outcome,
+                let detail = format!("has neither region nor zone of {host}");
+                (PlacementOutcome::Empty, detail)
+            }
+            Ok(topology) => {
+                let copy = match source.is_copy() {
+                    true => "; a copy, which does not follow an edit of the host",
+                    false => "",
+                };
+                let detail = format!("region/zone {topology} of {host}{copy}");
+                known = Some(found(topology));
+                (PlacementOutcome::Used, detail)
             }
         };
         tried.push(Tried {
@@ -254,47 +208,71 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         )
     };
     let empty = empty.filter(|_| tried.iter().all(silent));
-    let all_labels = [
-        (Source::HostNode, &reads.host_node),
-        (Source::ConfigMap, &reads.configmap),
-    ];
-    let asked = all_labels
-        .into_iter()
-        .filter(|(source, _)| !stale && allowed.contains(source))
-        .map(|(_, seen)| seen);
-    let passing = |seen: &&Fact<HostLabels>| seen.why().is_some_and(|why| why.kind.is_passing());
-    let host_labels = if asked.clone().any(|seen| passing(&seen)) {
-        // A source that cannot be read at present may have labels that the other lacks.
-        None
-    } else {
-        let mut absence = Absence::Proven;
-        asked.clone().find_map(|seen| {
-            let unread = seen
-                .why()
-                .filter(|why| why.kind != UnavailableKind::NotAsked);
-            if unread.is_some() {
-                absence = Absence::Silent;
-            }
-            Some((seen.known()?.clone(), absence))
-        })
-    };
-    let reads = [&reads.host_node, &reads.launcher_pod, &reads.configmap];
-    let trouble = reads
-        .into_iter()
-        .filter(|_| !stale)
-        .filter(passing)
-        .find_map(Fact::why)
-        .cloned();
+    let current = Some(reads).filter(|reads| reads.host == *host);
+    let asked = current.map(|reads| [&reads.host_node, &reads.launcher_pod, &reads.configmap]);
+    let mut failures = asked.into_iter().flatten().filter_map(Fact::why);
+    let trouble = failures.find(|why| why.kind.is_passing()).cloned();
     Placement {
-        host,
+        host: host.clone(),
         host_source: located.host_source.describe(),
         known: known
             .or(empty)
             .map(|known| with_zone(settings, known, located, trouble.is_some())),
-        host_labels,
+        host_labels: current.and_then(|reads| all_labels(settings, reads)),
         trouble,
         tried,
     }
+}
+
+/// Returns the region and zone of the host according to one source.
+fn topology(
+    settings: &Settings,
+    located: &Located<'_>,
+    reads: &PlacementReads,
+    source: Source,
+) -> Result<Topology, Failed> {
+    let host = &located.host;
+    let seen = match source {
+        Source::HostsTable => return stated(settings, host),
+        Source::PodInfo => return parse(of_pod(located)?, host),
+        Source::VmiAnnotations => {
+            let vmi = located.host_source.vmi().ok_or_else(unasked)?;
+            return parse(annotations(vmi, host)?, host);
+        }
+        Source::HostNode => &reads.host_node,
+        Source::LauncherPod => &reads.launcher_pod,
+        Source::ConfigMap => &reads.configmap,
+    };
+    if reads.host != *host {
+        let text = format!("read for host {}", reads.host);
+        return Err((PlacementOutcome::Stale, text));
+    }
+    parse(weigh(seen)?, host)
+}
+
+/// Returns all labels of the host, from the first source that has them.
+fn all_labels(settings: &Settings, reads: &PlacementReads) -> Option<(HostLabels, Absence)> {
+    let sources = [
+        (Source::HostNode, &reads.host_node),
+        (Source::ConfigMap, &reads.configmap),
+    ];
+    let allowed = &settings.topology.sources;
+    let (mut all, mut absence) = (None, Absence::Proven);
+    for (_, seen) in sources
+        .iter()
+        .filter(|(source, _)| allowed.contains(source))
+    {
+        match seen {
+            // It may have labels that the other lacks.
+            Fact::Failed(why) if why.kind.is_passing() => return None,
+            Fact::Failed(why) if why.kind != UnavailableKind::NotAsked => {
+                absence = Absence::Silent;
+            }
+            Fact::Known(labels) if all.is_none() => all = Some((labels.clone(), absence)),
+            Fact::Known(_) | Fact::Absent | Fact::Failed(_) => {}
+        }
+    }
+    all
 }
 
 /// Completes the topology of a host without a zone, if the configuration allows it.
@@ -322,19 +300,16 @@ fn is_unread(tried: &Tried) -> bool {
     )
 }
 
-/// Returns the topology of a host from our configuration, as labels.
-fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
-    let place = settings.hosts.get(host)?;
-    let parts = [(REGION, &place.region), (ZONE, &place.zone)];
-    let mut labels = HostLabels::new();
-    for (key, value) in parts {
-        labels.extend(
-            value
-                .as_ref()
-                .map(|value| (key.to_owned(), value.to_string())),
-        );
-    }
-    Some(labels)
+/// Returns the topology of a host from our configuration.
+fn stated(settings: &Settings, host: &HostName) -> Result<Topology, Failed> {
+    let place = settings.hosts.get(host).ok_or_else(|| {
+        let text = format!("the configuration has no [hosts.{host}]");
+        (PlacementOutcome::Empty, text)
+    })?;
+    Ok(Topology {
+        region: place.region.clone(),
+        zone: place.zone.clone(),
+    })
 }
 
 fn unasked() -> Failed {

@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use super::action::{Action, DesiredCondition, HookRun, NodePatch, Write};
-use super::conflict::ConflictBackoff;
+use super::action::{Action, DesiredCondition, HookRun, Write};
+use super::doing::{Doing, Labeling};
 use super::guest_agent::GuestAgentHealth;
 use super::input::{Now, RunKind, Scene};
 use super::label_state::{self, LabelState};
-use super::labels::{LabelPlan, Owned, plan_labels};
+use super::labeling::labeling;
+use super::labels::LabelPlan;
 use super::memory::{Memory, Migration, Refused};
-use super::next::{next_round, settling};
-use super::patches::{conditions_patch, node_patch};
+use super::next::next_round;
+use super::patches::conditions_patch;
 use super::registration::{self, FileChange, Registration};
 use super::resync::{self, ProbeResult, WindowId, WindowOutcome};
 use super::scheduled_events::ScheduledEvent;
@@ -19,7 +20,6 @@ use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::facts::names::HostName;
-use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
 use crate::facts::trigger::{Next, Reasons, Trigger};
 use crate::facts::vmi::Vmi;
 
@@ -77,8 +77,7 @@ pub fn plan(
         placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
         ..seen
     };
-    let known = admit(&mut memory, seen, run_kind);
-    memory.note_schedule(seen, now);
+    let mut window_end = admit(&mut memory, seen, run_kind);
     memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
@@ -92,15 +91,19 @@ pub fn plan(
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     memory.guest_agent.note(agent, host, now.uptime);
     let wanted = labeling(settings, seen, &mut memory, run_kind, now);
-    let sync = wanted.state(seen, &memory);
+    // A temporary refusal changes no condition.
+    let refusal = memory.refusal(Write::Node);
+    let refusal = refusal.filter(|refused| !refused.passing);
+    let refusal = refusal.map(|refused| refused.text.as_str());
+    let sync = label_state::state(seen, &wanted, refusal);
     let (registration, changes) = label_files(settings, seen, &wanted, &mut memory, now);
     // Before the Node: a kubelet that starts in between must not set the previous labels of the Node. systemd may take seconds to
     // reload, which the Node does not wait for.
     let (reload, edits): (Vec<_>, Vec<_>) = changes.into_iter().partition(FileChange::is_reload);
     let mut actions = local_actions(settings, seen, &scheduled, &memory, now);
     actions.extend(edits.into_iter().map(Action::EditLabelFile));
-    if !wanted.is_left_alone {
-        actions.extend(wanted.patch.clone().map(Action::PatchNode));
+    if let Doing::Writing(patch) = &wanted.doing {
+        actions.push(Action::PatchNode(patch.clone()));
     }
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     if let Some(node) = seen
@@ -134,8 +137,16 @@ pub fn plan(
     if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
         memory.cause = None;
     }
-    let (window_end, verify) = memory.step_window(found, now);
-    let next = next_round(settings, seen, &mut memory, wanted.settling, now);
+    let mut verify = None;
+    if let Some(window) = memory.window.take() {
+        let step = window.step(found, now);
+        verify = step.verify;
+        match step.state {
+            Ok(window) => memory.window = Some(window),
+            Err(end) => window_end = Some(end),
+        }
+    }
+    let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
     Plan {
         actions,
         guest_agent: memory.guest_agent.health(now.uptime),
@@ -146,83 +157,11 @@ pub fn plan(
         labels: wanted.labels,
         moved,
         interruption,
-        window_end: window_end.or(known),
+        window_end,
         verify,
         next,
         scheduled,
         memory,
-    }
-}
-
-/// What a round wants of the labels of the Node, and why it may not write them.
-struct Labeling {
-    labels: LabelPlan,
-    patch: Option<NodePatch>,
-    /// The rest of the wait for the annotations of Harvester.
-    settling: Option<Duration>,
-    /// The writer that reverts our labels, because of which nothing is written now.
-    stand_down: Option<ConflictBackoff>,
-    /// The same, also while another attempt is made: a writer that reverts each one is one conflict, and is reported as one.
-    conflict: Option<ConflictBackoff>,
-    /// Whether nothing is written, because of a conflict or of too many updates.
-    is_left_alone: bool,
-}
-
-fn labeling(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &mut Memory,
-    run_kind: RunKind,
-    now: Now,
-) -> Labeling {
-    let settling = match run_kind {
-        RunKind::Daemon => settling(settings, seen, memory, now),
-        RunKind::Once => None,
-    };
-    // The Node may belong to the other VM.
-    let is_of_another = seen.identity.is_named_as_another();
-    let placement = seen
-        .placement
-        .filter(|_| settling.is_none() && !is_of_another);
-    let (mut labels, mut patch, mut stand_down) = (LabelPlan::default(), None, None);
-    if let (Some(node), Some(placement)) = (seen.observation.node.known(), placement) {
-        let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
-        let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-        labels = plan_labels(settings, node, placement, labeled_host, &owned);
-        patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
-        stand_down = memory
-            .conflicts
-            .judge(node, &placement.host, patch.as_ref(), now.uptime)
-            .cloned();
-    }
-    // A source that changes constantly must not cause constant writes.
-    memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
-    let retried = memory.conflicts.retried().filter(|_| placement.is_some());
-    Labeling {
-        labels,
-        patch,
-        settling,
-        is_left_alone: stand_down.is_some() || memory.withheld.is_some(),
-        conflict: stand_down.clone().or(retried.cloned()),
-        stand_down,
-    }
-}
-
-impl Labeling {
-    fn state(&self, seen: Scene<'_>, memory: &Memory) -> LabelState {
-        label_state::state(&label_state::Inputs {
-            identity: seen.identity,
-            placement: seen.placement,
-            observation: seen.observation,
-            labels: &self.labels,
-            settling: self.settling.is_some() || memory.withheld.is_some(),
-            stand_down: self.stand_down.as_ref(),
-            // A temporary refusal changes no condition.
-            refusal: memory
-                .refusal(Write::Node)
-                .filter(|refused| !refused.passing)
-                .map(|refused| refused.text.as_str()),
-        })
     }
 }
 
@@ -236,7 +175,7 @@ fn label_files(
 ) -> (Registration, Vec<FileChange>) {
     // While the labels of the Node are not changed, the file keeps the labels that the Node has.
     let none = LabelPlan::default();
-    let labels = if wanted.is_left_alone {
+    let labels = if wanted.is_left_alone() {
         &none
     } else {
         &wanted.labels
@@ -294,7 +233,8 @@ fn desired_conditions(
         return None;
     }
     let are_names_final = memory.names_left(settings, now).is_none();
-    let is_retried = wanted.conflict.is_some() && wanted.stand_down.is_none();
+    let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
+    let is_retried = wanted.conflict.is_some() && !is_standing_down;
     let conditions = [
         are_names_final.then(|| conditions::identity(seen.identity)),
         conditions::topology(sync).filter(|_| !is_retried),
@@ -323,13 +263,10 @@ fn hold_refused(
 ) {
     // A round that cannot tell whether a change is wanted forgets no refusal.
     let has_node = seen.observation.node.known().is_some();
-    let is_decided = has_node && seen.placement.is_some() && wanted.settling.is_none();
+    let is_decided = matches!(wanted.doing, Doing::Nothing | Doing::Writing(_));
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     let is_described = has_node && *sync != LabelState::Pending && !are_reports_paused;
-    for (write, is_told) in [
-        (Write::Node, is_decided && !wanted.is_left_alone),
-        (Write::Conditions, is_described),
-    ] {
+    for (write, is_told) in [(Write::Node, is_decided), (Write::Conditions, is_described)] {
         if is_told && actions.iter().all(|action| action.write() != write) {
             memory.forget_refusal(write);
         }

@@ -35,9 +35,6 @@ const RENEWAL: (f64, f64) = (0.75, 0.95);
 /// The time over which the reads of a fleet are spread if all agents are reloaded, or get new credentials, in the same second.
 const RELOAD_SPREAD: Duration = Duration::from_secs(10);
 
-/// The interval of searches for VMs that have our names or our hardware.
-pub const SEARCH: Duration = Duration::from_secs(6 * 60 * 60);
-
 /// The time over which the list requests of a fleet are spread if no name identifies the VM.
 const LIST_SPREAD: Duration = Duration::from_secs(60);
 
@@ -74,8 +71,6 @@ impl Random {
 pub enum Purpose {
     /// The periodic read of everything.
     Poll,
-    /// The search for duplicates.
-    Search,
     /// The list of a namespace because no name identifies the VM.
     List,
     /// The read of the APIs after a reload of the configuration.
@@ -388,7 +383,6 @@ mod tests {
     fn the_purposes_of_a_machine_have_nothing_in_common() {
         let all = [
             Purpose::Poll,
-            Purpose::Search,
             Purpose::List,
             Purpose::Reload,
             Purpose::VmiWatch,

@@ -1394,31 +1394,6 @@ fn times_are_written_as_kubernetes_does() {
 }
 
 #[test]
-fn duplicates_are_searched_a_few_times_a_day_and_never_at_a_start_or_a_reload() {
-    for trigger in [Trigger::Startup, Trigger::Reload] {
-        assert!(!trigger.scope().search, "{trigger:?}");
-    }
-    let mut world = World::new();
-    world.settle();
-    let mut searches = Vec::new();
-    let began = world.uptime;
-    while world.uptime - began < Duration::from_secs(86_400) {
-        let plan = world.plan();
-        world.apply(&plan);
-        world.uptime += plan.next.after;
-        world.reasons = Reasons {
-            scope: plan.next.scope,
-            ..Reasons::new(plan.next.trigger, world.uptime)
-        };
-        if plan.next.scope.search {
-            searches.push(world.uptime - began);
-        }
-    }
-    assert!((3..=5).contains(&searches.len()), "{searches:?}");
-    assert!(searches[0] > Duration::from_secs(30 * 60), "{searches:?}");
-}
-
-#[test]
 fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
     let mut world = World::new();
     world.settle();

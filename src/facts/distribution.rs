@@ -39,17 +39,6 @@ impl Distribution {
         }
     }
 
-    /// Creates a kubelet of unknown origin of which only the node name is known.
-    pub fn with_node_name(name: &str) -> Self {
-        Self {
-            node_name: Some(Configured {
-                value: name.to_owned(),
-                origin: PathBuf::new(),
-            }),
-            ..Self::new(DistributionKind::Unknown)
-        }
-    }
-
     /// Reports whether Harvester's cloud provider is configured.
     pub fn asks_for_harvester(&self) -> bool {
         self.cloud_provider_name.as_deref() == Some("harvester")

@@ -15,6 +15,7 @@ use crate::sys::document::json::{
     StringMap, annotations, deletion_timestamp, labels, migration_end, migration_failure,
     migration_source, migration_start, migration_target, migration_uid, run_strategy,
 };
+use crate::sys::named::named;
 
 /// The label with the host that a migration moves the VM to.
 const MIGRATION_TARGET: &str = "kubevirt.io/migrationTargetNodeName";
@@ -105,39 +106,25 @@ pub struct VirtualMachine {
     pub maintenance: Option<MaintenanceStrategy>,
 }
 
-/// The values of the label `harvesterhci.io/maintain-mode-strategy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MaintenanceStrategy {
-    /// `Migrate`, the default.
-    Migrate,
-    /// `ShutdownAndRestartAfterEnable`: the VM starts on another host once maintenance mode is enabled.
-    RestartAfterEnable,
-    /// `ShutdownAndRestartAfterDisable`: the VM starts once maintenance mode is disabled.
-    RestartAfterDisable,
-    /// `Shutdown`: the VM stays stopped.
-    Shutdown,
+named! {
+    /// The values of the label `harvesterhci.io/maintain-mode-strategy`.
+    MaintenanceStrategy {
+        /// The default: the VM migrates.
+        Migrate = "Migrate",
+        /// The VM starts on another host once maintenance mode is enabled.
+        RestartAfterEnable = "ShutdownAndRestartAfterEnable",
+        /// The VM starts once maintenance mode is disabled.
+        RestartAfterDisable = "ShutdownAndRestartAfterDisable",
+        /// The VM stays stopped.
+        Shutdown = "Shutdown",
+    }
 }
 
 impl MaintenanceStrategy {
     /// Parses a value of the label. An unknown value is none, as for Harvester.
     pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "Migrate" => Self::Migrate,
-            "ShutdownAndRestartAfterEnable" => Self::RestartAfterEnable,
-            "ShutdownAndRestartAfterDisable" => Self::RestartAfterDisable,
-            "Shutdown" => Self::Shutdown,
-            _ => return None,
-        })
-    }
-
-    /// Returns the value of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Migrate => "Migrate",
-            Self::RestartAfterEnable => "ShutdownAndRestartAfterEnable",
-            Self::RestartAfterDisable => "ShutdownAndRestartAfterDisable",
-            Self::Shutdown => "Shutdown",
-        }
+        let mut all = Self::ALL.iter().copied();
+        all.find(|strategy| strategy.as_str() == text)
     }
 }
 

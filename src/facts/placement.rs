@@ -4,69 +4,41 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::fact::{Fact, UnavailableKind};
 use super::names::HostName;
 use super::topology::{REGION, ZONE};
+use crate::sys::named::named;
 
 /// The labels of a host according to a source.
 pub type HostLabels = BTreeMap<String, String>;
 
-/// A source of a host's region and zone. The order is the precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The labels of the host's Node in the Harvester cluster. It is exact, and the only source with all labels.
-    HostNode,
-    /// The annotations that Harvester writes on VirtualMachineInstances created by Rancher's node driver.
-    VmiAnnotations,
-    /// The labels that Kubernetes 1.35 and later copies from the host to the virt-launcher pod when it is bound.
-    LauncherPod,
-    /// A ConfigMap that an administrator maintains in `harvester-public`.
-    #[serde(rename = "configmap")]
-    ConfigMap,
-    /// The `[hosts]` table of our own configuration. Together with the host name from KubeVirt's downward metrics, it needs no
-    /// credential for Harvester.
-    HostsTable,
-    /// The labels of the virt-launcher pod, from files that the host shares with this VM. It needs neither a network nor a
-    /// credential.
-    PodInfo,
+named! {
+    /// A source of a host's region and zone. The order is the precedence.
+    Source {
+        /// The labels of the host's Node in the Harvester cluster. It is exact, and the only source with all labels.
+        HostNode = "host-node",
+        /// The annotations that Harvester writes on VirtualMachineInstances created by Rancher's node driver.
+        VmiAnnotations = "vmi-annotations",
+        /// The labels that Kubernetes 1.35 and later copies from the host to the virt-launcher pod when it is bound.
+        LauncherPod = "launcher-pod",
+        /// A ConfigMap that an administrator maintains in `harvester-public`.
+        ConfigMap = "configmap",
+        /// The `[hosts]` table of our own configuration. Together with the host name from KubeVirt's downward metrics, it needs no
+        /// credential for Harvester.
+        HostsTable = "hosts-table",
+        /// The labels of the virt-launcher pod, from files that the host shares with this VM. It needs neither a network nor a
+        /// credential.
+        PodInfo = "pod-info",
+    }
 }
 
 impl Source {
-    /// All sources, in order.
-    pub const ALL: [Self; 6] = [
-        Self::HostNode,
-        Self::VmiAnnotations,
-        Self::LauncherPod,
-        Self::ConfigMap,
-        Self::HostsTable,
-        Self::PodInfo,
-    ];
-
-    /// All sources with their names, in order.
-    pub const NAMES: [(&'static str, Self); 6] = [
-        ("host-node", Self::HostNode),
-        ("vmi-annotations", Self::VmiAnnotations),
-        ("launcher-pod", Self::LauncherPod),
-        ("configmap", Self::ConfigMap),
-        ("hosts-table", Self::HostsTable),
-        ("pod-info", Self::PodInfo),
-    ];
-
     /// Reports whether it is a copy of the host's labels, which Harvester or Kubernetes makes for the VM and does not update.
     pub fn is_copy(self) -> bool {
         matches!(
             self,
             Self::VmiAnnotations | Self::LauncherPod | Self::PodInfo
         )
-    }
-
-    /// Returns the name used in configuration and reports.
-    pub fn as_str(self) -> &'static str {
-        let named = Self::NAMES.iter().find(|(_, source)| *source == self);
-        named.map_or("", |(name, _)| name)
     }
 }
 

@@ -3,66 +3,46 @@
 
 use std::time::Duration;
 
+use crate::sys::named::named;
+
 /// A callback that reports a migration hint immediately, before the host is read.
 pub type HintSink = Box<dyn Fn(Trigger) + Send>;
 
-/// A reason to reconcile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trigger {
-    /// The agent started.
-    Startup,
-    /// Our VirtualMachineInstance changed.
-    Vmi,
-    /// Our Node changed.
-    Node,
-    /// A file changed: a credential, the host name, or the configuration of the distribution.
-    Files,
-    /// A virtual NIC announced itself: the VM runs in another QEMU, or was paused for saving.
-    Link,
-    /// The host side of an open virtio-serial port was replaced.
-    Port,
-    /// The wall clock was set.
-    Clock,
-    /// A name of this machine changed.
-    Hostname,
-    /// A unit of the guest agent changed.
-    Units,
-    /// An operator on the host requested it through our own channel.
-    Operator,
-    /// The configuration was reloaded.
-    Reload,
-    /// An event source of this machine failed or recovered.
-    #[serde(rename = "event-source")]
-    Signals,
-    /// A read of the re-sync window, after a migration hint.
-    #[serde(rename = "fast-poll")]
-    Resync,
-    /// A timer expired.
-    Timer,
+named! {
+    /// A reason to reconcile.
+    Trigger {
+        /// The agent started.
+        Startup = "startup",
+        /// Our VirtualMachineInstance changed.
+        Vmi = "vmi",
+        /// Our Node changed.
+        Node = "node",
+        /// A file changed: a credential, the host name, or the configuration of the distribution.
+        Files = "files",
+        /// A virtual NIC announced itself: the VM runs in another QEMU, or was paused for saving.
+        Link = "link",
+        /// The host side of an open virtio-serial port was replaced.
+        Port = "port",
+        /// The wall clock was set.
+        Clock = "clock",
+        /// A name of this machine changed.
+        Hostname = "hostname",
+        /// A unit of the guest agent changed.
+        Units = "units",
+        /// An operator on the host requested it through our own channel.
+        Operator = "operator",
+        /// The configuration was reloaded.
+        Reload = "reload",
+        /// An event source of this machine failed or recovered.
+        Signals = "event-source",
+        /// A read of the re-sync window, after a migration hint.
+        Resync = "fast-poll",
+        /// A timer expired.
+        Timer = "timer",
+    }
 }
 
 impl Trigger {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Startup => "startup",
-            Self::Vmi => "vmi",
-            Self::Node => "node",
-            Self::Files => "files",
-            Self::Link => "link",
-            Self::Port => "port",
-            Self::Clock => "clock",
-            Self::Hostname => "hostname",
-            Self::Units => "units",
-            Self::Operator => "operator",
-            Self::Signals => "event-source",
-            Self::Resync => "fast-poll",
-            Self::Reload => "reload",
-            Self::Timer => "timer",
-        }
-    }
-
     /// Reports whether this is a migration hint: the guest notices a migration before the API reports it.
     pub fn is_migration_hint(self) -> bool {
         matches!(self, Self::Link | Self::Port)
@@ -103,7 +83,7 @@ pub struct Scope {
     pub node: bool,
     /// The unit of the guest agent and its dependencies.
     pub units: bool,
-    /// All VMs that may have our hardware, to find duplicates.
+    /// All VMs that may have our names or our hardware, although ours is known.
     pub search: bool,
     /// Whether refused reads are repeated, as if for the first time.
     pub refused: bool,

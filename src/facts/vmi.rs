@@ -53,7 +53,7 @@ const PODS_MAX: usize = 64;
 const CONDITIONS_MAX: usize = 1000;
 
 /// The maximum number of owners of an object that are kept.
-pub const OWNERS_MAX: usize = 64;
+const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -148,9 +148,27 @@ struct WireVmiMetadata {
     #[serde(default, deserialize_with = "annotations")]
     annotations: StringMap,
     #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Leading<WireVmiOwner, OWNERS_MAX>,
+    owner_references: Owners,
     #[serde(default, deserialize_with = "deletion_timestamp")]
     deletion_timestamp: Option<String>,
+}
+
+/// The owners of an instance, of which only the VirtualMachine matters.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Leading<WireVmiOwner, OWNERS_MAX>")]
+pub struct Owners {
+    /// Its UID.
+    pub vm_uid: Option<String>,
+}
+
+impl From<Leading<WireVmiOwner, OWNERS_MAX>> for Owners {
+    fn from(Leading(owners): Leading<WireVmiOwner, OWNERS_MAX>) -> Self {
+        let is_vm = |owner: &WireVmiOwner| owner.kind.as_deref() == Some("VirtualMachine");
+        let vm = owners.into_iter().find(is_vm);
+        Self {
+            vm_uid: vm.and_then(|owner| owner.uid),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -319,12 +337,7 @@ impl TryFrom<WireVmi> for Vmi {
                 source,
             })?,
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
-            vm_uid: metadata
-                .owner_references
-                .0
-                .into_iter()
-                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
-                .and_then(|owner| owner.uid),
+            vm_uid: metadata.owner_references.vm_uid,
             hostname: spec.hostname.filter(|hostname| !hostname.is_empty()),
             firmware_uuid: firmware
                 .as_ref()

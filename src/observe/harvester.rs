@@ -4,15 +4,13 @@
 mod listed;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use crate::config::Settings;
+use crate::decide::identity::{is_certain, is_likely};
 use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
-use crate::facts::observation::{Candidates, Coverage, Kubelet};
+use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors, Versioned};
@@ -81,7 +79,7 @@ pub enum ListPolicy {
     After(Duration),
     /// Now, if the names do not lead to our instance.
     IfNeeded,
-    /// Always: the search is for duplicates.
+    /// Always: the search is for other instances with our names or our hardware.
     Always,
 }
 
@@ -92,9 +90,9 @@ pub enum ListPolicy {
 /// instance whose hardware matches better.
 ///
 /// A list requests metadata first. It has no firmware UUID, serial or MAC address, so it excludes no instance; but it shows which
-/// instances are likely (the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name) and, in a
-/// search for duplicates, which were compared before: hardware belongs to an instance's UID. The rest is read one by one or, if
-/// there are many, in pages of whole objects.
+/// instances are likely: the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name. The rest is
+/// read one by one or, if there are many, in pages of whole objects.
+#[derive(Debug)]
 pub struct Search<'a> {
     /// The client.
     pub client: &'a Client,
@@ -102,28 +100,17 @@ pub struct Search<'a> {
     pub namespace: &'a Namespace,
     /// The names that our instance may have.
     pub names: &'a Names,
-    /// Instances that had our hardware in the last search for duplicates.
+    /// Instances that had our hardware in the last list.
     pub duplicates: &'a BTreeSet<VmName>,
-    /// Whether an instance is certainly this machine.
-    pub is_ours: &'a (dyn Fn(&Vmi) -> bool + Sync),
-    /// Whether the metadata, that is the name and the UID of the owning VM, makes an instance a likely one.
-    pub is_likely: &'a (dyn Fn(&VmName, Option<&str>) -> bool + Sync),
+    /// The facts that prove which instance is ours.
+    pub facts: &'a Observation,
+    /// The VM that the configuration names.
+    pub pinned: Option<&'a VmName>,
     /// The policy for listing the namespace.
     pub list: ListPolicy,
 }
 
-impl fmt::Debug for Search<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Search")
-            .field("namespace", self.namespace)
-            .field("names", self.names)
-            .field("list", &self.list)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The result of a search.
+/// The instances that were read.
 #[derive(Debug)]
 pub struct SearchResult {
     /// The candidates.
@@ -132,6 +119,17 @@ pub struct SearchResult {
     pub is_listed: bool,
     /// UID and resource version of each instance that was read by its name.
     pub versions: Vec<(String, Option<String>)>,
+}
+
+impl SearchResult {
+    /// Creates a result without a list.
+    pub fn unlisted(candidates: Fact<Candidates>, versions: Vec<(String, Option<String>)>) -> Self {
+        Self {
+            candidates,
+            is_listed: false,
+            versions,
+        }
+    }
 }
 
 /// The instances found by the names of this machine.
@@ -143,50 +141,25 @@ struct Named {
     unreadable: Option<Error>,
 }
 
-/// The state of the searches so far.
-#[derive(Debug, Default)]
-pub struct Compared {
-    /// The instances that were compared.
-    uids: BTreeSet<Uuid>,
-    /// Whether a list of the namespace was requested, with any result.
-    pub is_list_sent: bool,
-}
-
-impl Compared {
-    fn contains(&self, uid: &str) -> bool {
-        Uuid::parse_str(uid).is_ok_and(|uid| self.uids.contains(&uid))
-    }
-}
-
 impl Search<'_> {
-    /// Reads the candidates. `compared` holds those of earlier searches.
-    pub async fn run(&self, compared: &mut Compared) -> SearchResult {
+    /// Reads the candidates. `is_list_sent` becomes true when a list of the namespace is requested, with any result.
+    pub async fn run(&self, is_list_sent: &mut bool) -> SearchResult {
         let Named {
             vmis: named,
             refused,
             unreadable,
         } = match self.named().await {
             Ok(named) => named,
-            Err(error) => {
-                return SearchResult {
-                    candidates: failed(&error),
-                    is_listed: false,
-                    versions: Vec::new(),
-                };
-            }
+            Err(error) => return SearchResult::unlisted(failed(&error), Vec::new()),
         };
         let version = |read: &Versioned<Vmi>| (read.object.uid.clone(), read.version.clone());
         let versions = named.iter().map(version).collect();
         let named: Vec<Vmi> = named.into_iter().map(|read| read.object).collect();
-        let unlisted = |candidates, versions| SearchResult {
-            candidates,
-            is_listed: false,
-            versions,
-        };
-        let is_found = named.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_found = named.iter().any(|vmi| self.is_ours(vmi));
+        let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
         if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
             // An instance that cannot be read by its name is of no use on a list.
-            return unlisted(failed(error), versions);
+            return SearchResult::unlisted(failed(error), versions);
         }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
@@ -200,44 +173,28 @@ impl Search<'_> {
                     retry_after: Some(left),
                     ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
-                return unlisted(Fact::Failed(why), versions);
+                return SearchResult::unlisted(Fact::Failed(why), versions);
             }
             _ => {
                 if let Some(error) = unreadable.as_ref().filter(|_| !is_found) {
-                    return unlisted(failed(error), versions);
+                    return SearchResult::unlisted(failed(error), versions);
                 }
-                let coverage = Coverage::Listed;
-                let candidates = Fact::Known(Candidates {
-                    vmis: named,
-                    coverage,
-                });
-                return unlisted(candidates, versions);
+                return SearchResult::unlisted(known(named, Coverage::Listed), versions);
             }
         }
-        // Until our own instance is known, earlier comparisons are not valid.
-        if !is_found {
-            compared.uids.clear();
-        }
-        compared.is_list_sent = true;
-        let listed = self.listed(&named, compared).await;
-        let candidates = match listed {
+        *is_list_sent = true;
+        let candidates = match self.listed(&named).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
-                Fact::Known(Candidates {
-                    vmis,
-                    coverage: Coverage::Namespace,
-                })
+                known(vmis, Coverage::Namespace)
             }
             // A namespace may also hold more than the size limit of a response.
             Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
-                Fact::Known(Candidates {
-                    vmis: named,
-                    coverage: Coverage::Named,
-                })
+                known(named, Coverage::Named)
             }
             Err(error) => failed(&error),
         };
-        let is_ours = |known: &Candidates| known.vmis.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_ours = |seen: &Candidates| seen.vmis.iter().any(|vmi| self.is_ours(vmi));
         let is_listed = candidates.known().is_some();
         let candidates = match unreadable {
             // The instance that cannot be parsed may be ours.
@@ -249,6 +206,11 @@ impl Search<'_> {
             candidates,
             versions,
         }
+    }
+
+    /// Reports whether an instance is certainly this machine.
+    fn is_ours(&self, vmi: &Vmi) -> bool {
+        is_certain(self.facts, vmi, self.pinned)
     }
 
     /// Reads the instances with our names.
@@ -280,24 +242,18 @@ impl Search<'_> {
     }
 
     /// Reads the other instances of the namespace that may be ours.
-    async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
+    async fn listed(&self, named: &[Vmi]) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
         let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
-        let present = |uid: &Uuid| {
-            list.iter()
-                .filter_map(|item| Uuid::parse_str(&item.uid).ok())
-                .any(|other| other == *uid)
-        };
-        compared.uids.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
         // The list is freed before more is read.
         for ListedVmi { name, uid, owner } in list {
-            if is_named(&uid) || compared.contains(&uid) {
+            if is_named(&uid) {
                 continue;
             }
-            match (self.is_likely)(&name, owner.as_deref()) {
+            match is_likely(self.facts, &name, owner.as_deref()) {
                 true => likely.push(name),
                 false => rest.push(name),
             }
@@ -307,24 +263,20 @@ impl Search<'_> {
             let read = get(self.client, &collection, name).await?;
             vmis.extend(read.map(|read| read.object));
         }
-        let is_enough =
-            self.list != ListPolicy::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
-        if !is_enough && rest.len() <= READ_ONE_BY_ONE {
+        if self.list != ListPolicy::Always && vmis.iter().any(|vmi| self.is_ours(vmi)) {
+            return Ok(vmis);
+        }
+        if rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
                 vmis.extend(get_readable(self.client, &collection, name).await?);
             }
-        } else if !is_enough {
+        } else {
             let all = Selectors::default();
             let is_new = |vmi: &Vmi| {
                 !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
             };
             let others = self.client.list::<Vmi>(&collection, &all, is_new).await?;
             vmis.extend(others);
-        }
-        if !is_enough {
-            let others = vmis.iter().filter(|vmi| !(self.is_ours)(vmi));
-            let uids = others.filter_map(|vmi| Uuid::parse_str(&vmi.uid).ok());
-            compared.uids.extend(uids);
         }
         Ok(vmis)
     }
@@ -339,15 +291,6 @@ pub enum Others {
     AsKnown,
 }
 
-/// The result of reading our own instance: its resource version and the candidates, other instances included.
-#[derive(Debug)]
-pub struct Own {
-    /// The candidates.
-    pub candidates: Fact<Candidates>,
-    /// The resource version of our own instance.
-    pub version: Option<String>,
-}
-
 /// The known state of our own instance.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownOwn<'a> {
@@ -360,14 +303,18 @@ pub struct KnownOwn<'a> {
 }
 
 /// Reads the instance that was found before, which is all that a migration changes. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
-pub async fn read_own(client: &Client, known: KnownOwn<'_>, others: Others) -> Option<Own> {
+pub async fn read_own(
+    client: &Client,
+    known: KnownOwn<'_>,
+    others: Others,
+) -> Option<SearchResult> {
     let own = known.own;
     let collection = collection(&own.namespace);
+    let result =
+        |candidates, version| SearchResult::unlisted(candidates, vec![(own.uid.clone(), version)]);
     let failed = |error: &Error| {
-        Some(Own {
-            candidates: failed(error),
-            version: known.version.map(str::to_owned),
-        })
+        let version = known.version.map(str::to_owned);
+        Some(result(failed(error), version))
     };
     let read = get(client, &collection, &own.name).await;
     let (mut vmis, version) = match read {
@@ -393,10 +340,7 @@ pub async fn read_own(client: &Client, known: KnownOwn<'_>, others: Others) -> O
         vmis,
         coverage: known.others.coverage,
     });
-    Some(Own {
-        candidates,
-        version,
-    })
+    Some(result(candidates, version))
 }
 
 /// Reads the VirtualMachine of an instance.

@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
@@ -20,80 +20,76 @@ use super::unavailable::why;
 /// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// The maximum number of hosts whose labels are cached.
-const HOSTS_MAX: usize = 8;
+/// The maximum number of answers that are cached.
+const KEPT_MAX: usize = 16;
 
-/// Cached refusals. A request that is known to be refused is not sent.
+/// The answers about hosts that were asked for recently. A VM that returns to a host needs no request, and a request that is known to
+/// be refused is not sent.
 #[derive(Debug, Default)]
-pub struct Denied {
+pub struct KeptLabels(BTreeMap<(Source, HostName), Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    answer: Fact<HostLabels>,
+    /// The generation of the credential, with which only a refusal ends.
     generation: u64,
-    until: BTreeMap<(Source, HostName), (Duration, Unavailable)>,
+    until: Duration,
 }
 
-impl Denied {
-    /// Clears the cache.
-    pub fn clear(&mut self) {
-        self.until.clear();
+impl KeptLabels {
+    /// Forgets the labels of all hosts.
+    pub fn forget_labels(&mut self) {
+        self.0.retain(|_, kept| kept.answer.known().is_none());
+    }
+
+    /// Forgets the refusals.
+    pub fn forget_refusals(&mut self) {
+        self.0.retain(|_, kept| kept.answer.why().is_none());
+    }
+
+    /// Forgets the labels of one host.
+    pub fn forget_host(&mut self, host: &HostName) {
+        self.0.remove(&(Source::HostNode, host.clone()));
     }
 
     fn get(
-        &mut self,
-        source: Source,
-        host: &HostName,
+        &self,
+        about: &(Source, HostName),
         generation: u64,
         uptime: Duration,
-    ) -> Option<Unavailable> {
-        if self.generation != generation {
-            self.generation = generation;
-            self.clear();
-        }
-        self.until
-            .get(&(source, host.clone()))
-            .filter(|(until, _)| uptime < *until)
-            .map(|(_, why)| why.clone())
+    ) -> Option<&Fact<HostLabels>> {
+        let kept = self.0.get(about).filter(|kept| uptime < kept.until)?;
+        let is_valid = kept.answer.why().is_none() || kept.generation == generation;
+        is_valid.then_some(&kept.answer)
     }
 
-    fn keep(&mut self, source: Source, host: &HostName, uptime: Duration, why: &Unavailable) {
-        self.until.retain(|_, (until, _)| uptime < *until);
-        if why.kind == UnavailableKind::Forbidden {
-            self.until
-                .insert((source, host.clone()), (uptime + DENIED_FOR, why.clone()));
-        }
-    }
-}
-
-/// The cached labels of hosts that were read recently: a VM that returns to a host needs no request.
-#[derive(Debug, Default)]
-pub struct Hosts(BTreeMap<HostName, (Duration, HostLabels)>);
-
-impl Hosts {
-    /// Clears the cache.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Removes one host.
-    pub fn forget(&mut self, host: &HostName) {
-        self.0.remove(host);
-    }
-
-    fn get(&self, host: &HostName, age: Duration, uptime: Duration) -> Option<HostLabels> {
-        let (read, labels) = self.0.get(host)?;
-        (uptime.saturating_sub(*read) < age).then(|| labels.clone())
-    }
-
-    /// Caches the labels of a host. An existing entry keeps its age.
-    fn keep(&mut self, host: &HostName, labels: &HostLabels, uptime: Duration) {
-        if self.0.contains_key(host) {
-            return;
-        }
-        if self.0.len() >= HOSTS_MAX {
-            let oldest = self.0.iter().min_by_key(|(_, (read, _))| *read);
-            if let Some(oldest) = oldest.map(|(host, _)| host.clone()) {
-                self.0.remove(&oldest);
+    /// Keeps the labels of a Node for `age`, and a refusal for an hour.
+    fn keep(
+        &mut self,
+        about: (Source, HostName),
+        answer: &Fact<HostLabels>,
+        generation: u64,
+        uptime: Duration,
+        age: Duration,
+    ) {
+        let lasts = match answer {
+            Fact::Known(_) if about.0 == Source::HostNode => age,
+            Fact::Failed(why) if why.kind == UnavailableKind::Forbidden => DENIED_FOR,
+            _ => return,
+        };
+        self.0.retain(|_, kept| uptime < kept.until);
+        if self.0.len() >= KEPT_MAX {
+            let first = self.0.iter().min_by_key(|(_, kept)| kept.until);
+            if let Some(first) = first.map(|(about, _)| about.clone()) {
+                self.0.remove(&first);
             }
         }
-        self.0.insert(host.clone(), (uptime, labels.clone()));
+        let kept = Kept {
+            answer: answer.clone(),
+            generation,
+            until: uptime + lasts,
+        };
+        self.0.insert(about, kept);
     }
 }
 
@@ -104,66 +100,53 @@ pub async fn read(
     settings: &Settings,
     vmi: &Vmi,
     host: &HostName,
-    memory: (&mut Denied, &mut Hosts),
+    kept: &mut KeptLabels,
     uptime: Duration,
 ) -> PlacementReads {
-    let (denied, hosts) = memory;
     let mut reads = PlacementReads::none(host.clone());
-    let allowed = |source| settings.topology.sources.contains(&source);
-    if allowed(Source::HostNode) {
-        reads.host_node = match hosts.get(host, settings.timing.poll, uptime) {
-            Some(labels) => Fact::Known(labels),
+    let allowed = Source::ALL.iter().copied();
+    let allowed = allowed.filter(|source| settings.topology.sources.contains(source));
+    // Whether a source has region or zone, so that those after it are not needed.
+    let mut is_reported = false;
+    for source in allowed {
+        let is_needed = match source {
+            Source::HostNode => true,
+            Source::VmiAnnotations => {
+                is_reported |= vmi.annotations_are_fresh() && reports_topology(&vmi.annotations);
+                false
+            }
+            Source::LauncherPod => !is_reported,
+            // It may have all labels of the host.
+            Source::ConfigMap => {
+                let has_extra = !settings.labels.extra.is_empty();
+                !is_reported || has_extra && reads.host_node.known().is_none()
+            }
+            Source::HostsTable | Source::PodInfo => false,
+        };
+        if !is_needed {
+            continue;
+        }
+        let about = (source, host.clone());
+        let answer = match kept.get(&about, generation, uptime) {
+            Some(answer) => answer.clone(),
             None => {
-                hosts.forget(host);
-                let answer = host_node(client, host);
-                ask(Source::HostNode, answer, host, denied, generation, uptime).await
+                let answer = match source {
+                    Source::HostNode => host_node(client, host).await,
+                    Source::LauncherPod => launcher_pod(client, vmi, host).await,
+                    _ => configmap(client, settings, host).await,
+                };
+                kept.keep(about, &answer, generation, uptime, settings.timing.poll);
+                answer
             }
         };
-        if let Fact::Known(labels) = &reads.host_node {
-            hosts.keep(host, labels, uptime);
+        is_reported |= answer.known().is_some_and(reports_topology);
+        match source {
+            Source::HostNode => reads.host_node = answer,
+            Source::LauncherPod => reads.launcher_pod = answer,
+            _ => reads.configmap = answer,
         }
     }
-    let tells = |seen: &Fact<HostLabels>| seen.known().is_some_and(reports_topology);
-    let annotated = allowed(Source::VmiAnnotations)
-        && vmi.annotations_are_fresh()
-        && reports_topology(&vmi.annotations);
-    if allowed(Source::LauncherPod) && !tells(&reads.host_node) && !annotated {
-        let answer = launcher_pod(client, vmi, host);
-        reads.launcher_pod = ask(
-            Source::LauncherPod,
-            answer,
-            host,
-            denied,
-            generation,
-            uptime,
-        )
-        .await;
-    }
-    let extra = !settings.labels.extra.is_empty() && reads.host_node.known().is_none();
-    let reported = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
-    if allowed(Source::ConfigMap) && (!reported || extra) {
-        let answer = configmap(client, settings, host);
-        reads.configmap = ask(Source::ConfigMap, answer, host, denied, generation, uptime).await;
-    }
     reads
-}
-
-async fn ask(
-    source: Source,
-    answer: impl Future<Output = Fact<HostLabels>>,
-    host: &HostName,
-    denied: &mut Denied,
-    generation: u64,
-    uptime: Duration,
-) -> Fact<HostLabels> {
-    if let Some(why) = denied.get(source, host, generation, uptime) {
-        return Fact::Failed(why);
-    }
-    let seen = answer.await;
-    if let Fact::Failed(why) = &seen {
-        denied.keep(source, host, uptime, why);
-    }
-    seen
 }
 
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
@@ -271,19 +254,50 @@ mod tests {
 
     #[test]
     fn a_refusal_is_not_asked_again_for_an_hour_or_until_the_credential_changes() {
-        let host = HostName::parse("hv-a").unwrap();
-        let (source, hour) = (Source::HostNode, Duration::from_secs(3600));
-        let refused = Unavailable::new(UnavailableKind::Forbidden, "nodes is forbidden");
-        let mut denied = Denied::default();
-        denied.keep(source, &host, hour, &refused);
-        let mut asked = |generation, uptime| denied.get(source, &host, generation, uptime);
-        let last = Duration::from_secs(1);
-        assert_eq!(asked(0, 2 * hour - last), Some(refused.clone()));
-        assert_eq!(asked(0, 2 * hour), None);
-        // Whatever else went wrong may be over at once.
-        let away = Unavailable::new(UnavailableKind::Unreachable, "no route");
-        denied.keep(source, &host, hour, &away);
-        assert_eq!(denied.get(source, &host, 0, hour), Some(refused));
-        assert_eq!(denied.get(source, &host, 1, hour), None);
+        let about = (Source::ConfigMap, HostName::parse("hv-a").unwrap());
+        let (hour, second) = (Duration::from_secs(3600), Duration::from_secs(1));
+        let refused = Fact::failed(UnavailableKind::Forbidden, "configmaps is forbidden");
+        let mut kept = KeptLabels::default();
+        kept.keep(about.clone(), &refused, 0, hour, second);
+        assert_eq!(kept.get(&about, 0, 2 * hour - second), Some(&refused));
+        assert_eq!(kept.get(&about, 0, 2 * hour), None);
+        assert_eq!(kept.get(&about, 1, hour), None);
+        // Whatever else went wrong may be over at once, and other sources are read with the VM.
+        for answer in [
+            Fact::failed(UnavailableKind::Unreachable, "no route"),
+            Fact::Known(HostLabels::new()),
+        ] {
+            let mut kept = KeptLabels::default();
+            kept.keep(about.clone(), &answer, 0, hour, hour);
+            assert_eq!(kept.get(&about, 0, hour), None);
+        }
+        kept.forget_labels();
+        assert_eq!(kept.get(&about, 0, hour), Some(&refused));
+        kept.forget_refusals();
+        assert_eq!(kept.get(&about, 0, hour), None);
+    }
+
+    #[test]
+    fn the_labels_of_the_last_hosts_are_known_until_the_next_poll_with_any_credential() {
+        let about = |number: usize| {
+            let host = HostName::parse(&format!("hv-{number}")).unwrap();
+            (Source::HostNode, host)
+        };
+        let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
+        let labels = Fact::Known(HostLabels::new());
+        let mut kept = KeptLabels::default();
+        for (number, uptime) in (0..=KEPT_MAX).zip(1..) {
+            kept.keep(about(number), &labels, 0, second * uptime, minute);
+        }
+        assert_eq!(kept.get(&about(0), 0, second), None);
+        assert_eq!(kept.get(&about(1), 1, minute), Some(&labels));
+        assert_eq!(kept.get(&about(1), 1, minute + 2 * second), None);
+        let (_, host) = about(2);
+        kept.forget_host(&host);
+        assert_eq!(kept.get(&about(2), 0, minute), None);
+        kept.forget_refusals();
+        assert_eq!(kept.get(&about(3), 0, minute), Some(&labels));
+        kept.forget_labels();
+        assert_eq!(kept.get(&about(3), 0, minute), None);
     }
 }

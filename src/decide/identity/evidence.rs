@@ -7,6 +7,7 @@ use crate::facts::distribution::Distribution;
 use crate::facts::names::{NameKind, firmware_uuid, is_made_from, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
+use crate::sys::named::named;
 
 /// The result of one comparison with an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,43 +22,29 @@ pub struct Evidence {
     pub detail: String,
 }
 
-/// The kinds of evidence, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceKind {
-    /// Our configuration names the VM.
-    Configured,
-    /// The virt-launcher pod whose files this VM has belongs to the instance.
-    PodInfo,
-    /// `spec.providerID` of our Node contains the UID of the VirtualMachine.
-    ProviderId,
-    /// DMI `product_uuid` matches the firmware UUID.
-    FirmwareUuid,
-    /// DMI `product_serial` matches the firmware serial.
-    FirmwareSerial,
-    /// A physical NIC has a MAC address of the instance.
-    MacAddress,
-    /// DMI `product_uuid` is the UUID that KubeVirt before 1.6 derives from the name.
-    UuidOfName,
-    /// A name of this machine matches the name of the instance.
-    Name,
+named! {
+    /// The kinds of evidence, strongest first.
+    EvidenceKind {
+        /// Our configuration names the VM.
+        Configured = "configured",
+        /// The virt-launcher pod whose files this VM has belongs to the instance.
+        PodInfo = "pod-info",
+        /// `spec.providerID` of our Node contains the UID of the VirtualMachine.
+        ProviderId = "provider-id",
+        /// DMI `product_uuid` matches the firmware UUID.
+        FirmwareUuid = "firmware-uuid",
+        /// DMI `product_serial` matches the firmware serial.
+        FirmwareSerial = "firmware-serial",
+        /// A physical NIC has a MAC address of the instance.
+        MacAddress = "mac-address",
+        /// DMI `product_uuid` is the UUID that KubeVirt before 1.6 derives from the name.
+        UuidOfName = "uuid-of-name",
+        /// A name of this machine matches the name of the instance.
+        Name = "name",
+    }
 }
 
 impl EvidenceKind {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::PodInfo => "pod-info",
-            Self::ProviderId => "provider-id",
-            Self::FirmwareUuid => "firmware-uuid",
-            Self::FirmwareSerial => "firmware-serial",
-            Self::MacAddress => "mac-address",
-            Self::UuidOfName => "uuid-of-name",
-            Self::Name => "name",
-        }
-    }
-
     /// Reports whether this is virtual hardware, which a guest cannot rename.
     pub(super) fn is_hardware(self) -> bool {
         matches!(

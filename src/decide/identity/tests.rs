@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::decide::fixtures::{VM, World};
-use crate::facts::distribution::Distribution;
+use crate::decide::fixtures::{VM, World, kubelet_named};
 use crate::facts::names::{NodeName, firmware_uuid};
 use crate::facts::nic::Mac;
 use uuid::Uuid;
@@ -73,7 +72,7 @@ fn every_verdict_is_reached_by_its_rule() {
         world.vmi().name = VmName::parse(vm).unwrap();
         world.vmi().hostname = spec_hostname.map(str::to_owned);
         if verdict == Verdict::ConfiguredOverride {
-            let configured = Distribution::with_node_name(node);
+            let configured = kubelet_named(node);
             world.observation.distributions.push(configured);
         }
         rename(&mut world, hostname, node);
@@ -284,7 +283,7 @@ fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
     let mut world = World::new();
     world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "none");
     assert_eq!(named(&world), None);
-    world.observation.distributions = vec![Distribution::with_node_name("chosen-1")];
+    world.observation.distributions = vec![kubelet_named("chosen-1")];
     let chosen = ("chosen-1".to_owned(), Verdict::ConfiguredOverride);
     assert_eq!(named(&world), Some(chosen));
     world.add_vmi(|other| {

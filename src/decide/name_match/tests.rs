@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::catalog::{Finding, Severity};
-use crate::decide::fixtures::{VM, World};
+use crate::decide::fixtures::{VM, World, kubelet_named};
 use crate::decide::{Action, Plan, Write};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::UnitState;
@@ -124,7 +124,7 @@ fn a_hostname_with_a_domain_beside_a_node_name_without_one_is_judged_by_the_next
         advice(&plan.findings[0])
     );
     // A configured name registers, whatever the hostname.
-    world.observation.distributions = vec![Distribution::with_node_name(VM)];
+    world.observation.distributions = vec![kubelet_named(VM)];
     assert!(world.identity().verdict.is_match());
     assert_eq!(codes(&world.plan()), [""; 0]);
 }
@@ -167,16 +167,13 @@ fn a_name_with_a_domain_is_one_for_every_name_that_the_platform_makes() {
 fn a_configured_node_name_is_a_notice_and_its_node_is_never_deleted() {
     let with_id = Distribution {
         with_node_id: true,
-        ..Distribution::with_node_name("worker-a")
+        ..kubelet_named("worker-a")
     };
     for (distribution, node) in [
-        (Distribution::with_node_name("Worker-A"), "worker-a"),
+        (kubelet_named("Worker-A"), "worker-a"),
         (with_id, "worker-a-1a2b3c4d"),
-        (Distribution::with_node_name("another"), "another"),
-        (
-            Distribution::with_node_name("vm.example.org"),
-            "vm.example.org",
-        ),
+        (kubelet_named("another"), "another"),
+        (kubelet_named("vm.example.org"), "vm.example.org"),
     ] {
         for hostname in [VM, node] {
             let mut world = named(hostname, Some(node));
@@ -201,7 +198,7 @@ fn a_configured_node_name_is_a_notice_and_its_node_is_never_deleted() {
         );
     }
     let mut world = named(VM, Some("chosen"));
-    world.observation.distributions = vec![Distribution::with_node_name("chosen")];
+    world.observation.distributions = vec![kubelet_named("chosen")];
     world.node().provider_id = Some("harvester://vm-uid".to_owned());
     if let Fact::Known(agent) = &mut world.observation.guest_agent
         && let Fact::Known(unit) = &mut agent.unit
@@ -272,7 +269,7 @@ fn a_hostname_of_several_vms_belongs_to_none_of_them() {
     world.apply(&plan);
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
     assert_eq!(world.identity().verdict.as_str(), "hostname-of-several-vms");
-    world.observation.distributions = vec![Distribution::with_node_name("web")];
+    world.observation.distributions = vec![kubelet_named("web")];
     assert_eq!(world.identity().verdict.as_str(), "configured-override");
     // The whole name of the VM is a Node name that all components find.
     let mut world = named("web.prod-2", Some("web.prod-2"));

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use crate::facts::names::VmName;
-use crate::facts::vmi::{NotAVmi, OWNERS_MAX};
-use crate::sys::document::json::{Leading, name, owner_kind, owner_references, owner_uid, uid};
+use crate::facts::vmi::{NotAVmi, Owners};
+use crate::sys::document::json::{name, owner_references, uid};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
 /// labels and annotations.
@@ -31,15 +31,7 @@ struct ItemMeta {
     #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
     #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Leading<Owner, OWNERS_MAX>,
-}
-
-#[derive(Deserialize)]
-struct Owner {
-    #[serde(default, deserialize_with = "owner_kind")]
-    kind: Option<String>,
-    #[serde(default, deserialize_with = "owner_uid")]
-    uid: Option<String>,
+    owner_references: Owners,
 }
 
 impl TryFrom<Item> for ListedVmi {
@@ -47,16 +39,13 @@ impl TryFrom<Item> for ListedVmi {
 
     fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
         let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
-        let mut owners = metadata.owner_references.0.into_iter();
         Ok(Self {
             name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
                 field: "metadata.name",
                 source,
             })?,
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
-            owner: owners
-                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
-                .and_then(|owner| owner.uid),
+            owner: metadata.owner_references.vm_uid,
         })
     }
 }

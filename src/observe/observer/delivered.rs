@@ -25,23 +25,25 @@ impl Observer {
         match vmi.reach {
             // The watch does not restore an instance that was never read.
             Some(Reach::Away(error)) if self.own.is_some() => {
-                self.candidates = Fact::Failed(away(&error));
+                self.facts.candidates = Fact::Failed(away(&error));
             }
-            Some(Reach::Reached) if is_watched(&self.candidates) => self.remember_candidates(),
+            Some(Reach::Reached) if is_watched(&self.facts.candidates) => {
+                self.remember_candidates()
+            }
             _ => {}
         }
         match node.reach {
             Some(Reach::Away(error)) => {
-                if let Fact::Known(node) = &self.node {
+                if let Fact::Known(node) = &self.facts.node {
                     self.last_node = Some(node.clone());
                 }
                 if self.last_node.is_some() {
-                    self.node = Fact::Failed(away(&error));
+                    self.facts.node = Fact::Failed(away(&error));
                 }
             }
-            Some(Reach::Reached) if is_watched(&self.node) => {
+            Some(Reach::Reached) if is_watched(&self.facts.node) => {
                 if let Some(node) = self.last_node.take() {
-                    self.node = Fact::Known(node);
+                    self.facts.node = Fact::Known(node);
                 }
             }
             _ => {}
@@ -64,7 +66,7 @@ impl Observer {
     fn remember_candidates(&mut self) {
         if let Some(own) = &self.own {
             let others = own.others.vmis.iter().cloned();
-            self.candidates = Fact::Known(Candidates {
+            self.facts.candidates = Fact::Known(Candidates {
                 vmis: [own.vmi.clone()].into_iter().chain(others).collect(),
                 coverage: own.others.coverage,
             });
@@ -81,7 +83,7 @@ impl Observer {
         let known = self.versions.iter().find(|(uid, _)| *uid == vmi.uid);
         match age(&version, known.and_then(|(_, version)| version.as_deref())) {
             Age::Doubtful => return false,
-            Age::Same => return self.candidates.known().is_some(),
+            Age::Same => return self.facts.candidates.known().is_some(),
             Age::Newer => {}
         }
         self.versions = vec![(vmi.uid.clone(), Some(version))];
@@ -121,7 +123,7 @@ impl Observer {
         };
         if is_doubtful {
             if let Some(host) = &own.vmi.host {
-                self.hosts.forget(host);
+                self.host_labels.forget_host(host);
             }
             self.reads = None;
         }
@@ -129,7 +131,7 @@ impl Observer {
 
     /// Accepts the delivered metadata of our Node. Returns `false` if other fields may have changed too.
     fn accept_node(&mut self, delivered: Node, version: String) -> bool {
-        let Fact::Known(node) = &mut self.node else {
+        let Fact::Known(node) = &mut self.facts.node else {
             return false;
         };
         if node.uid != delivered.uid || node.name != delivered.name {
@@ -187,7 +189,7 @@ mod tests {
         let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
         // It read version 4, wrote labels and a condition, and the last response had version 6.
         observer.delivered_version = Some("4".to_owned());
-        observer.node = Fact::Known(node("6"));
+        observer.facts.node = Fact::Known(node("6"));
         // A watch that lags or another etcd deliver the version that was read, or an older one.
         for (version, is_accepted) in [("5", true), ("6", true), ("7", true), ("6", false)] {
             let accepted = observer.accept_node(node(version), version.to_owned());

@@ -5,10 +5,8 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use super::state::{LocalFiles, Observer};
+use super::state::Observer;
 use crate::catalog::{Code, Finding};
-use crate::facts::machine::Machine;
-use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::observe::registration;
 
@@ -27,30 +25,22 @@ fn has_descriptors() -> io::Result<()> {
 }
 
 impl Observer {
-    /// Returns the content of the files of this machine. While they cannot be read, that is what was read before, with a finding.
-    pub(super) async fn read_local(&mut self) -> (LocalFiles, Option<Finding>) {
+    /// Reads the files of this machine. While they cannot be read, the facts stay, and there is a finding.
+    pub(super) async fn read_local(&mut self) -> Option<Finding> {
         let root = self.root.clone();
-        let read = self.files.run(STALL, move || {
-            has_descriptors().map(|()| LocalFiles {
-                machine: read_machine(&root),
-                label_files: registration::read(&root),
-            })
-        });
-        let what = match read.await {
-            Some(Ok(read)) => {
-                self.local = Some(read.clone());
-                return (read, None);
+        let read = move || {
+            has_descriptors().map(|()| (read_machine(&root), registration::read(&root)))
+        };
+        let what = match self.files.run(STALL, read).await {
+            Some(Ok((machine, label_files))) => {
+                self.facts.machine = machine;
+                self.facts.label_files = label_files;
+                return None;
             }
             Some(Err(error)) => format!("no file can be opened: {error}"),
             None => format!("the disk did not respond within {} s", STALL.as_secs()),
         };
-        let why = Unavailable::new(UnavailableKind::Unreachable, what.clone());
-        let none = || LocalFiles {
-            machine: Machine::unread(&why),
-            label_files: Vec::new(),
-        };
-        let known = self.local.clone().unwrap_or_else(none);
-        (known, Some(Finding::new(Code::FileNotRead, what)))
+        Some(Finding::new(Code::FileNotRead, what))
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod limit;
 mod local;
 mod own_api;
 mod read;
+mod read_plan;
 mod search;
 mod situation;
 mod state;
@@ -66,9 +67,9 @@ impl Observe for Observer {
         let reads = match self.connections.harvester.link() {
             Ok(link) => {
                 let (client, generation) = (&link.client, link.generation);
-                let memory = (&mut self.denied, &mut self.hosts);
+                let kept = &mut self.host_labels;
                 let reads =
-                    host_labels::read(client, generation, settings, vmi, host, memory, now.uptime);
+                    host_labels::read(client, generation, settings, vmi, host, kept, now.uptime);
                 let failed =
                     || PlacementReads::failed(host.clone(), &too_slow_text("the Harvester API"));
                 Box::pin(limited(reads)).await.unwrap_or_else(failed)

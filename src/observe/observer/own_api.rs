@@ -4,16 +4,16 @@
 use super::limit::briefly;
 use super::state::Observer;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::wire::kubeapi::Client;
 
 impl Observer {
     /// Checks whether a Harvester credential that does not work leads to the guest cluster: both APIs return the same objects.
     pub(super) async fn check_own_api(&mut self) {
-        let odd = self.candidates.why().is_some_and(|why| {
-            matches!(
-                why.kind,
-                UnavailableKind::Refused | UnavailableKind::Forbidden
-            )
-        });
+        let kind = self.facts.candidates.why().map(|why| why.kind);
+        let is_odd = matches!(
+            kind,
+            Some(UnavailableKind::Refused | UnavailableKind::Forbidden)
+        );
         let generations = self.generations();
         let (Ok(harvester), Ok(guest)) = (
             self.connections.harvester.link(),
@@ -21,47 +21,39 @@ impl Observer {
         ) else {
             return;
         };
-        if !odd || self.cleared == Some(generations) {
+        if !is_odd || self.cleared == Some(generations) {
             return;
         }
-        let namespace = "/api/v1/namespaces/kube-system";
-        let namespaces = async {
-            tokio::join!(
-                harvester.client.get_metadata(namespace),
-                guest.client.get_metadata(namespace)
-            )
+        let node = self.facts.node.known();
+        let path = "/api/v1/namespaces/kube-system";
+        let namespaces =
+            async { tokio::join!(uid(&harvester.client, path), uid(&guest.client, path)) };
+        let (theirs, ours) = Box::pin(briefly(namespaces)).await.unwrap_or_default();
+        let same = if theirs.is_some() && theirs == ours {
+            Some("namespace kube-system")
+        } else if let Some(node) = node {
+            // A kubelet may not read namespaces, but only the guest cluster has our Node.
+            let path = format!("/api/v1/nodes/{}", node.name);
+            let theirs = briefly(uid(&harvester.client, &path)).await.flatten();
+            (theirs.as_ref() == Some(&node.uid)).then_some("this Node")
+        } else {
+            None
         };
-        let same_namespace = match Box::pin(briefly(namespaces)).await {
-            Some((Ok(theirs), Ok(ours))) => {
-                theirs.metadata.uid.is_some() && theirs.metadata.uid == ours.metadata.uid
-            }
-            _ => false,
+        let Some(what) = same else {
+            self.cleared = node.map(|_| generations).or(self.cleared);
+            return;
         };
-        // A kubelet may not read namespaces, but only the guest cluster has our Node.
-        let same_node = match self.node.known() {
-            Some(node) if !same_namespace => {
-                let path = format!("/api/v1/nodes/{}", node.name);
-                let theirs = briefly(harvester.client.get_metadata(&path)).await;
-                matches!(theirs, Some(Ok(theirs)) if theirs.metadata.uid.as_deref() == Some(node.uid.as_str()))
-            }
-            _ => false,
-        };
-        if same_namespace || same_node {
-            let file = harvester.credential.kubeconfig.display();
-            let what = if same_namespace {
-                "namespace kube-system"
-            } else {
-                "this Node"
-            };
-            let text = format!(
-                "`{file}` points to the API of this guest cluster: {what} has the same UID there"
-            );
-            self.harvester = Fact::Failed(Unavailable::new(UnavailableKind::OwnApi, text.clone()));
-            self.connections
-                .harvester
-                .refuse(Unavailable::new(UnavailableKind::OwnApi, text));
-        } else if self.node.known().is_some() {
-            self.cleared = Some(generations);
-        }
+        let file = harvester.credential.kubeconfig.display();
+        let text = format!(
+            "`{file}` points to the API of this guest cluster: {what} has the same UID there"
+        );
+        let why = Unavailable::new(UnavailableKind::OwnApi, text);
+        self.facts.harvester = Fact::Failed(why.clone());
+        self.connections.harvester.refuse(why);
     }
+}
+
+/// Returns the UID of an object, if it can be read.
+async fn uid(client: &Client, path: &str) -> Option<String> {
+    client.get_metadata(path).await.ok()?.metadata.uid
 }

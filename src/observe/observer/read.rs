@@ -4,36 +4,22 @@
 use std::time::Duration;
 
 use super::limit::{limited, too_slow};
+use super::read_plan::{self, VmReading};
 use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::{is_certain, is_likely};
-use crate::decide::read_plan::{
-    self, Access, Forgets, HostMetricsAfter, NodeReading, ReadPlan, Situation, VmReading,
-};
-use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
+use crate::observe::harvester::{self, ListPolicy, Others, Search, SearchResult};
 use crate::observe::{guest_agent, host_metrics, node, registration};
 
 /// The name of the source in messages.
 const METRICS: &str = "the downward metrics of the host";
-
-/// The result of reading the VM.
-enum VmAnswer {
-    /// It could not be requested.
-    None(Fact<Candidates>),
-    /// The instance that was found before.
-    Own(harvester::Own),
-    /// The result of a search.
-    Search(harvester::SearchResult),
-}
 
 impl Observer {
     pub(super) async fn read(
@@ -46,43 +32,39 @@ impl Observer {
         if scope.hinted {
             self.connections.skip_backoff();
         }
-        let (local, stalled) = self.read_local().await;
+        let stalled = self.read_local().await;
         alive();
-        let machine = local.machine;
-        self.machine = Some(machine.phase());
         let before = self.generations();
         let uncertain = self.take_delivered();
         if scope.refused {
-            self.denied.clear();
+            self.host_labels.forget_refusals();
         }
-        let held = [(&self.candidates).into(), (&self.node).into()];
+        let is_needed =
+            read_plan::reads_credentials(scope, self.failures(), before != [None, None]);
         // Nothing else may wait for a disk that does not respond.
-        if stalled.is_none() && read_plan::reads_credentials(scope, held, before != [None, None]) {
+        if stalled.is_none() && is_needed {
             self.read_credentials(settings);
         }
         let names = harvester::Names::new(
             settings,
             self.earlier.as_ref(),
-            &machine,
-            self.kubelet.known(),
+            &self.facts.machine,
+            self.facts.kubelet.known(),
         );
         let situation = self.situation(settings, scope, before, uncertain, &names);
-        let plan = read_plan::decide(&situation);
+        let plan = read_plan::decide(&situation, &self.facts);
         if plan.forgets_own {
             self.own = None;
         }
-        let namespace = self.harvester.known().map(|known| known.namespace.clone());
+        let namespace = self
+            .facts
+            .harvester
+            .known()
+            .map(|known| known.namespace.clone());
         let [generation, _] = self.generations();
         let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
-        let known = self.observation(machine.clone());
         let pinned = settings.harvester.vm.as_ref();
-        let mut compared = std::mem::take(&mut self.compared);
-        let search = VmSearch {
-            known: &known,
-            pinned,
-            names: &names,
-            list,
-        };
+        let mut is_list_sent = false;
         let read_units = async {
             match plan.units && stalled.is_none() {
                 true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
@@ -111,46 +93,47 @@ impl Observer {
         };
         let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node)),
-            limited(self.read_vm(plan.vm, &search, &mut compared)),
+            limited(self.read_vm(plan.vm, pinned, &names, list, &mut is_list_sent)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host),
             read_pod
         );
-        self.pod_info = pod_info;
+        self.facts.pod_info = pod_info;
         alive();
         // If systemd does not respond, a missed reload is still missed.
-        self.drop_in = drop_in.flatten().or(self.drop_in);
-        let is_list_sent = std::mem::take(&mut compared.is_list_sent);
-        let is_listed = matches!(&vm, Some(Some(VmAnswer::Search(found))) if found.is_listed);
+        self.facts.drop_in = drop_in.flatten().or(self.facts.drop_in);
+        let is_listed = matches!(&vm, Some(Some(found)) if found.is_listed);
         if is_list_sent && !is_listed {
             self.list_failed(now);
         }
-        self.compared = compared;
         if let Some(agent) = in_time(units, "the system bus") {
-            self.guest_agent = agent;
+            self.facts.guest_agent = agent;
         }
         if let Some(metrics) = in_time(metrics, METRICS) {
-            self.host_metrics = metrics;
+            self.facts.host_metrics = metrics;
         }
         if let Some(node) = in_time(node, "the guest cluster API") {
             self.delivered_version = node.known().and_then(|node| node.resource_version.clone());
-            self.node = node;
-            defer(&mut self.node, self.connections.guest.deferred());
+            self.facts.node = node;
+            defer(&mut self.facts.node, self.connections.guest.deferred());
         }
         match vm {
             Some(None) => {}
-            Some(Some(VmAnswer::None(candidates))) => self.candidates = candidates,
-            Some(Some(VmAnswer::Own(own))) => {
-                let uid = self.own.as_ref().map(|found| found.vmi.uid.clone());
-                self.versions = uid.map(|uid| (uid, own.version)).into_iter().collect();
-                self.candidates = own.candidates;
-            }
-            Some(Some(VmAnswer::Search(found))) => self.searched(found, &known, pinned, now),
-            None => self.candidates = too_slow("the Harvester API"),
+            Some(Some(found)) => self.searched(found, pinned, now),
+            None => self.facts.candidates = too_slow("the Harvester API"),
         }
-        defer(&mut self.candidates, self.connections.harvester.deferred());
-        self.forget(&plan);
+        defer(
+            &mut self.facts.candidates,
+            self.connections.harvester.deferred(),
+        );
+        if plan.forgets_hosts {
+            self.host_labels.forget_labels();
+        }
+        let is_lost = plan.vm.is_some() && self.facts.candidates.known().is_none();
+        if plan.forgets_reads || is_lost {
+            self.reads = None;
+        }
         // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
@@ -158,81 +141,62 @@ impl Observer {
             let (is_offered, detail) = host_metrics::probe(&self.root);
             self.health.set("downward-metrics", is_offered, detail);
         }
-        let situation = Situation {
-            candidates: (&self.candidates).into(),
-            host_metrics: (&self.host_metrics).into(),
-            harvester: Access {
-                is_usable: self.connections.harvester.link().is_ok(),
-                ..situation.harvester
-            },
-            ..situation
-        };
-        match read_plan::host_metrics_after(&situation) {
-            HostMetricsAfter::Keep => {}
-            HostMetricsAfter::NotNeeded => {
-                self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
-            }
-            HostMetricsAfter::Read => {
-                self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
-                    .await
-                    .unwrap_or_else(|| too_slow(METRICS));
-                alive();
-            }
-        }
         self.read_stopped_vm().await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
-        let findings = problems
+        self.facts.findings = problems
             .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
             .chain(self.connections.findings())
             .chain(self.health.findings())
             .chain(stalled.clone())
             .collect();
-        Observation {
-            label_files: local.label_files,
-            is_unread: stalled.is_some()
-                || machine.is_unread()
-                || self.is_distribution_unread
-                || self.connections.is_unread(),
-            findings,
-            ..self.observation(machine)
+        self.facts.clock = self.health.clock_steps();
+        self.facts.is_unread = stalled.is_some()
+            || self.facts.machine.is_unread()
+            || self.is_distribution_unread
+            || self.connections.is_unread();
+        if self.facts.candidates.known().is_some() {
+            self.facts.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
+        } else if read_plan::reads_host_late(&situation, &self.facts) {
+            self.facts.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+                .await
+                .unwrap_or_else(|| too_slow(METRICS));
+            alive();
         }
+        self.facts.clone()
     }
 
-    async fn read_node(&self, how: NodeReading) -> Option<Fact<Node>> {
-        match (how, self.connections.guest.link(), self.kubelet.known()) {
-            (NodeReading::Keep, ..) => None,
-            (_, Err(why), _) => Some(Fact::Failed(why.skipping())),
-            (NodeReading::Get, Ok(link), Some(kubelet)) => {
-                let name = &kubelet.node_name;
-                Some(node::read(link, name).await)
-            }
-            (_, Ok(_), _) => Some(Fact::failed(
+    /// Reads our Node if `is_due`; `None` if the known one stays.
+    async fn read_node(&self, is_due: bool) -> Option<Fact<Node>> {
+        match (self.connections.guest.link(), self.facts.kubelet.known()) {
+            (Err(why), _) => Some(Fact::Failed(why.skipping())),
+            (Ok(_), None) => Some(Fact::failed(
                 UnavailableKind::NotAsked,
                 "the name of this Node is unknown",
             )),
+            (Ok(link), Some(kubelet)) if is_due => Some(node::read(link, &kubelet.node_name).await),
+            (Ok(_), Some(_)) => None,
         }
     }
 
     async fn read_vm(
         &self,
-        how: VmReading,
-        search: &VmSearch<'_>,
-        compared: &mut Compared,
-    ) -> Option<VmAnswer> {
-        let unasked = |why| Some(VmAnswer::None(Fact::Failed(why)));
-        if how == VmReading::Keep {
-            return None;
-        }
+        how: Option<VmReading>,
+        pinned: Option<&VmName>,
+        names: &harvester::Names,
+        list: ListPolicy,
+        is_list_sent: &mut bool,
+    ) -> Option<SearchResult> {
+        let unasked = |why| Some(SearchResult::unlisted(Fact::Failed(why), Vec::new()));
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
             Err(why) => return unasked(why.skipping()),
         };
-        let Some(harvester) = self.harvester.known() else {
+        let Some(harvester) = self.facts.harvester.known() else {
             let text = "the namespace is unknown";
             return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
         };
-        if let (VmReading::Own { with_others }, Some(found)) = (how, &self.own) {
+        if let (VmReading::Own { with_others }, Some(found)) = (how?, &self.own) {
             let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
             let known = harvester::KnownOwn {
                 own: &found.vmi,
@@ -244,82 +208,44 @@ impl Observer {
                 false => Others::AsKnown,
             };
             let own = harvester::read_own(&link.client, known, others).await;
-            if let Some(own) = own {
-                return Some(VmAnswer::Own(own));
+            if own.is_some() {
+                return own;
             }
         }
         let search = Search {
             client: &link.client,
             namespace: &harvester.namespace,
-            names: search.names,
+            names,
             duplicates: &self.duplicates,
-            is_ours: &|vmi| is_certain(search.known, vmi, search.pinned),
-            is_likely: &|name, owner| is_likely(search.known, name, owner),
-            list: search.list,
+            facts: &self.facts,
+            pinned,
+            list,
         };
-        Some(VmAnswer::Search(search.run(compared).await))
+        Some(search.run(is_list_sent).await)
     }
 
     /// Reads the VirtualMachine of an instance that stops, once.
     async fn read_stopped_vm(&mut self) {
         let own = self.own.as_ref().map(|own| &own.vmi);
         // The first read is before the instance is known to be ours.
-        let only = match self.candidates.known().map(|known| known.vmis.as_slice()) {
+        let only = match self
+            .facts
+            .candidates
+            .known()
+            .map(|known| known.vmis.as_slice())
+        {
             Some([only]) => Some(only),
             _ => None,
         };
         let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {
-            self.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
+            self.facts.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
             return;
         };
-        if let (Fact::Failed(_), Ok(link)) = (&self.vm, self.connections.harvester.link()) {
+        if let (Fact::Failed(_), Ok(link)) = (&self.facts.vm, self.connections.harvester.link()) {
             let read = limited(harvester::read_vm(&link.client, vmi)).await;
-            self.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
+            self.facts.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
         }
     }
-
-    fn forget(&mut self, plan: &ReadPlan) {
-        if plan.forgets_hosts {
-            self.hosts.clear();
-        }
-        let is_forgotten = match plan.forgets_reads {
-            Forgets::Never => false,
-            Forgets::IfVmUnknown => self.candidates.known().is_none(),
-            Forgets::Now => true,
-        };
-        if is_forgotten {
-            self.reads = None;
-        }
-    }
-
-    /// Returns the known facts, except those that every round reads again.
-    fn observation(&self, machine: Machine) -> Observation {
-        Observation {
-            machine,
-            distributions: self.distributions.clone(),
-            kubelet: self.kubelet.clone(),
-            node: self.node.clone(),
-            harvester: self.harvester.clone(),
-            candidates: self.candidates.clone(),
-            host_metrics: self.host_metrics.clone(),
-            pod_info: self.pod_info.clone(),
-            guest_agent: self.guest_agent.clone(),
-            label_files: Vec::new(),
-            drop_in: self.drop_in,
-            vm: self.vm.clone(),
-            clock: self.health.clock_steps(),
-            is_unread: false,
-            findings: Vec::new(),
-        }
-    }
-}
-
-/// The inputs of a search for our instance.
-struct VmSearch<'a> {
-    known: &'a Observation,
-    pinned: Option<&'a VmName>,
-    names: &'a harvester::Names,
-    list: ListPolicy,
 }
 
 /// Converts a timeout to a failed fact; `None` if the source was not requested.

@@ -9,7 +9,7 @@ use crate::decide::Now;
 use crate::decide::identity::{is_certain, is_proven, shares_hostname};
 use crate::decide::schedule::{Phase, Purpose, list_delay, list_retry};
 use crate::facts::names::VmName;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::Candidates;
 use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -21,9 +21,10 @@ const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
 impl Observer {
     /// Keeps our instance, and those of the other instances that have one of our names or our hardware.
     pub(super) fn keep_found(&mut self, vmi: &Vmi) {
-        let (Ok(link), Some(candidates)) =
-            (self.connections.harvester.link(), self.candidates.known())
-        else {
+        let (Ok(link), Some(candidates)) = (
+            self.connections.harvester.link(),
+            self.facts.candidates.known(),
+        ) else {
             return;
         };
         // The names of the search: a name added since then must still be searched.
@@ -52,7 +53,7 @@ impl Observer {
         });
         // The rest of the namespace is not needed any more; an idle agent must not keep it.
         let vmis = [vmi.clone()].into_iter().chain(others).collect();
-        self.candidates = Fact::Known(Candidates { vmis, coverage });
+        self.facts.candidates = Fact::Known(Candidates { vmis, coverage });
     }
 
     /// Returns whether the namespace may be listed in this round.
@@ -80,7 +81,7 @@ impl Observer {
             Some(_) if self.listing.is_done => ListPolicy::Never,
             Some(due) => ListPolicy::After(due.saturating_sub(now.uptime)),
             None => {
-                let phase = Phase::of(self.machine.unwrap_or_default(), Purpose::List);
+                let phase = Phase::of(self.facts.machine.phase(), Purpose::List);
                 ListPolicy::After(list_delay(phase, now.random))
             }
         }
@@ -93,11 +94,10 @@ impl Observer {
         listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
     }
 
-    /// Records the result of a search: the time of the next list, and the instances with our hardware.
+    /// Records the instances that were read: the time of the next list, and those with our hardware.
     pub(super) fn searched(
         &mut self,
         found: harvester::SearchResult,
-        observation: &Observation,
         pinned: Option<&VmName>,
         now: Now,
     ) {
@@ -109,7 +109,7 @@ impl Observer {
             let vmis = found.candidates.known().into_iter();
             let ours = vmis
                 .flat_map(|candidates| &candidates.vmis)
-                .filter(|vmi| is_proven(observation, vmi, None));
+                .filter(|vmi| is_proven(&self.facts, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
             self.duplicates.clear();
             if ours.len() > 1 {
@@ -129,11 +129,11 @@ impl Observer {
         } else if !self.listing.is_done
             && found.candidates.known().is_some_and(|candidates| {
                 let mut vmis = candidates.vmis.iter();
-                vmis.any(|vmi| is_certain(observation, vmi, pinned))
+                vmis.any(|vmi| is_certain(&self.facts, vmi, pinned))
             })
         {
             self.listing.due = None;
         }
-        self.candidates = found.candidates;
+        self.facts.candidates = found.candidates;
     }
 }

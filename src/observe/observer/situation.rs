@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the credentials, and describes the known state before a read for `decide::read_plan`.
+//! Reads the credentials, and describes the situation before a read.
 
 use super::delivered::Uncertain;
+use super::read_plan::{OwnState, Situation};
 use super::state::Observer;
 use crate::config::Settings;
-use crate::decide::read_plan::{Access, OwnState, Situation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::observe::distribution::DistributionProblem;
@@ -15,7 +15,7 @@ use crate::sys::escape::chain;
 pub(super) type Generations = [Option<u64>; 2];
 
 impl Observer {
-    /// Returns the known state before a read, with the current credentials; `before` are those of the previous read.
+    /// Returns the situation before a read, with the current credentials; `before` are those of the previous read.
     pub(super) fn situation(
         &self,
         settings: &Settings,
@@ -26,11 +26,7 @@ impl Observer {
     ) -> Situation {
         let [old_harvester, old_guest] = before;
         let [new_harvester, new_guest] = self.generations();
-        let access = |old, new: Option<u64>| Access {
-            is_usable: new.is_some(),
-            is_changed: old != new,
-        };
-        let namespace = self.harvester.known().map(|known| &known.namespace);
+        let namespace = self.facts.harvester.known().map(|known| &known.namespace);
         let own = self.own.as_ref().map(|found| OwnState {
             is_renamed: found.names != *names,
             is_elsewhere: Some(found.generation) != new_harvester
@@ -38,17 +34,11 @@ impl Observer {
         });
         Situation {
             scope,
-            harvester: access(old_harvester, new_harvester),
-            guest: access(old_guest, new_guest),
-            has_namespace: namespace.is_some(),
-            has_node_name: self.kubelet.known().is_some(),
-            candidates: (&self.candidates).into(),
-            node: (&self.node).into(),
-            host_metrics: (&self.host_metrics).into(),
+            is_harvester_changed: old_harvester != new_harvester,
+            is_guest_changed: old_guest != new_guest,
             own,
             is_vm_uncertain: uncertain.vm,
             is_node_uncertain: uncertain.node,
-            is_reload_missed: self.drop_in.is_some_and(|drop_in| drop_in.needs_reload),
             may_ask_host: settings.topology.sources.contains(&Source::HostsTable),
             are_reads_current: self.are_reads_for(settings),
         }
@@ -57,19 +47,19 @@ impl Observer {
     /// Reads the credentials of both APIs.
     pub(super) fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
-        self.distributions = distributions;
+        self.facts.distributions = distributions;
         let problems = problems.iter();
         self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
         self.distribution_problems = problems.map(|problem| chain(problem)).collect();
         self.connections
-            .refresh(&self.root, settings, &self.distributions);
-        self.kubelet = self
+            .refresh(&self.root, settings, &self.facts.distributions);
+        self.facts.kubelet = self
             .connections
             .guest
             .link()
             .and_then(|link| credentials::kubelet(link, settings))
             .into();
-        self.harvester = self
+        self.facts.harvester = self
             .connections
             .harvester
             .link()

@@ -12,24 +12,19 @@ use crate::apply::registration::Edits;
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
-use crate::decide::read_plan;
 use crate::decide::schedule::Random;
-use crate::facts::distribution::Distribution;
-use crate::facts::guest_agent::GuestAgent;
-use crate::facts::host_metrics::HostMetrics;
-use crate::facts::lifecycle::VirtualMachine;
+use crate::facts::clock::ClockSteps;
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Harvester, Kubelet};
+use crate::facts::observation::{Candidates, Observation};
 use crate::facts::placement::PlacementReads;
-use crate::facts::pod_info::PodInfo;
-use crate::facts::registration::{DropIn, LabelFile};
+use crate::facts::registration::LabelFile;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
-use crate::observe::harvester::{self, Compared};
-use crate::observe::host_labels::{Denied, Hosts};
+use crate::observe::harvester;
+use crate::observe::host_labels::KeptLabels;
 use crate::observe::pod_info::PodReader;
 use crate::sys::disk::DiskWork;
 use crate::sys::root::Root;
@@ -54,33 +49,22 @@ pub struct Observer {
     pub(super) connections: Connections,
     pub(super) health: SignalBoard,
     /// Reads the files of this machine.
-    pub(super) files: DiskWork<io::Result<LocalFiles>>,
-    /// What it read last.
-    pub(super) local: Option<LocalFiles>,
-    pub(super) distributions: Vec<Distribution>,
+    pub(super) files: DiskWork<io::Result<(Machine, Vec<LabelFile>)>>,
+    /// What was read last.
+    pub(super) facts: Observation,
     pub(super) distribution_problems: Vec<String>,
     /// Whether the kernel could not read one of their files, which may pass.
     pub(super) is_distribution_unread: bool,
-    pub(super) kubelet: Fact<Kubelet>,
-    pub(super) harvester: Fact<Harvester>,
-    pub(super) node: Fact<Node>,
     /// The version of the Node that was last read or delivered. That of the response to a write is newer.
     pub(super) delivered_version: Option<String>,
-    pub(super) candidates: Fact<Candidates>,
-    pub(super) host_metrics: Fact<HostMetrics>,
-    pub(super) pod_info: Fact<PodInfo>,
     /// A round that is cut off must not lose the read that it began.
     pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
-    pub(super) guest_agent: Fact<GuestAgent>,
-    pub(super) drop_in: Option<DropIn>,
     /// The changes of label files.
     pub(super) edits: Edits,
     /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
     pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
     /// The Events of the last writes, about this Node at that time.
     pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
-    /// The VirtualMachine of our instance while it stops.
-    pub(super) vm: Fact<VirtualMachine>,
     /// The VM found in an earlier run.
     pub(super) earlier: Option<VmName>,
     /// Our own instance, and the search that found it.
@@ -90,9 +74,7 @@ pub struct Observer {
     pub(super) reads: Option<PlacementReads>,
     /// The credentials that are known to lead to different APIs.
     pub(super) cleared: Option<[Option<u64>; 2]>,
-    pub(super) denied: Denied,
-    /// Cached labels of hosts.
-    pub(super) hosts: Hosts,
+    pub(super) host_labels: KeptLabels,
     /// The settings with which `reads` was read.
     pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
     /// UID and resource version of the instances as last read or delivered.
@@ -101,13 +83,9 @@ pub struct Observer {
     pub(super) last_node: Option<Node>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
-    /// Instances that do not have our hardware.
-    pub(super) compared: Compared,
     pub(super) listing: Listing,
     /// Whether no user waits, so that expensive reads may be delayed or rare.
     pub(super) is_daemon: bool,
-    /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
-    pub(super) machine: Option<u64>,
     /// The deliveries of the watch of our VM.
     pub(super) vmi_feed: Feed<Vmi>,
     /// The deliveries of the watch of our Node.
@@ -132,46 +110,32 @@ impl Observer {
 
     /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
-        let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");
         Self {
             root,
             bus,
             connections: Connections::default(),
             health,
             files: DiskWork::default(),
-            local: None,
-            distributions: Vec::new(),
+            facts: unread(),
             distribution_problems: Vec::new(),
             is_distribution_unread: false,
-            kubelet: Fact::Failed(unread()),
-            harvester: Fact::Failed(unread()),
-            node: Fact::Failed(unread()),
             delivered_version: None,
-            candidates: Fact::Failed(unread()),
-            host_metrics: Fact::Failed(unread()),
-            pod_info: Fact::Absent,
             pod_reader: tokio::sync::Mutex::default(),
-            guest_agent: Fact::Failed(unread()),
-            drop_in: None,
             edits: Edits::default(),
             events: Arc::default(),
             unsent: Vec::new(),
-            vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
             earlier,
             own: None,
             names: harvester::Names::default(),
             reads: None,
             cleared: None,
-            denied: Denied::default(),
-            hosts: Hosts::default(),
+            host_labels: KeptLabels::default(),
             read_for: None,
             versions: Vec::new(),
             last_node: None,
             duplicates: BTreeSet::new(),
-            compared: Compared::default(),
             listing: Listing::default(),
             is_daemon: false,
-            machine: None,
             vmi_feed: Feed::default(),
             node_feed: Feed::default(),
         }
@@ -190,9 +154,9 @@ impl Observer {
         self
     }
 
-    /// Reports whether another credential may fix a failed fact: credentials are then read immediately.
-    pub(super) fn may_need_credentials(&self) -> bool {
-        read_plan::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
+    /// Returns why the facts are unknown that are read with the two credentials.
+    pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
+        [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
     }
 
     /// Reports whether the labels of the host were read with these settings.
@@ -204,11 +168,26 @@ impl Observer {
     }
 }
 
-/// The content of the files of this machine.
-#[derive(Debug, Clone)]
-pub(super) struct LocalFiles {
-    pub(super) machine: Machine,
-    pub(super) label_files: Vec<LabelFile>,
+/// Returns the facts before the first read.
+fn unread() -> Observation {
+    let why = Unavailable::new(UnavailableKind::NotAsked, "not read yet");
+    Observation {
+        machine: Machine::unread(&why),
+        distributions: Vec::new(),
+        kubelet: Fact::Failed(why.clone()),
+        node: Fact::Failed(why.clone()),
+        harvester: Fact::Failed(why.clone()),
+        candidates: Fact::Failed(why.clone()),
+        vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
+        host_metrics: Fact::Failed(why.clone()),
+        pod_info: Fact::Absent,
+        guest_agent: Fact::Failed(why),
+        label_files: Vec::new(),
+        drop_in: None,
+        clock: ClockSteps::default(),
+        is_unread: false,
+        findings: Vec::new(),
+    }
 }
 
 /// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::read_plan::may_need_credentials;
 use super::state::Observer;
 use crate::config::Settings;
 use crate::decide::identity::{Identity, OwnVm};
@@ -25,12 +26,14 @@ impl Observer {
             _ => None,
         };
         let vmi = vmi.zip(self.connections.harvester.link().ok());
-        let node = self.kubelet.known().zip(self.connections.guest.link().ok());
-        let files_delay = match self.machine {
-            Some(machine) if !self.may_need_credentials() => {
-                reload_delay(Phase::of(machine, Purpose::Files))
-            }
-            _ => Duration::ZERO,
+        let node = self
+            .facts
+            .kubelet
+            .known()
+            .zip(self.connections.guest.link().ok());
+        let files_delay = match may_need_credentials(self.failures()) {
+            true => Duration::ZERO,
+            false => reload_delay(Phase::of(self.facts.machine.phase(), Purpose::Files)),
         };
         let mut files = self.connections.files();
         files.extend(distribution::watched());

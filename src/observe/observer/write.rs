@@ -60,7 +60,7 @@ impl Apply for Observer {
 
     async fn announce(&mut self) {
         let unsent = std::mem::take(&mut self.unsent);
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
         else {
             return;
         };
@@ -103,7 +103,7 @@ impl Observer {
         let result = registration::edit(&self.root, &self.bus, change, &mut self.edits).await;
         if change.kind == LabelFileKind::Kubelet && result.is_ok() {
             // A change counts as a missed reload until systemd has reloaded.
-            self.drop_in = (!change.is_reload()).then_some(DropIn {
+            self.facts.drop_in = (!change.is_reload()).then_some(DropIn {
                 needs_reload: true,
                 is_listed: true,
             });
@@ -123,18 +123,14 @@ impl Observer {
         &mut self,
         patch: impl AsyncFnOnce(&Client, &NodeName) -> Result<Node, Refusal>,
     ) -> WriteResult {
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
         else {
-            return Err(Refusal {
-                text: "no kubelet credential".to_owned(),
-                passing: true,
-                retry_after: None,
-            });
+            return Err(Refusal::passing("no kubelet credential"));
         };
         match limited(patch(&link.client, &kubelet.node_name)).await {
             Some(Ok(node)) => {
                 // The response is the newest version of our Node: the next decision must not use the old one.
-                self.node = Fact::Known(node);
+                self.facts.node = Fact::Known(node);
                 Ok(())
             }
             Some(Err(refusal)) => {
@@ -145,11 +141,7 @@ impl Observer {
                     ..refusal
                 })
             }
-            None => Err(Refusal {
-                text: too_slow_text("the guest cluster API"),
-                passing: true,
-                retry_after: None,
-            }),
+            None => Err(Refusal::passing(too_slow_text("the guest cluster API"))),
         }
     }
 }
@@ -178,10 +170,15 @@ mod tests {
         });
         let at = now(Duration::ZERO);
         observer.apply(&action, at).await.unwrap_err();
-        assert_eq!(observer.drop_in, None);
+        assert_eq!(observer.facts.drop_in, None);
         std::fs::remove_file(&directory).unwrap();
         std::fs::create_dir(&directory).unwrap();
         observer.apply(&action, at).await.unwrap();
-        assert!(observer.drop_in.is_some_and(|drop_in| drop_in.needs_reload));
+        assert!(
+            observer
+                .facts
+                .drop_in
+                .is_some_and(|drop_in| drop_in.needs_reload)
+        );
     }
 }

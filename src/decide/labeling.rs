@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decides what the agent does about the labels of its Node.
+
+use std::time::Duration;
+
+use super::action::NodePatch;
+use super::conflict::ConflictBackoff;
+use super::doing::{Doing, Labeling};
+use super::input::{Now, RunKind, Scene};
+use super::labels::{LabelPlan, Owned, plan_labels};
+use super::memory::Memory;
+use super::patches::node_patch;
+use super::placement::Known;
+use crate::config::Settings;
+use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
+
+/// Decides what to do about the labels.
+pub(super) fn labeling(
+    settings: &Settings,
+    seen: Scene<'_>,
+    memory: &mut Memory,
+    run_kind: RunKind,
+    now: Now,
+) -> Labeling {
+    let mut labels = LabelPlan::default();
+    let mut conflict = None;
+    let settling = match run_kind {
+        RunKind::Daemon => settling(settings, seen, memory, now),
+        RunKind::Once => None,
+    };
+    let is_of_another = seen.identity.is_named_as_another();
+    let doing = match (settling, seen.observation.node.known(), seen.placement) {
+        (Some(left), ..) => Doing::Settling(left),
+        (None, Some(node), Some(placement)) if !is_of_another => {
+            let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
+            let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
+            labels = plan_labels(settings, node, placement, labeled_host, &owned);
+            let patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
+            let tracker = &mut memory.conflicts;
+            let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);
+            let writer = writer.cloned();
+            conflict = writer.clone().or_else(|| tracker.retried().cloned());
+            doing(patch, writer, memory, now)
+        }
+        (None, None, Some(_)) if !is_of_another => {
+            conflict = memory.conflicts.retried().cloned();
+            Doing::Undecided
+        }
+        (None, Some(_), Some(_)) => Doing::Nothing,
+        (None, ..) => Doing::Undecided,
+    };
+    memory.withheld = match doing {
+        Doing::Withheld(left) => Some(left),
+        _ => None,
+    };
+    Labeling {
+        labels,
+        doing,
+        conflict,
+    }
+}
+
+/// Returns what to do about a patch; `writer` is another writer because of which it must not be sent.
+fn doing(
+    patch: Option<NodePatch>,
+    writer: Option<ConflictBackoff>,
+    memory: &Memory,
+    now: Now,
+) -> Doing {
+    let Some(patch) = patch else {
+        return Doing::Nothing;
+    };
+    // A source that changes constantly must not cause constant writes.
+    match (memory.writes.left(now.uptime), writer) {
+        (Some(left), _) => Doing::Withheld(left),
+        (None, Some(writer)) => Doing::StandingDown(writer),
+        (None, None) => Doing::Writing(patch),
+    }
+}
+
+/// Returns how long to wait for Harvester's own annotations.
+///
+/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
+/// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
+fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
+    let vmi = seen.identity.vmi()?;
+    let by_cloud_provider = seen
+        .observation
+        .node
+        .known()
+        .is_some_and(|node| node.vm_uid().is_some());
+    let (_, since) = memory.host.as_ref()?;
+    let waited = now.uptime.saturating_sub(*since);
+    let expected = vmi.annotated_by_harvester && !vmi.annotations_are_fresh();
+    let only_source = !matches!(
+        seen.placement.and_then(|placement| placement.known.as_ref()),
+        Some(Known { topology, .. }) if !topology.is_empty()
+    );
+    (expected && (by_cloud_provider || only_source))
+        .then(|| settings.timing.settle.saturating_sub(waited))
+        .filter(|left| !left.is_zero())
+}
