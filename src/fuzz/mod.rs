@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entry points for `tests/fuzz`: parsers as functions of bytes. For tests only; not included in releases.
 
-mod plan;
-
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -14,8 +12,6 @@ use crate::sys::document::DocumentError;
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::wire::kubeapi::lines::Lines;
 use crate::wire::virtio::downward_metrics::MetricsAnswer;
-
-pub use plan::history;
 
 /// Parses a YAML or JSON text. The order of keys is lost.
 ///
