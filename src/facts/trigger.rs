@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Triggers of a reconcile, and the scope of its reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A callback that reports a migration hint immediately, before the host is read.
-pub type HintSink = Box<dyn Fn(Trigger) + Send>;
+pub type HintSink = Arc<dyn Fn(Trigger) + Send + Sync>;
 
 /// A reason to reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use harvester_lab::bus::{Bus, Hostnamed};
+use harvester_lab::bus::{Bus, Hostnamed, Systemd};
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::world::{AGENT, World, WorldOptions, eventually, nothing_is_missing};
@@ -364,19 +364,20 @@ mod slow {
     async fn a_signal_of_31_mib_on_the_bus_is_not_kept() {
         let world = World::lab(WorldOptions::default()).await;
         let bus = Bus::start(&world.guest).await;
-        let hostnamed = Hostnamed::start(&bus).await;
+        let systemd = Systemd::start(&bus, &[]).await;
         let mut agent = serve(&world).await;
         condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+        eventually(SOON, "it subscribes", async || systemd.is_subscribed()).await;
         let before = agent.usage().unwrap().peak_rss_kib;
         let liar = Hostnamed::impostor(&bus).await;
         let large = "x".repeat(31 << 20);
-        // Unique names are counted up: the agent's is among the first.
-        for number in 0..6 {
+        // Unique names are counted up: those of the agent are among the first.
+        for number in 0..8 {
             liar.announce(Some(&format!(":1.{number}")), &large).await;
         }
         // What comes after them on the same connection is heard.
         world.guest.kernel_hostname("other");
-        hostnamed.announce(None, "other").await;
+        systemd.unit_files_changed().await;
         agent
             .wait_line(|line| line.text.contains("to `other`: differs"), SOON)
             .await;
