@@ -4,7 +4,7 @@
 use hyper::Request;
 use serde_json::{Value, json};
 
-use crate::access::{PemProblem, TokenProblem, pem, token};
+use crate::access::{pem, token};
 use crate::commands::doctor::objects::Pod;
 use crate::observe::{configmap, environment_file};
 use crate::report::endpoint;
@@ -60,7 +60,7 @@ pub fn configmap_entry(text: &str) -> Result<Vec<(String, String)>, String> {
 /// # Errors
 ///
 /// As in the parser.
-pub fn pem_sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), PemProblem> {
+pub fn pem_sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), &'static str> {
     let contents = pem::read(text)?;
     let certificates = contents.certificates.iter();
     Ok((
@@ -74,7 +74,7 @@ pub fn pem_sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), PemProblem> {
 /// # Errors
 ///
 /// As in the parser.
-pub fn authorities(text: &[u8]) -> Result<usize, PemProblem> {
+pub fn authorities(text: &[u8]) -> Result<usize, &'static str> {
     pem::authorities(text).map(|authorities| authorities.len())
 }
 
@@ -83,7 +83,7 @@ pub fn authorities(text: &[u8]) -> Result<usize, PemProblem> {
 /// # Errors
 ///
 /// As in the check.
-pub fn token(text: &str) -> Result<(), TokenProblem> {
+pub fn token(text: &str) -> Result<(), &'static str> {
     token::check(text)
 }
 
