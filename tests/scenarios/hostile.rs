@@ -245,7 +245,7 @@ async fn entries_that_cannot_be_used(size: usize) -> (World, Agent) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     labels_stay(&world, "at the start").await;
     let name = "entry `hv-a` of ConfigMap harvester-public/topology";
-    // Aliases of one scalar, 350 MB when they are expanded; with a few bytes more than an entry may have, and with fewer.
+    // Aliases of one scalar, 200 MB when they are expanded; with a few bytes more than an entry may have, and with fewer.
     let aliases = |number: usize| {
         format!(
             "a: &a \"{}\"\nb: [{}]\n",
@@ -255,7 +255,7 @@ async fn entries_that_cannot_be_used(size: usize) -> (World, Agent) {
     };
     for (entry, said) in [
         (aliases(19_000), "is larger than 65536 bytes"),
-        (aliases(17_000), "bytes in memory"),
+        (aliases(17_000), "uses an alias"),
         ("[".repeat(size), "is larger than 65536 bytes"),
         ("[".repeat(60_000), "nests deeper than 64 levels"),
         ("a: 1\n".repeat(2), "has the duplicate key `a`"),
