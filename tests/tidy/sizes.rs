@@ -23,7 +23,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("report", 3060, ""),
     ("sys", 2130, "changes of files, which commands follow, too; files are read and written off the loop's thread; a text that is only shown is cut, never refused"),
     ("triggers", 2090, "inotify restarts with a delay"),
-    ("wire", 3490, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
+    ("wire", 3470, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
 #[test]
