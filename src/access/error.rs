@@ -4,13 +4,12 @@
 //! Every error names the file and the key, the value found there and the valid ones. Values are quoted only if they
 //! cannot be a secret, and then truncated, with control characters escaped.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use zeroize::Zeroizing;
 
-use super::trust::Changeable;
-use crate::sys::document::DocumentError;
 use crate::sys::escape::one_line;
 use crate::sys::root::ReadError;
 
@@ -45,138 +44,9 @@ pub enum CredentialError {
         /// The key.
         key: String,
     },
-    /// A file that the kubeconfig names is not read, because other users could have set its name.
-    #[error(
-        "`{key}` of `{path}` references a file, which is only read if the kubeconfig is writable by root alone: {place}"
-    )]
-    Untrusted {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The place that other users can change, and the reason.
-        place: Changeable,
-    },
-    /// The kubeconfig is empty, incomplete or another document.
-    #[error("`{path}` {problem}")]
-    Document {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The problem; its text is included in this message.
-        problem: DocumentError,
-    },
-    /// The text is an encoding of a kubeconfig, or a reference to one.
-    #[error("`{path}` {form}")]
-    Encoded {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The encoding; its text is included in this message.
-        form: Encoding,
-    },
-    /// A required key is missing or empty.
-    #[error("`{key}` is missing in `{path}`: {needed}")]
-    Missing {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The required content.
-        needed: &'static str,
-    },
-    /// The value of a key has the wrong type.
-    #[error("`{key}` of `{path}` is {found}, expected {expected}")]
-    WrongKind {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The type that was found.
-        found: &'static str,
-        /// The expected type.
-        expected: &'static str,
-    },
-    /// There is no entry with the given name.
-    #[error("`{key}` of `{path}` is {name}, but `{list}` has no entry with that name")]
-    NoSuchEntry {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key that has the name.
-        key: String,
-        /// The name, quoted.
-        name: String,
-        /// The list that was searched.
-        list: &'static str,
-    },
-    /// A value is invalid; it is not quoted.
-    #[error("`{key}` of `{path}` is {problem}")]
-    Invalid {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The problem.
-        problem: &'static str,
-    },
-    /// A setting is not supported.
-    #[error("`{key}` of `{path}` is not supported: {reason}")]
-    Refused {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The reason.
-        reason: &'static str,
-    },
-    /// There is no CA certificate to verify the server with.
-    #[error(
-        "`{key}` is missing in `{path}`: without it the server cannot be verified, and the CA certificates of the OS are not used; \
-         add the CA certificate that signed that of the server, or replace the file by that of a service account"
-    )]
-    NoAuthority {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The key.
-        key: String,
-    },
-    /// Neither a token nor a client certificate.
-    #[error(
-        "`{key}` of `{path}` has no credential: set `token`, `tokenFile`, \
-         `client-certificate-data` or `client-certificate`"
-    )]
-    NoIdentity {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The user.
-        key: String,
-    },
-    /// The certificates or the key cannot be used.
-    #[error("`{key}` of `{path}` {problem}")]
-    Pem {
-        /// The kubeconfig, or the file that it names.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The problem; its text is included in this message.
-        problem: PemProblem,
-    },
-    /// A token cannot be used.
-    #[error("the token of `{key}` in `{path}` {problem}")]
-    Token {
-        /// The kubeconfig, or the file that it names.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The problem; its text is included in this message.
-        problem: TokenProblem,
-    },
-    /// The private key belongs to another certificate, as when only one of two files has been rotated.
-    #[error("the private key of `{key}` in `{path}` does not match the client certificate")]
-    KeyMismatch {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The user.
-        key: String,
-    },
+    /// The kubeconfig, or a file that it names, cannot be used.
+    #[error("{0}")]
+    Unusable(String),
     /// The TLS library rejected the key or the certificate.
     #[error("the client certificate and key of `{key}` in `{path}` cannot be used")]
     ClientCertificate {
@@ -191,6 +61,17 @@ pub enum CredentialError {
 }
 
 impl CredentialError {
+    /// Creates the error for the value of a key. `problem` must not quote a value that may be a secret.
+    pub(super) fn at(path: &Path, key: &str, problem: impl Display) -> Self {
+        Self::Unusable(format!("`{key}` of `{}` {problem}", path.display()))
+    }
+
+    /// Creates the error for a token.
+    pub(super) fn token(path: &Path, key: &str, problem: &str) -> Self {
+        let path = path.display();
+        Self::Unusable(format!("the token of `{key}` in `{path}` {problem}"))
+    }
+
     /// Reports whether the kubeconfig itself does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Unreadable(error) if error.is_absent())
@@ -209,7 +90,7 @@ impl CredentialError {
 
 /// An encoding of a kubeconfig, as APIs and tools return one. A client would have to guess which of them is meant, so none is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Encoding {
+pub(super) enum Encoding {
     /// A JSON string, as the API of Rancher and Harvester returns it.
     #[error(
         "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE` into another file, and move that to FILE"
@@ -259,58 +140,6 @@ impl Encoding {
 /// Reports whether a text has the keys of a kubeconfig, in YAML or JSON.
 fn is_kubeconfig(text: &str) -> bool {
     ["clusters", "users"].iter().all(|key| text.contains(key))
-}
-
-/// The problem of certificates or a key. Never quotes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PemProblem {
-    /// The text is empty.
-    #[error("is empty")]
-    Empty,
-    /// A `-data` key is not base64.
-    #[error("is not base64, or is truncated")]
-    NotBase64,
-    /// A section has a start and no end.
-    #[error("is truncated: a PEM section has no END line")]
-    NoEnd,
-    /// A marker line is invalid.
-    #[error("has an invalid PEM header line, or is truncated")]
-    BrokenMarker,
-    /// The text between two markers is not base64.
-    #[error("has a PEM section that is not base64")]
-    BrokenSection,
-    /// The text has no certificate.
-    #[error("has no certificate in PEM format")]
-    NoCertificate,
-    /// The sections have the right name and invalid content.
-    #[error("has no certificate that can be parsed")]
-    BrokenCertificate,
-    /// The text has no private key.
-    #[error("has no private key in PEM format")]
-    NoKey,
-    /// The private key is encrypted with a password.
-    #[error("has an encrypted private key, which is not supported")]
-    EncryptedKey,
-}
-
-/// The problem of a token. Never quotes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TokenProblem {
-    /// The token is empty.
-    #[error("is empty")]
-    Empty,
-    /// The text is larger than any token.
-    #[error("is too large for a token")]
-    TooLarge,
-    /// The token contains a line end or another control character.
-    #[error("contains a control character or a line break")]
-    ControlCharacter,
-    /// The token contains a space, or characters that are invalid in a token.
-    #[error("contains a space or a character that is not ASCII")]
-    NotAToken,
-    /// The text is only the start of a JSON Web Token.
-    #[error("is a truncated JSON Web Token")]
-    CutShort,
 }
 
 /// Returns a value for a message: truncated, in one line.

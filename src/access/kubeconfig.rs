@@ -74,13 +74,13 @@ fn read_text(
     if !matches!(document, Ok(YamlValue::Map(_)))
         && let Some(form) = Encoding::of(text)
     {
-        let path = path.to_owned();
-        return Err(CredentialError::Encoded { path, form });
+        return Err(CredentialError::Unusable(format!(
+            "`{}` {form}",
+            path.display()
+        )));
     }
-    let document = document.map_err(|problem| CredentialError::Document {
-        path: path.to_owned(),
-        problem,
-    })?;
+    let document = document
+        .map_err(|problem| CredentialError::Unusable(format!("`{}` {problem}", path.display())))?;
     let mut reader = KubeconfigReader {
         root,
         path,

@@ -21,4 +21,4 @@ pub mod trust;
 pub mod x509;
 
 pub use credential::{ClientCertificate, Credential, Exposure};
-pub use error::{CredentialError, PemProblem, TokenProblem};
+pub use error::CredentialError;

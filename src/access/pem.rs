@@ -6,8 +6,11 @@ use rustls::pki_types::pem::{Error, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
-use super::error::PemProblem;
 use crate::access::x509::Certificate;
+
+const NO_CERTIFICATE: &str = "has no certificate in PEM format";
+const BROKEN_CERTIFICATE: &str = "has no certificate that can be parsed";
+const ENCRYPTED_KEY: &str = "has an encrypted private key, which is not supported";
 
 /// The content of a PEM text; all other sections are skipped.
 #[derive(Debug)]
@@ -18,10 +21,10 @@ pub(crate) struct Contents {
     pub(crate) key: Option<Zeroizing<PrivateKeyDer<'static>>>,
 }
 
-/// Reads a PEM text. Fails if a section has no end, since the file is then half-written.
-pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
+/// Reads a PEM text. Fails if a section has no end, since the file is then half-written. No error quotes the text.
+pub(crate) fn read(text: &[u8]) -> Result<Contents, &'static str> {
     if text.trim_ascii().is_empty() {
-        return Err(PemProblem::Empty);
+        return Err("is empty");
     }
     let mut contents = Contents {
         certificates: Vec::new(),
@@ -45,51 +48,48 @@ pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
 
 /// Reads the certificates of an authority. At least one must be usable. The TLS library skips the others, as Kubernetes' own clients
 /// do; only that library decides, because it may accept one that we cannot parse.
-pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
+pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found = read(text)?.certificates;
     if found.is_empty() {
-        return Err(PemProblem::NoCertificate);
+        return Err(NO_CERTIFICATE);
     }
     let (usable, _) = RootCertStore::empty().add_parsable_certificates(found.iter().cloned());
     if usable == 0 {
-        return Err(PemProblem::BrokenCertificate);
+        return Err(BROKEN_CERTIFICATE);
     }
     Ok(found)
 }
 
 /// Reads the chain of a client, leaf first, and the private key if one is in the same text.
-pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
+pub(super) fn client(text: &[u8]) -> Result<Contents, &'static str> {
     let contents = read(text)?;
-    let leaf = contents
-        .certificates
-        .first()
-        .ok_or(PemProblem::NoCertificate)?;
+    let leaf = contents.certificates.first().ok_or(NO_CERTIFICATE)?;
     if Certificate::parse(leaf).is_err() {
-        return Err(PemProblem::BrokenCertificate);
+        return Err(BROKEN_CERTIFICATE);
     }
     Ok(contents)
 }
 
 /// Reads a private key.
-pub(super) fn private_key(text: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, PemProblem> {
+pub(super) fn private_key(text: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, &'static str> {
     read(text)?.key.ok_or_else(|| no_key(text))
 }
 
-fn no_key(text: &[u8]) -> PemProblem {
+fn no_key(text: &[u8]) -> &'static str {
     if is_encrypted(text) {
-        PemProblem::EncryptedKey
+        ENCRYPTED_KEY
     } else {
-        PemProblem::NoKey
+        "has no private key in PEM format"
     }
 }
 
-fn problem(text: &[u8], error: &Error) -> PemProblem {
+fn problem(text: &[u8], error: &Error) -> &'static str {
     match error {
-        Error::MissingSectionEnd { .. } => PemProblem::NoEnd,
-        Error::IllegalSectionStart { .. } => PemProblem::BrokenMarker,
+        Error::MissingSectionEnd { .. } => "is truncated: a PEM section has no END line",
+        Error::IllegalSectionStart { .. } => "has an invalid PEM header line, or is truncated",
         // The old format of an encrypted key has headers within the section.
-        _ if is_encrypted(text) => PemProblem::EncryptedKey,
-        _ => PemProblem::BrokenSection,
+        _ if is_encrypted(text) => ENCRYPTED_KEY,
+        _ => "has a PEM section that is not base64",
     }
 }
 
@@ -122,9 +122,6 @@ mod tests {
         let both = format!("{text}{}", good.pem());
         assert_eq!(authorities(both.as_bytes()).unwrap().len(), 2);
         let none = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
-        assert!(matches!(
-            authorities(none.as_bytes()),
-            Err(PemProblem::BrokenCertificate)
-        ));
+        assert_eq!(authorities(none.as_bytes()), Err(BROKEN_CERTIFICATE));
     }
 }

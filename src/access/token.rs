@@ -6,7 +6,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::error::TokenProblem;
 use crate::facts::names::{Namespace, SecretName, ServiceAccount, TokenSecret};
 
 /// The maximum size of a token: API servers accept at most 64 KiB of headers, and tokens are below 4 KiB.
@@ -14,6 +13,8 @@ pub(super) const TOKEN_MAX: u64 = 32 << 10;
 
 /// The maximum number of characters of a claim that is kept; longer ones are not names.
 const CLAIM_MAX: usize = 512;
+
+pub(super) const NOT_A_TOKEN: &str = "contains a space or a character that is not ASCII";
 
 /// The kinds of bearer token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,18 +82,18 @@ pub fn classify(token: &SecretString) -> TokenKind {
     }
 }
 
-/// Checks that a text can be sent as a bearer token, and is complete as far as can be determined.
-pub(crate) fn check(token: &str) -> Result<(), TokenProblem> {
+/// Checks that a text can be sent as a bearer token, and is complete as far as can be determined. The error does not quote it.
+pub(crate) fn check(token: &str) -> Result<(), &'static str> {
     if token.is_empty() {
-        Err(TokenProblem::Empty)
+        Err("is empty")
     } else if token.len() as u64 > TOKEN_MAX {
-        Err(TokenProblem::TooLarge)
+        Err("is too large for a token")
     } else if token.chars().any(char::is_control) {
-        Err(TokenProblem::ControlCharacter)
+        Err("contains a control character or a line break")
     } else if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Err(TokenProblem::NotAToken)
+        Err(NOT_A_TOKEN)
     } else if is_cut_short(token) {
-        Err(TokenProblem::CutShort)
+        Err("is a truncated JSON Web Token")
     } else {
         Ok(())
     }
@@ -267,7 +268,11 @@ mod tests {
             let length = (end.saturating_sub(signature + 1)) * 6 / 8;
             // A text cut at the signature length of a shorter key cannot be recognized as truncated.
             if ![128, 192].contains(&length) {
-                assert_eq!(check(&token[..end]), Err(TokenProblem::CutShort), "{end}");
+                assert_eq!(
+                    check(&token[..end]),
+                    Err("is a truncated JSON Web Token"),
+                    "{end}"
+                );
             }
         }
     }
@@ -275,12 +280,12 @@ mod tests {
     #[test]
     fn what_cannot_be_sent_is_refused() {
         for (token, problem) in [
-            ("", TokenProblem::Empty),
-            ("a\nb", TokenProblem::ControlCharacter),
-            ("a\u{7f}", TokenProblem::ControlCharacter),
-            ("a b", TokenProblem::NotAToken),
-            ("é", TokenProblem::NotAToken),
-            (&"x".repeat(1 << 16), TokenProblem::TooLarge),
+            ("", "is empty"),
+            ("a\nb", "contains a control character or a line break"),
+            ("a\u{7f}", "contains a control character or a line break"),
+            ("a b", NOT_A_TOKEN),
+            ("é", NOT_A_TOKEN),
+            (&"x".repeat(1 << 16), "is too large for a token"),
         ] {
             assert_eq!(check(token), Err(problem));
         }

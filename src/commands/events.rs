@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::Path;
 
 use clap::Args;
 use tokio::runtime::Builder;
@@ -14,8 +13,8 @@ use super::answer::{Answer, Exit, Output};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
+use crate::sys::file_watch::{What, watch};
 use crate::sys::root::Root;
-use crate::triggers::files;
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -113,9 +112,8 @@ fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
         }
     };
     let ended = runtime.block_on(async {
-        let watch = files::watch_whole(root.clone(), Path::new(EVENTS_FILE).to_owned(), changed);
         tokio::select! {
-            ended = watch => Some(ended),
+            ended = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, changed) => Some(ended),
             () = is_unwritten.notified() => None,
         }
     });

@@ -34,9 +34,9 @@ use crate::facts::registration::{LabelFileKind, Labels};
 use crate::observe;
 use crate::report::status::Status;
 use crate::report::status_file;
+use crate::sys::file_watch::{What, watch};
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
-use crate::triggers::files;
 
 /// The poll interval, in addition to inotify: the release of the daemon's lock causes no event.
 const POLL: Duration = Duration::from_secs(1);
@@ -216,8 +216,8 @@ async fn wait(
 ) -> (Answer, Option<Labels>) {
     let started = Instant::now();
     let changed = Notify::new();
-    let watched = PathBuf::from(status_file::STATUS_FILE);
-    let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
+    let watched = vec![PathBuf::from(status_file::STATUS_FILE)];
+    let watch = watch(root.clone(), watched, What::Whole, || changed.notify_one());
     tokio::pin!(watch);
     let mut is_watching = true;
     let mut alone = None;

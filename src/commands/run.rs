@@ -114,12 +114,7 @@ pub(super) fn rounds(
             return Ok(Answer::new("", Exit::TryAgain));
         };
         if is_examined {
-            triggers::probe(
-                &process.root,
-                process.system_bus_address.as_deref(),
-                &health,
-            )
-            .await;
+            triggers::probe(&process.root, &process.bus(), &health).await;
         }
         let sources = health.signals().into_iter();
         let sources = sources.map(EventSourceStatus::from).collect();

@@ -44,7 +44,7 @@ pub use memory::{Memory, Migration, Refused};
 pub use plan::{Plan, new_hint, plan};
 pub use write_results::{FollowUp, learn};
 
-#[cfg(any(test, feature = "fuzz"))]
+#[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of the six invariants by number, then of the plan as a whole.
 
+mod history;
+
 use std::time::Duration;
 
 use super::fixtures::{VM, World, forbidden, host_labels};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Triggers of a reconcile, and the scope of its reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sys::named::named;
 
 /// A callback that reports a migration hint immediately, before the host is read.
-pub type HintSink = Box<dyn Fn(Trigger) + Send>;
+pub type HintSink = Arc<dyn Fn(Trigger) + Send + Sync>;
 
 named! {
     /// A reason to reconcile.

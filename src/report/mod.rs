@@ -128,7 +128,7 @@ impl Reporter {
     /// Returns a sink that reports a migration hint immediately, from any thread, with the last reported VM and host.
     pub fn hint_sink(&self) -> HintSink {
         let (journal, reported) = (self.journal.clone(), Arc::clone(&self.reported));
-        Box::new(move |hint| {
+        Arc::new(move |hint| {
             let reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
             journal.send(reported.hint(hint));
         })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parses untrusted documents with limits on size, depth and memory.
 //!
-//! A text within its size limit needs at most eight times its size in memory: expanded aliases, unused keys and unclosed brackets
-//! count against that limit.
+//! A text within its size limit needs at most eight times its size in memory: unused keys and unclosed brackets count against that
+//! limit.
 
 pub mod json;
 pub(crate) mod yaml;

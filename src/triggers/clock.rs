@@ -13,67 +13,66 @@ use nix::sys::epoll::EpollFlags;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
-use tokio::time::Instant;
 
-use super::inbox::Sender;
-use super::restart_delay::Waits;
+use super::source::{Lost, Output, Probe, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::agent::signal_board::Signal;
 use crate::facts::clock::ClockStep;
 use crate::sys::epoll::EdgeTriggered;
-use crate::sys::root::Root;
-
-const SIGNAL: &str = "clock";
 
 /// The expiry of the timer if the clock is never set: in the year 2223. The kernel's clock ends in 2262.
 const FAR_FUTURE: Duration = Duration::from_secs(8_000_000_000);
 
-/// Listens until dropped.
-pub async fn listen(sender: Sender, health: SignalBoard) {
-    let mut waits = Waits::default();
-    loop {
-        let opened = Instant::now();
-        let Err(error) = follow(&sender, &health).await;
-        let detail = format!("timerfd: {error}");
-        health.set(SIGNAL, false, detail.clone());
-        let what = format!("{detail}; steps of the clock are not detected");
-        health.unavailable(SIGNAL, what);
-        tokio::time::sleep(waits.after(opened.elapsed())).await;
+/// The event source. Needs a tokio runtime.
+#[derive(Debug)]
+pub(super) struct Clock;
+
+impl Source for Clock {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn loss(&self) -> &'static str {
+        "steps of the clock are not detected"
+    }
+
+    fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
+        Box::pin(async move {
+            let Err(error) = follow(out).await;
+            Lost::Failed(format!("timerfd: {error}"))
+        })
     }
 }
 
-/// Returns the state of the event source, without listening. Another root has no clock of its own. Needs a tokio runtime.
-pub fn probe(_root: &Root) -> Signal {
-    match StepTimer::new() {
-        Ok(_) => Signal {
-            live: true,
-            detail: "timerfd".to_owned(),
-        },
-        Err(error) => Signal {
-            live: false,
-            detail: format!("timerfd: {error}"),
-        },
+impl Probe for Clock {
+    /// Another root has no clock of its own.
+    fn probe(&self) -> Work<'_, Signal> {
+        let (live, detail) = match StepTimer::new() {
+            Ok(_) => (true, "timerfd".to_owned()),
+            Err(error) => (false, format!("timerfd: {error}")),
+        };
+        Box::pin(std::future::ready(Signal { live, detail }))
     }
 }
 
-async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::convert::Infallible> {
+async fn follow(out: &Output) -> io::Result<std::convert::Infallible> {
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
-    health.set(SIGNAL, true, "timerfd");
-    health.report(SIGNAL, None);
+    out.live("timerfd");
     loop {
         timer.stepped().await?;
-        sender.send(Trigger::Clock);
+        out.fire(Trigger::Clock);
         let after = read_offset()?;
-        note(health, ClockStep(after - before));
+        note(out, ClockStep(after - before));
         before = after;
     }
 }
 
-fn note(health: &SignalBoard, step: ClockStep) {
-    let steps = health.note_clock_step(step);
-    let detail = format!("timerfd; the clock was last set by {step}, step {steps}");
-    health.set(SIGNAL, true, detail);
+fn note(out: &Output, step: ClockStep) {
+    let steps = out.board.note_clock_step(step);
+    out.live(format!(
+        "timerfd; the clock was last set by {step}, step {steps}"
+    ));
 }
 
 /// Returns the offset of the wall clock from the monotonic clock, in nanoseconds. Slewing affects both alike: only a step changes
@@ -138,7 +137,7 @@ fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triggers::testing::sender;
+    use crate::triggers::testing::output;
 
     #[test]
     fn the_size_of_a_step_is_what_the_wall_clock_gained_on_the_other() {
@@ -159,29 +158,29 @@ mod tests {
     // tests/vm sets the clock of a machine of its own.
     #[tokio::test]
     async fn the_timer_is_live_and_time_that_passes_is_no_step() {
-        let (sender, mut reasons) = sender();
-        let health = SignalBoard::default();
-        let task = tokio::spawn(listen(sender, health.clone()));
+        let (out, mut reasons) = output(&Clock);
+        let board = out.board.clone();
+        let task = tokio::spawn(async move { Clock.follow(&out).await });
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        let signal = health.signals().get(SIGNAL).cloned();
-        assert_eq!(signal, Some(probe(&Root::new("/"))));
-        assert!(signal.unwrap().live);
-        reasons.try_recv().unwrap_err();
-        assert_eq!(health.clock_steps().count, 0);
+        let signal = board.signals()["clock"].clone();
+        assert_eq!(signal, Clock.probe().await);
+        assert!(signal.live);
+        assert_eq!(reasons.try_recv(), None);
+        assert_eq!(board.clock_steps().count, 0);
         task.abort();
     }
 
     #[test]
     fn each_step_is_counted_and_the_last_one_is_said() {
-        let health = SignalBoard::default();
+        let (out, _) = output(&Clock);
         for _ in 0..3 {
-            note(&health, ClockStep(-60_000_000_000));
+            note(&out, ClockStep(-60_000_000_000));
         }
-        assert_eq!(health.clock_steps().count, 3);
-        let signals = health.signals();
+        assert_eq!(out.board.clock_steps().count, 3);
+        let signals = out.board.signals();
         let detail = "timerfd; the clock was last set by -60.000 s, step 3";
-        assert_eq!(signals[SIGNAL].detail, detail);
+        assert_eq!(signals["clock"].detail, detail);
     }
 }

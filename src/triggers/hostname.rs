@@ -8,17 +8,13 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
-use tokio::time::Instant;
 
-use super::inbox::Sender;
-use super::restart_delay::Waits;
+use super::source::{Lost, Output, Probe, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::agent::signal_board::Signal;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
-
-const SIGNAL: &str = "hostname";
 
 /// The file with the kernel's host name.
 const PATH: &str = "/proc/sys/kernel/hostname";
@@ -46,59 +42,55 @@ enum HostnameError {
     Io(#[source] io::Error),
 }
 
-/// Listens until dropped; returns if there is nothing to listen to.
-pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
-    let mut waits = Waits::default();
-    loop {
-        let opened = Instant::now();
-        let Err(error) = follow(&root, &sender, &health).await;
-        let detail = chain(&error);
-        health.set(SIGNAL, false, detail.clone());
-        if matches!(error, HostnameError::NotLive) {
-            return;
-        }
-        let what = format!("{detail}; the hostname is read at each reconcile");
-        health.unavailable(SIGNAL, what);
-        if matches!(error, HostnameError::Hidden) {
-            // The file does not reappear while this process runs.
-            return;
-        }
-        tokio::time::sleep(waits.after(opened.elapsed())).await;
+/// The event source. Needs a tokio runtime.
+#[derive(Debug)]
+pub(super) struct Hostname(pub(super) Root);
+
+impl Source for Hostname {
+    fn name(&self) -> &'static str {
+        "hostname"
+    }
+
+    fn loss(&self) -> &'static str {
+        "the hostname is read at each reconcile"
+    }
+
+    fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
+        Box::pin(async move {
+            let Err(error) = follow(&self.0, out).await;
+            let detail = chain(&error);
+            match error {
+                HostnameError::NotLive => Lost::Absent(detail, None),
+                HostnameError::Hidden => Lost::Hidden(detail),
+                HostnameError::Open(_) | HostnameError::Io(_) => Lost::Failed(detail),
+            }
+        })
     }
 }
 
-/// Returns the state of the event source, without listening. Needs a tokio runtime.
-pub fn probe(root: &Root) -> Signal {
-    match NameFile::open(root) {
-        Ok(_) => Signal {
-            live: true,
-            detail: PATH.to_owned(),
-        },
-        Err(error) => Signal {
-            live: false,
-            detail: chain(&error),
-        },
+impl Probe for Hostname {
+    fn probe(&self) -> Work<'_, Signal> {
+        let (live, detail) = match NameFile::open(&self.0) {
+            Ok(_) => (true, PATH.to_owned()),
+            Err(error) => (false, chain(&error)),
+        };
+        Box::pin(std::future::ready(Signal { live, detail }))
     }
 }
 
-async fn follow(
-    root: &Root,
-    sender: &Sender,
-    health: &SignalBoard,
-) -> Result<std::convert::Infallible, HostnameError> {
+async fn follow(root: &Root, out: &Output) -> Result<std::convert::Infallible, HostnameError> {
     let file = NameFile::open(root)?;
     // The first edge is not a change: the file is readable from the beginning.
     file.reported().await?;
     let mut name = file.read()?;
-    health.set(SIGNAL, true, PATH);
-    health.report(SIGNAL, None);
+    out.live(PATH);
     loop {
         file.reported().await?;
         let now = file.read()?;
         // The name is unchanged, or was set in the namespace of a container: the kernel has one counter for all of them.
         if now != name {
             name = now;
-            sender.send(Trigger::Hostname);
+            out.fire(Trigger::Hostname);
         }
         // Any user can set the hostname of a UTS namespace at any rate, and each wakes this task. A change during the pause is reported after it.
         tokio::time::sleep(PAUSE).await;
@@ -147,37 +139,40 @@ impl NameFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::signal_board::SignalBoard;
     use crate::testing::{own_namespaces, run};
-    use crate::triggers::testing::sender;
+    use crate::triggers::source::keep;
+    use crate::triggers::testing::output;
     use harvester_lab::world::{SOON, eventually};
     use nix::unistd::sethostname;
     use tokio::time::timeout;
 
     /// Reports whether the state of the event source is `live`, with a detail that contains `part`.
-    fn stands(health: &SignalBoard, live: bool, part: &str) -> bool {
-        let signals = health.signals();
-        let signal = signals.get(SIGNAL);
+    fn stands(board: &SignalBoard, live: bool, part: &str) -> bool {
+        let signals = board.signals();
+        let signal = signals.get("hostname");
         signal.is_some_and(|signal| signal.live == live && signal.detail.contains(part))
     }
 
     /// Listens to the host name below `root` in a separate namespace and changes it.
     async fn each_change_is_reported(root: Root) {
-        let (sender, mut reasons) = sender();
-        let health = SignalBoard::default();
+        let mut source = Hostname(root);
+        let (out, mut reasons) = output(&source);
+        let board = out.board.clone();
         sethostname("before").unwrap();
-        let task = tokio::spawn(listen(root, sender, health.clone()));
-        eventually(SOON, "it is live", async || stands(&health, true, PATH)).await;
+        let task = tokio::spawn(async move { source.follow(&out).await });
+        eventually(SOON, "it is live", async || stands(&board, true, PATH)).await;
         for turn in 0..20 {
             sethostname(format!("name-{turn}")).unwrap();
-            let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap().unwrap();
+            let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap();
             assert_eq!(trigger, Trigger::Hostname);
         }
-        assert!(stands(&health, true, PATH));
+        assert!(stands(&board, true, PATH));
         // An unchanged name is not a reason: of these two only the second is.
         sethostname("name-19").unwrap();
         sethostname("after").unwrap();
-        timeout(SOON, reasons.recv()).await.unwrap().unwrap();
-        reasons.try_recv().unwrap_err();
+        timeout(SOON, reasons.recv()).await.unwrap();
+        assert_eq!(reasons.try_recv(), None);
         task.abort();
     }
 
@@ -203,6 +198,15 @@ mod tests {
         }
     }
 
+    /// Runs the source until it ends, and returns its reports.
+    async fn ends(root: &Root) -> SignalBoard {
+        let mut source = Hostname(root.clone());
+        let (out, _reasons) = output(&source);
+        let ended = keep(&mut source, root, &out);
+        timeout(SOON, ended).await.unwrap();
+        out.board
+    }
+
     fn tree() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
@@ -215,13 +219,11 @@ mod tests {
     async fn a_plain_file_in_a_tree_and_none_at_all_are_not_live_and_nothing_to_complain_about() {
         let (_dir, root) = tree();
         for _ in 0..2 {
-            let health = SignalBoard::default();
-            timeout(SOON, listen(root.clone(), sender().0, health.clone()))
-                .await
-                .unwrap();
-            assert!(stands(&health, false, "not the file of the running kernel"));
-            assert_eq!(health.findings(), []);
-            assert_eq!(probe(&root), health.signals()[SIGNAL]);
+            let board = ends(&root).await;
+            assert!(stands(&board, false, "not the file of the running kernel"));
+            assert_eq!(board.findings(), []);
+            let probed = Hostname(root.clone()).probe().await;
+            assert_eq!(probed, board.signals()["hostname"]);
             let _ = std::fs::remove_file(root.join(PATH));
         }
     }
@@ -231,11 +233,9 @@ mod tests {
         let test = "triggers::hostname::tests::a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all";
         if own_namespaces(test, &["--map-root-user", "--mount"]).is_child() {
             run(&["mount", "-t", "tmpfs", "none", "/proc/sys"]);
-            let health = SignalBoard::default();
-            let ended = listen(Root::new("/"), sender().0, health.clone());
-            timeout(SOON, ended).await.unwrap();
-            assert!(stands(&health, false, "ProcSubset=pid"));
-            assert_eq!(health.findings().len(), 1);
+            let board = ends(&Root::new("/")).await;
+            assert!(stands(&board, false, "ProcSubset=pid"));
+            assert_eq!(board.findings().len(), 1);
         }
     }
 }

@@ -1,30 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The queue between event sources and the wait for all of them.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::decide::schedule::Random;
 use crate::facts::trigger::Trigger;
 
+/// The reasons that were sent and not taken yet, with the time of each: at most one for each trigger.
+#[derive(Debug, Default)]
+struct Queue {
+    reasons: Mutex<VecDeque<(Trigger, Instant)>>,
+    news: Notify,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Trigger, Instant)>> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Sends reasons to the queue. A trigger that is already queued is not queued again.
 #[derive(Debug, Clone)]
 pub struct Sender {
-    queue: mpsc::UnboundedSender<(Trigger, Instant)>,
-    /// The triggers in the queue.
-    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
+    queue: Arc<Queue>,
     random: fn() -> Random,
 }
 
 impl Sender {
     /// Queues a reason.
     pub fn send(&self, trigger: Trigger) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.insert(trigger) {
-            let _ = self.queue.send((trigger, Instant::now()));
+        let mut reasons = self.queue.lock();
+        if !reasons.iter().any(|(queued, _)| *queued == trigger) {
+            reasons.push_back((trigger, Instant::now()));
+            self.queue.news.notify_one();
         }
     }
 
@@ -34,42 +46,34 @@ impl Sender {
     }
 }
 
-/// Receives reasons: the queue holds at most one for each trigger.
+/// Receives reasons, in their order.
 #[derive(Debug)]
 pub struct Inbox {
-    pub(super) queue: mpsc::UnboundedReceiver<(Trigger, Instant)>,
-    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
+    queue: Arc<Queue>,
 }
 
 impl Inbox {
     /// Creates both ends of a queue.
     pub fn new(random: fn() -> Random) -> (Sender, Self) {
-        let (sender, queue) = mpsc::unbounded_channel();
-        let waiting = Arc::default();
+        let queue = Arc::new(Queue::default());
         let inbox = Self {
-            queue,
-            waiting: Arc::clone(&waiting),
+            queue: Arc::clone(&queue),
         };
-        let queue = sender;
-        (
-            Sender {
-                queue,
-                waiting,
-                random,
-            },
-            inbox,
-        )
+        (Sender { queue, random }, inbox)
     }
 
     /// Returns the next reason and the time at which it was queued. Cancel-safe.
-    pub async fn recv(&mut self) -> Option<(Trigger, Instant)> {
-        let (trigger, at) = self.queue.recv().await?;
-        self.taken(trigger);
-        Some((trigger, at))
+    pub async fn recv(&mut self) -> (Trigger, Instant) {
+        loop {
+            if let Some(reason) = self.try_recv() {
+                return reason;
+            }
+            self.queue.news.notified().await;
+        }
     }
 
-    pub(super) fn taken(&self, trigger: Trigger) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(&trigger);
+    /// Returns the next reason that is already queued.
+    pub(super) fn try_recv(&mut self) -> Option<(Trigger, Instant)> {
+        self.queue.lock().pop_front()
     }
 }

@@ -17,9 +17,10 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::inbox::Sender;
-use super::restart_delay::Waits;
-use crate::agent::signal_board::{Signal, SignalBoard};
+use tokio::sync::oneshot;
+
+use super::source::{Lost, Output, Probe, Source, Work};
+use crate::agent::signal_board::Signal;
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
 use crate::sys::escape::chain;
@@ -32,47 +33,85 @@ use crate::wire::netlink::socket::{
 use burst::Burst;
 use judge::{RefusedAnnounce, judge};
 
-const SIGNAL: &str = "link";
-
 /// The size of the receive buffer: the kernel's messages have 1.5 kB, and less than a page.
 const MESSAGE_MAX: usize = 8 << 10;
 
-/// Listens as long as the process lives.
-pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintSink) {
-    #[cfg(test)]
-    if crate::sys::timer::testing::is_on() {
-        return;
+/// The event source.
+pub(super) struct Link {
+    root: Root,
+    hint_sink: HintSink,
+    /// Whether announcements may have been missed before the socket was opened.
+    was_deaf: bool,
+}
+
+impl Link {
+    pub(super) fn new(root: Root, hint_sink: HintSink) -> Self {
+        Self {
+            root,
+            hint_sink,
+            was_deaf: false,
+        }
     }
-    let start = Instant::now();
-    let now = Box::new(move || start.elapsed());
-    let mut listening = Listening::new(root, sender, health.clone(), hint_sink, now);
-    let started = thread::Builder::new()
-        .name(SIGNAL.to_owned())
-        .spawn(move || listening.keep());
-    if let Err(error) = started {
-        deaf(
-            health,
-            &format!("failed to spawn the rtnetlink thread: {error}"),
+}
+
+impl Source for Link {
+    fn name(&self) -> &'static str {
+        "link"
+    }
+
+    fn loss(&self) -> &'static str {
+        "a migration is detected later, by the other event sources"
+    }
+
+    fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
+        let was_deaf = std::mem::replace(&mut self.was_deaf, true);
+        let start = Instant::now();
+        let mut listening = Listening::new(
+            self.root.clone(),
+            out.clone(),
+            HintSink::clone(&self.hint_sink),
+            Box::new(move || start.elapsed()),
         );
+        Box::pin(async move {
+            let socket = match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
+                Ok(socket) => socket,
+                Err(error) => return Lost::Failed(detail(&error)),
+            };
+            let (end, ended) = oneshot::channel();
+            let listen = move || {
+                listening.update();
+                if was_deaf {
+                    listening.tell();
+                }
+                let _ = end.send(listening.follow(&socket));
+            };
+            let thread = thread::Builder::new().name("link".to_owned());
+            if let Err(error) = thread.spawn(listen) {
+                return Lost::Failed(format!("failed to spawn the rtnetlink thread: {error}"));
+            }
+            match ended.await {
+                Ok(error) => Lost::Failed(detail(&NetlinkError::Io(error))),
+                Err(_) => Lost::Failed("the rtnetlink thread ended".to_owned()),
+            }
+        })
     }
 }
 
-/// Reports that the event source is inactive.
-fn deaf(health: &SignalBoard, detail: &str) {
-    health.set(SIGNAL, false, detail.to_owned());
-    let what = format!("{detail}; a migration is detected later, by the other event sources");
-    health.unavailable(SIGNAL, what);
+impl Probe for Link {
+    fn probe(&self) -> Work<'_, Signal> {
+        let signal = match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
+            Ok(_) => standing(&self.root),
+            Err(error) => Signal {
+                live: false,
+                detail: detail(&error),
+            },
+        };
+        Box::pin(std::future::ready(signal))
+    }
 }
 
-/// Returns the state of the event source, without listening.
-pub fn probe(root: &Root) -> Signal {
-    match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
-        Ok(_) => standing(root),
-        Err(error) => Signal {
-            live: false,
-            detail: format!("rtnetlink: {}", chain(&error)),
-        },
-    }
+fn detail(error: &NetlinkError) -> String {
+    format!("rtnetlink: {}", chain(error))
 }
 
 /// The counts of received messages.
@@ -92,73 +131,35 @@ struct HintTally {
 
 struct Listening {
     root: Root,
-    sender: Sender,
-    health: SignalBoard,
+    out: Output,
     hint_sink: HintSink,
     /// Returns the time since a fixed start.
     now: Box<dyn Fn() -> Duration + Send>,
     burst: Burst,
-    waits: Waits,
     tally: HintTally,
     /// The state of the event source, without the forged messages.
     signal: Signal,
-    /// Whether announcements may have been missed before the socket was opened.
-    was_deaf: bool,
 }
 
 impl Listening {
     fn new(
         root: Root,
-        sender: Sender,
-        health: SignalBoard,
+        out: Output,
         hint_sink: HintSink,
         now: Box<dyn Fn() -> Duration + Send>,
     ) -> Self {
         Self {
             root,
-            sender,
-            health,
+            out,
             hint_sink,
             now,
             burst: Burst::default(),
-            waits: Waits::default(),
             tally: HintTally::default(),
             signal: Signal {
                 live: false,
                 detail: "rtnetlink: not open yet".to_owned(),
             },
-            was_deaf: false,
         }
-    }
-
-    /// Listens, and reopens the kernel's socket each time that it fails.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the thread is the listener's own"
-    )]
-    fn keep(&mut self) -> ! {
-        loop {
-            thread::sleep(self.live(LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER)));
-        }
-    }
-
-    /// Listens to a source until it fails. Returns the delay before the next one.
-    fn live<S: MessageSource>(&mut self, opened: Result<S, NetlinkError>) -> Duration {
-        let began = (self.now)();
-        let died = match opened {
-            Ok(source) => {
-                self.update();
-                self.health.report(SIGNAL, None);
-                if std::mem::take(&mut self.was_deaf) {
-                    self.tell();
-                }
-                NetlinkError::Io(self.follow(&source))
-            }
-            Err(error) => error,
-        };
-        self.was_deaf = true;
-        deaf(&self.health, &format!("rtnetlink: {}", chain(&died)));
-        self.waits.after((self.now)().saturating_sub(began))
     }
 
     /// Handles the messages of a source until it fails.
@@ -219,7 +220,7 @@ impl Listening {
             self.tally.reported += 1;
             // Journal readers are notified first.
             (self.hint_sink)(Trigger::Link);
-            self.sender.send(Trigger::Link);
+            self.out.fire(Trigger::Link);
         }
     }
 
@@ -228,7 +229,10 @@ impl Listening {
             0 => self.signal.detail.clone(),
             count => format!("{}; {count} forged messages ignored", self.signal.detail),
         };
-        self.health.set(SIGNAL, self.signal.live, detail);
+        self.out.state(Signal {
+            live: self.signal.live,
+            detail,
+        });
     }
 }
 

@@ -4,27 +4,27 @@
 //! A watch also delivers its object ([`feed`]), so that the round need not read it. An event source that fails is reported as
 //! inactive ([`crate::agent::signal_board`]) and restarted.
 //!
-//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, a line in `guest_signals`, or in
-//! `Listener::subscribe` if the targets depend on the observation, and a line in `probe`.
+//! To add an event source of this machine: a variant of [`Trigger`] with its scope, a file with its `Source`, and a line in `sources`.
 
-pub mod clock;
-pub mod dbus;
+mod clock;
 pub mod feed;
-pub mod files;
-pub mod hostname;
+mod files;
+mod hostname;
 mod inbox;
 pub mod link;
 pub mod operator_channel;
-pub mod port;
-pub mod restart_delay;
+mod port;
+mod source;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod units;
 pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -39,7 +39,13 @@ use crate::facts::vmi::Vmi;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
 use crate::wire::dbus::Bus;
+use clock::Clock;
+use hostname::Hostname;
 pub use inbox::{Inbox, Sender};
+use link::Link;
+use port::OwnPort;
+use source::{Output, Probe, keep};
+use units::Units;
 use watch::{Keeper, Pulse, Target, Watched};
 
 /// The targets of watches and inotify.
@@ -78,11 +84,9 @@ pub struct Listener {
     machine: u64,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
     files_delay: Duration,
-    /// The time to read the credentials because a file changed.
-    files_due: Option<Instant>,
-    /// The reasons that exceeded the rate limit of their trigger, and the time at which they take effect.
-    later: Option<(Instant, Reasons)>,
-    /// The tasks of the guest's own signals, which run as long as the process.
+    /// Reasons that take effect later, and the time of each.
+    later: BTreeMap<Trigger, (Instant, Reasons)>,
+    /// The tasks of the event sources of this machine, which run as long as the process.
     guest: Vec<JoinHandle<()>>,
 }
 
@@ -103,8 +107,7 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
-        link::listen(root.clone(), sender.clone(), &health, hint_sink);
-        let guest = guest_signals(&root, bus, &sender, &health);
+        let guest = listen(&root, bus, hint_sink, &sender, &health);
         Ok(Self {
             root,
             start,
@@ -122,8 +125,7 @@ impl Listener {
             machine,
             files: None,
             files_delay: Duration::ZERO,
-            files_due: None,
-            later: None,
+            later: BTreeMap::new(),
             guest,
         })
     }
@@ -169,27 +171,43 @@ impl Listener {
     /// at will takes effect later if it exceeds its rate limit.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
         let mut reasons = Reasons::new(trigger, self.since_start(at));
+        let now = Instant::now();
         if trigger.is_from_outside() {
-            let now = self.since_start(Instant::now());
-            let pace = self.outside.entry(trigger);
-            let pace = pace.or_insert_with(Pace::of_outside_trigger);
-            let left = pace.left(now);
-            if let (Some((_, later)), false) = (&mut self.later, left.is_zero()) {
+            if let Some((_, later)) = self.later.get_mut(&trigger) {
                 *later = later.and(reasons);
                 return;
             }
-            pace.take(now);
+            let since_start = self.since_start(now);
+            let pace = self.outside.entry(trigger);
+            let pace = pace.or_insert_with(Pace::of_outside_trigger);
+            let left = pace.left(since_start);
+            pace.take(since_start);
             if !left.is_zero() {
-                self.later = Some((Instant::now() + left, reasons));
+                self.later.insert(trigger, (now + left, reasons));
                 return;
             }
         }
         if trigger == Trigger::Files && !self.files_delay.is_zero() {
-            let due = Instant::now() + self.files_delay;
-            self.files_due.get_or_insert(due);
+            let due = now + self.files_delay;
+            let later = Reasons::new(trigger, self.since_start(due));
+            self.later.entry(trigger).or_insert((due, later));
             reasons.scope = Scope::NONE;
         }
         self.add(reasons);
+    }
+
+    /// Adds the later reasons that take effect at `now`.
+    fn add_later(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        self.later.retain(|_, (at, reasons)| {
+            let is_due = *at <= now;
+            due.extend(is_due.then_some(*reasons));
+            !is_due
+        });
+        for mut reasons in due {
+            reasons.at = reasons.at.min(self.since_start(now));
+            self.add(reasons);
+        }
     }
 
     fn add(&mut self, reasons: Reasons) {
@@ -203,6 +221,14 @@ impl Listener {
     /// what a planned round takes along must not delay a later one.
     fn earliest(&self, now: Instant) -> Instant {
         now + self.pace.left(self.since_start(now))
+    }
+
+    /// Returns when the next round is due, if one is planned.
+    fn due(&self, planned: Instant, now: Instant) -> Instant {
+        match self.pending {
+            Some(_) => planned.min(self.earliest(now)),
+            None => planned,
+        }
     }
 
     fn since_start(&self, at: Instant) -> Duration {
@@ -231,10 +257,22 @@ impl Listener {
     }
 }
 
-/// Starts the event sources of the guest itself. None of them ends: a source that fails reports that and restarts.
-fn guest_signals(
+/// Returns the event sources of this machine.
+fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Probe>> {
+    vec![
+        Box::new(Link::new(root.clone(), hint_sink)),
+        Box::new(Clock),
+        Box::new(Hostname(root.clone())),
+        Box::new(OwnPort::new(root.clone())),
+        Box::new(Units(bus.clone())),
+    ]
+}
+
+/// Starts the event sources of this machine.
+fn listen(
     root: &Root,
     bus: &Bus,
+    hint_sink: HintSink,
     sender: &Sender,
     health: &SignalBoard,
 ) -> Vec<JoinHandle<()>> {
@@ -242,31 +280,20 @@ fn guest_signals(
     if crate::sys::timer::testing::is_on() {
         return Vec::new();
     }
-    let (root, sender, health) = (|| root.clone(), || sender.clone(), || health.clone());
-    vec![
-        tokio::spawn(clock::listen(sender(), health())),
-        tokio::spawn(hostname::listen(root(), sender(), health())),
-        tokio::spawn(port::serve(root(), sender(), health())),
-        tokio::spawn(dbus::keep_following(
-            root(),
-            bus.clone(),
-            sender(),
-            health(),
-        )),
-    ]
+    let sources = sources(root, bus, hint_sink).into_iter();
+    let start = |mut source: Box<dyn Probe>| {
+        let out = Output::new(&*source, sender.clone(), health.clone());
+        let root = root.clone();
+        tokio::spawn(async move { keep(&mut *source, &root, &out).await })
+    };
+    sources.map(start).collect()
 }
 
-/// Reports the state of the guest's own signals, for a process that does not listen to them.
-pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard) {
-    let local = [
-        ("link", link::probe(root)),
-        ("clock", clock::probe(root)),
-        ("hostname", hostname::probe(root)),
-        ("port", port::probe(root)),
-    ];
-    let of_bus = dbus::probe(root, bus_address).await;
-    for (name, signal) in local.into_iter().chain(of_bus) {
-        health.set(name, signal.live, signal.detail);
+/// Reports the state of the event sources of this machine, for a process that does not listen to them.
+pub async fn probe(root: &Root, bus: &Bus, health: &SignalBoard) {
+    for source in sources(root, bus, Arc::new(|_| {})) {
+        let signal = source.probe().await;
+        health.set(source.name(), signal.live, signal.detail);
     }
 }
 
@@ -296,62 +323,38 @@ impl Wait for Listener {
         self.node = self.subscribe_watch(node, targets.node, Trigger::Node);
         self.subscribe_files(targets.files);
         self.files_delay = targets.files_delay;
-        if let Some(due) = &mut self.files_due {
+        if let Some((due, _)) = self.later.get_mut(&Trigger::Files) {
             *due = (*due).min(Instant::now() + self.files_delay);
         }
     }
 
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
         let planned = Instant::now() + next.after;
-        let mut due = planned;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
-        if self.pending.is_some() {
-            due = due.min(self.earliest(Instant::now()));
-        }
         loop {
             // A single timer for all deadlines: an idle process is woken once for each.
-            let later = self.later.map(|(at, _)| at);
-            let first = [feed, self.files_due, later]
-                .into_iter()
-                .flatten()
-                .fold(due, Instant::min);
-            self.alarm
-                .set(first.saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            let later = self.later.values().map(|(at, _)| *at);
+            let first = later.chain(feed).fold(self.due(planned, now), Instant::min);
+            self.alarm.set(first.saturating_duration_since(now));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another branch is first.
             let reason = tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
-                Some(reason) = self.reasons.recv() => Some(reason),
+                reason = self.reasons.recv() => Some(reason),
                 () = self.health.changed() => Some((Trigger::Signals, Instant::now())),
                 () = self.alarm.ring() => None,
             };
             let now = Instant::now();
             if let Some((trigger, at)) = reason {
-                let was_pending = self.pending.is_some();
                 self.keep(trigger, at);
-                if self.pending.is_some() && !was_pending {
-                    due = due.min(self.earliest(now));
-                }
                 // Nothing may delay the report of a migration hint.
-                if !(trigger.is_migration_hint() && due <= now) {
+                if !(trigger.is_migration_hint() && self.due(planned, now) <= now) {
                     continue;
                 }
             }
-            if self.files_due.is_some_and(|at| at <= now) {
-                self.files_due = None;
-                if self.pending.is_none() {
-                    due = due.min(self.earliest(now));
-                }
-                self.add(Reasons::new(Trigger::Files, self.since_start(now)));
-            }
-            if let Some((_, reasons)) = self.later.take_if(|(at, _)| *at <= now) {
-                if self.pending.is_none() {
-                    due = due.min(self.earliest(now));
-                }
-                self.add(reasons);
-            }
-            let is_fed = feed.is_some_and(|at| at <= now);
-            if due <= now {
+            self.add_later(now);
+            if self.due(planned, now) <= now {
                 let by_itself = Reasons {
                     trigger: next.trigger,
                     scope: next.scope,
@@ -368,7 +371,7 @@ impl Wait for Listener {
                     None => by_itself,
                 });
             }
-            if is_fed {
+            if feed.is_some_and(|at| at <= now) {
                 alive();
                 feed = self.watchdog.map(|period| now + period);
             }
@@ -376,7 +379,8 @@ impl Wait for Listener {
     }
 
     async fn renamed(&mut self) {
-        while let Some((trigger, at)) = self.reasons.recv().await {
+        loop {
+            let (trigger, at) = self.reasons.recv().await;
             if trigger != Trigger::Hostname {
                 self.keep(trigger, at);
                 continue;

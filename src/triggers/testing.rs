@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Test helpers: the receiving end of event sources.
 
+use super::source::{Output, Source};
 use super::{Inbox, Listener, Sender};
+use crate::agent::signal_board::SignalBoard;
 use crate::decide::schedule::Random;
 
 /// Creates a sender and the inbox that receives its reasons.
@@ -9,16 +11,10 @@ pub(super) fn sender() -> (Sender, Inbox) {
     Inbox::new(|| Random::from_bits(0))
 }
 
-impl Inbox {
-    /// Returns the next reason that is already queued.
-    pub(super) fn try_recv(
-        &mut self,
-    ) -> Result<(crate::agent::Trigger, tokio::time::Instant), tokio::sync::mpsc::error::TryRecvError>
-    {
-        let (trigger, at) = self.queue.try_recv()?;
-        self.taken(trigger);
-        Ok((trigger, at))
-    }
+/// Creates the output of a source, with a new board, and the inbox that receives its reasons.
+pub(super) fn output(source: &dyn Source) -> (Output, Inbox) {
+    let (sender, inbox) = sender();
+    (Output::new(source, sender, SignalBoard::default()), inbox)
 }
 
 impl Listener {

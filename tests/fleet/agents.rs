@@ -240,7 +240,7 @@ pub(super) fn start_with(
             random,
             machine: read_machine(&root).phase(),
         },
-        Box::new(|_| {}),
+        Arc::new(|_| {}),
     )
     .expect("a simulated machine has timers");
     let reload = Rc::new(Notify::new());

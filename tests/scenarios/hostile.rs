@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use harvester_lab::bus::{Bus, Hostnamed};
+use harvester_lab::bus::{Bus, Hostnamed, Systemd};
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::world::{AGENT, World, WorldOptions, eventually, nothing_is_missing};
@@ -245,7 +245,7 @@ async fn entries_that_cannot_be_used(size: usize) -> (World, Agent) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     labels_stay(&world, "at the start").await;
     let name = "entry `hv-a` of ConfigMap harvester-public/topology";
-    // Aliases of one scalar, 350 MB when they are expanded; with a few bytes more than an entry may have, and with fewer.
+    // Aliases of one scalar, 200 MB when they are expanded; with a few bytes more than an entry may have, and with fewer.
     let aliases = |number: usize| {
         format!(
             "a: &a \"{}\"\nb: [{}]\n",
@@ -255,7 +255,7 @@ async fn entries_that_cannot_be_used(size: usize) -> (World, Agent) {
     };
     for (entry, said) in [
         (aliases(19_000), "is larger than 65536 bytes"),
-        (aliases(17_000), "bytes in memory"),
+        (aliases(17_000), "uses an alias"),
         ("[".repeat(size), "is larger than 65536 bytes"),
         ("[".repeat(60_000), "nests deeper than 64 levels"),
         ("a: 1\n".repeat(2), "has the duplicate key `a`"),
@@ -364,19 +364,20 @@ mod slow {
     async fn a_signal_of_31_mib_on_the_bus_is_not_kept() {
         let world = World::lab(WorldOptions::default()).await;
         let bus = Bus::start(&world.guest).await;
-        let hostnamed = Hostnamed::start(&bus).await;
+        let systemd = Systemd::start(&bus, &[]).await;
         let mut agent = serve(&world).await;
         condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+        eventually(SOON, "it subscribes", async || systemd.is_subscribed()).await;
         let before = agent.usage().unwrap().peak_rss_kib;
         let liar = Hostnamed::impostor(&bus).await;
         let large = "x".repeat(31 << 20);
-        // Unique names are counted up: the agent's is among the first.
-        for number in 0..6 {
+        // Unique names are counted up: those of the agent are among the first.
+        for number in 0..8 {
             liar.announce(Some(&format!(":1.{number}")), &large).await;
         }
         // What comes after them on the same connection is heard.
         world.guest.kernel_hostname("other");
-        hostnamed.announce(None, "other").await;
+        systemd.unit_files_changed().await;
         agent
             .wait_line(|line| line.text.contains("to `other`: differs"), SOON)
             .await;

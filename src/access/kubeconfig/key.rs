@@ -100,39 +100,32 @@ impl<'a> KubeconfigKey<'a> {
     }
 
     pub(super) fn missing(&self, needed: &'static str) -> CredentialError {
-        CredentialError::Missing {
-            path: self.file.to_owned(),
-            key: self.name.clone(),
-            needed,
-        }
+        let path = self.file.display();
+        CredentialError::Unusable(format!("`{}` is missing in `{path}`: {needed}", self.name))
     }
 
     pub(super) fn invalid(&self, problem: &'static str) -> CredentialError {
-        CredentialError::Invalid {
-            path: self.file.to_owned(),
-            key: self.name.clone(),
-            problem,
-        }
+        CredentialError::at(self.file, &self.name, format_args!("is {problem}"))
     }
 
     pub(super) fn refused(&self, reason: &'static str) -> CredentialError {
-        CredentialError::Refused {
-            path: self.file.to_owned(),
-            key: self.name.clone(),
-            reason,
-        }
+        CredentialError::at(
+            self.file,
+            &self.name,
+            format_args!("is not supported: {reason}"),
+        )
     }
 
     fn wrong_kind(&self, found: &YamlValue, expected: &'static str) -> CredentialError {
-        CredentialError::WrongKind {
-            path: self.file.to_owned(),
-            key: if self.name.is_empty() {
-                "the whole".to_owned()
-            } else {
-                self.name.clone()
-            },
-            found: found.kind(),
-            expected,
-        }
+        let name = match self.name.as_str() {
+            "" => "the whole",
+            name => name,
+        };
+        let found = found.kind();
+        CredentialError::at(
+            self.file,
+            name,
+            format_args!("is {found}, expected {expected}"),
+        )
     }
 }

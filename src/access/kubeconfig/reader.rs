@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::key::KubeconfigKey;
 use crate::access::credential::Credential;
-use crate::access::error::{CredentialError, PemProblem, quoted};
+use crate::access::error::{CredentialError, quoted};
 use crate::access::pem;
 use crate::access::trust::changeable;
 use crate::facts::names::Namespace;
@@ -49,12 +49,8 @@ pub(super) struct Material {
 }
 
 impl Material {
-    pub(super) fn pem(&self, problem: PemProblem) -> CredentialError {
-        CredentialError::Pem {
-            path: self.path.clone(),
-            key: self.key.clone(),
-            problem,
-        }
+    pub(super) fn pem(&self, problem: &'static str) -> CredentialError {
+        CredentialError::at(&self.path, &self.key, problem)
     }
 }
 
@@ -82,10 +78,8 @@ impl KubeconfigReader<'_> {
         let token = self.token(&user)?;
         let client_certificate = self.client_certificate(&user)?;
         if token.is_none() && client_certificate.is_none() {
-            return Err(CredentialError::NoIdentity {
-                path: self.path.to_owned(),
-                key: user.name,
-            });
+            let problem = "has no credential: set `token`, `tokenFile`, `client-certificate-data` or `client-certificate`";
+            return Err(CredentialError::at(self.path, &user.name, problem));
         }
         let namespace = self.namespace(&context)?;
         Ok(LoadedKubeconfig {
@@ -138,12 +132,12 @@ impl KubeconfigReader<'_> {
                 return entry.child(inner);
             }
         }
-        Err(CredentialError::NoSuchEntry {
-            path: self.path.to_owned(),
-            key: reference.name.clone(),
-            name: quoted(name),
-            list,
-        })
+        let name = quoted(name);
+        Err(CredentialError::at(
+            self.path,
+            &reference.name,
+            format_args!("is {name}, but `{list}` has no entry with that name"),
+        ))
     }
 
     pub(super) fn server(&self, cluster: &KubeconfigKey<'_>) -> Result<Url, CredentialError> {
@@ -182,10 +176,10 @@ impl KubeconfigReader<'_> {
             Some(material) => {
                 pem::authorities(&material.text).map_err(|problem| material.pem(problem))
             }
-            None => Err(CredentialError::NoAuthority {
-                path: self.path.to_owned(),
-                key: cluster.child("certificate-authority-data")?.name,
-            }),
+            None => Err(cluster.child("certificate-authority-data")?.missing(
+                "without it the server cannot be verified, and the CA certificates of the OS are not used; \
+                 add the CA certificate that signed that of the server, or replace the file by that of a service account",
+            )),
         }
     }
 
@@ -241,7 +235,7 @@ impl KubeconfigReader<'_> {
                 key: data.name,
                 text: Zeroizing::default(),
             };
-            let text = decoded.map_err(|_| material.pem(PemProblem::NotBase64))?;
+            let text = decoded.map_err(|_| material.pem("is not base64, or is truncated"))?;
             material.text = Zeroizing::new(text);
             return Ok(Some(material));
         }
@@ -263,11 +257,13 @@ impl KubeconfigReader<'_> {
             self.touched.push(path.clone());
         }
         if let Some(place) = changeable(self.root, self.path) {
-            return Err(CredentialError::Untrusted {
-                path: self.path.to_owned(),
-                key: key.name.clone(),
-                place,
-            });
+            return Err(CredentialError::at(
+                self.path,
+                &key.name,
+                format_args!(
+                    "references a file, which is only read if the kubeconfig is writable by root alone: {place}"
+                ),
+            ));
         }
         let text = self
             .root

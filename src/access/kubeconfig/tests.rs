@@ -7,7 +7,6 @@ use super::*;
 use crate::access::testing::{
     Authority, base64, harvester_kubeconfig, jwt, kubelet_kubeconfig, tree, write,
 };
-use crate::access::{PemProblem, TokenProblem};
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
 
@@ -98,10 +97,8 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
     }
     for other in ["text", "\"text\"", "aGVsbG8=", "- a\n- b\n", "\\n"] {
         let error = load_text(other).unwrap_err();
-        assert!(
-            !matches!(error, CredentialError::Encoded { .. }),
-            "{other}: {error}"
-        );
+        let error = error.to_string();
+        assert!(!error.contains("decode it"), "{other}: {error}");
     }
 }
 
@@ -199,10 +196,10 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
     write(&root, named, " other\n");
     assert_eq!(token(&load().unwrap()), "other");
     write(&root, named, "a\nb");
-    assert!(matches!(
-        load().unwrap_err(),
-        CredentialError::Token { path, problem: TokenProblem::ControlCharacter, .. } if path == named
-    ));
+    assert_eq!(
+        load().unwrap_err().to_string(),
+        "the token of `users[0].user.tokenFile` in `/etc/kubernetes/token` contains a control character or a line break"
+    );
 }
 
 fn chmod(root: &Root, path: &Path, mode: u32) {
@@ -263,13 +260,10 @@ fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
                 Ok(_) => assert!(is_trusted, "{named} {mode:o}"),
                 Err(error) => {
                     assert!(!is_trusted, "{named} {mode:o}: {error}");
-                    assert!(
-                        matches!(error, CredentialError::Untrusted { .. }),
-                        "{error}"
-                    );
                     let said = everything_said(&error);
                     let what = format!("{} has mode {mode:04o}", place.display());
-                    for part in [named, path.to_str().unwrap(), &what] {
+                    let rule = "only read if the kubeconfig is writable by root alone";
+                    for part in [named, path.to_str().unwrap(), rule, &what] {
                         assert!(said.contains(part), "{said}");
                     }
                     assert!(!said.contains("CANARY"), "{said}");
@@ -294,7 +288,8 @@ fn one_context_needs_no_choice_and_two_do() {
         "contexts:\n- name: other\n  context: {cluster: default, user: default}\n",
     );
     let error = load_text(&two).unwrap_err();
-    assert!(matches!(error, CredentialError::Missing { key, .. } if key == "current-context"));
+    let error = error.to_string();
+    assert!(error.starts_with("`current-context` is missing"), "{error}");
 }
 
 /// The replacements for a part of a valid kubeconfig, with words of the expected error.
@@ -486,8 +481,8 @@ fn no_server_is_used_without_verification() {
         text.replace(authority_line, skip),
         text.replace(authority_line, &format!("{skip}\n{authority_line}")),
     ] {
-        let error = load_text(&changed).unwrap_err();
-        assert!(matches!(error, CredentialError::Refused { .. }), "{error}");
+        let error = load_text(&changed).unwrap_err().to_string();
+        assert!(error.contains("is not supported: "), "{error}");
     }
     let verified = text.replace(authority_line, &format!("{skip}\n{authority_line}"));
     load_text(&verified.replace("verify: true", "verify: false")).unwrap();
@@ -511,11 +506,10 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
         .filter(|line| !line.contains("certificate-authority-data"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let error = load_text(&text).unwrap_err();
-    assert!(
-        matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
-    );
-    assert!(error.to_string().contains("cannot be verified"));
+    let error = load_text(&text).unwrap_err().to_string();
+    let missing = "`clusters[0].cluster.certificate-authority-data` is missing";
+    assert!(error.starts_with(missing), "{error}");
+    assert!(error.contains("cannot be verified"), "{error}");
     let (_dir, root) = tree();
     write(&root, PATH, &text);
     let whole = load_text(&good()).unwrap().token.unwrap();
@@ -542,75 +536,62 @@ fn broken_files_each_have_their_own_error() {
     let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
     let body = key.replace("\nM", "\n!");
     for (result, file, expected) in [
-        (
-            set("", certificate, key),
-            "server-ca.crt",
-            PemProblem::Empty,
-        ),
+        (set("", certificate, key), "server-ca.crt", "is empty"),
         (
             set("text", certificate, key),
             "server-ca.crt",
-            PemProblem::NoCertificate,
+            "has no certificate in PEM format",
         ),
         (
             set(&cut(ca), certificate, key),
             "server-ca.crt",
-            PemProblem::NoEnd,
+            "is truncated: a PEM section has no END line",
         ),
-        (set(ca, "\n", key), "client-kubelet.crt", PemProblem::Empty),
+        (set(ca, "\n", key), "client-kubelet.crt", "is empty"),
         (
             set(ca, &cut(certificate), key),
             "client-kubelet.crt",
-            PemProblem::NoEnd,
+            "is truncated: a PEM section has no END line",
         ),
         (
             set(ca, &key.replace("PRIVATE KEY", "CERTIFICATE"), key),
             "client-kubelet.crt",
-            PemProblem::BrokenCertificate,
+            "has no certificate that can be parsed",
         ),
-        (
-            set(ca, certificate, ""),
-            "client-kubelet.key",
-            PemProblem::Empty,
-        ),
+        (set(ca, certificate, ""), "client-kubelet.key", "is empty"),
         (
             set(ca, certificate, &cut(key)),
             "client-kubelet.key",
-            PemProblem::NoEnd,
+            "is truncated: a PEM section has no END line",
         ),
         (
             set(ca, certificate, &key[..20]),
             "client-kubelet.key",
-            PemProblem::BrokenMarker,
+            "has an invalid PEM header line, or is truncated",
         ),
         (
             set(ca, certificate, certificate),
             "client-kubelet.key",
-            PemProblem::NoKey,
+            "has no private key in PEM format",
         ),
         (
             set(ca, certificate, &encrypted),
             "client-kubelet.key",
-            PemProblem::EncryptedKey,
+            "has an encrypted private key, which is not supported",
         ),
         (
             set(ca, certificate, &body),
             "client-kubelet.key",
-            PemProblem::BrokenSection,
+            "has a PEM section that is not base64",
         ),
     ] {
-        match result.unwrap_err() {
-            CredentialError::Pem { path, problem, .. } => {
-                assert_eq!(path, Path::new("/a").join(file));
-                assert_eq!(problem, expected, "{file}");
-            }
-            error => panic!("{expected:?}: {error}"),
-        }
+        let error = result.unwrap_err().to_string();
+        let end = format!("of `/a/{file}` {expected}");
+        assert!(error.ends_with(&end), "{error}");
     }
-    assert!(matches!(
-        set(ca, certificate, &other.key).unwrap_err(),
-        CredentialError::KeyMismatch { .. }
-    ));
+    let mismatch = set(ca, certificate, &other.key).unwrap_err().to_string();
+    let end = "in `/a/k` does not match the client certificate";
+    assert!(mismatch.ends_with(end), "{mismatch}");
     let no_key = "-----BEGIN PRIVATE KEY-----\nQ0FOQVJZ\n-----END PRIVATE KEY-----\n";
     let unusable = set(ca, certificate, no_key).unwrap_err();
     assert!(matches!(

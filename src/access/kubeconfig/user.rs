@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use super::key::KubeconfigKey;
 use super::reader::KubeconfigReader;
 use crate::access::credential::ClientCertificate;
-use crate::access::error::{CredentialError, TokenProblem};
+use crate::access::error::CredentialError;
 use crate::access::{pem, token};
 
 /// The keys that are not supported, and the reasons.
@@ -70,13 +70,10 @@ impl KubeconfigReader<'_> {
                 Ok(material) => {
                     self.secret_files.push(material.path.clone());
                     let Ok(text) = std::str::from_utf8(&material.text) else {
-                        return Err(CredentialError::Token {
-                            path: material.path,
-                            key: file.name,
-                            problem: TokenProblem::NotAToken,
-                        });
+                        let (path, key) = (&material.path, &file.name);
+                        return Err(CredentialError::token(path, key, token::NOT_A_TOKEN));
                     };
-                    return checked_token(&material.path, file.name, text.trim_ascii()).map(Some);
+                    return checked_token(&material.path, &file.name, text.trim_ascii()).map(Some);
                 }
                 Err(CredentialError::Reference { source, .. })
                     if source.is_absent() && inline_text.is_some() => {}
@@ -85,7 +82,7 @@ impl KubeconfigReader<'_> {
             }
         }
         inline_text
-            .map(|text| checked_token(self.path, inline.name, text))
+            .map(|text| checked_token(self.path, &inline.name, text))
             .transpose()
     }
 
@@ -142,22 +139,19 @@ impl KubeconfigReader<'_> {
         let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
         match CertifiedKey::new(client.chain.clone(), key).keys_match() {
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
-            Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::KeyMismatch {
-                path: self.path.to_owned(),
-                key: user.name.clone(),
-            }),
+            Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::Unusable(format!(
+                "the private key of `{}` in `{}` does not match the client certificate",
+                user.name,
+                self.path.display()
+            ))),
             Err(source) => Err(unusable(source)),
         }
     }
 }
 
-fn checked_token(path: &Path, key: String, text: &str) -> Result<SecretString, CredentialError> {
+fn checked_token(path: &Path, key: &str, text: &str) -> Result<SecretString, CredentialError> {
     match token::check(text) {
         Ok(()) => Ok(SecretString::from(text)),
-        Err(problem) => Err(CredentialError::Token {
-            path: path.to_owned(),
-            key,
-            problem,
-        }),
+        Err(problem) => Err(CredentialError::token(path, key, problem)),
     }
 }

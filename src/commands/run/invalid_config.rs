@@ -14,7 +14,7 @@ use crate::commands::process::Process;
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Priority, Record};
 use crate::report::message_id;
-use crate::triggers::files;
+use crate::sys::file_watch::{self, What};
 
 /// The interval between two reads if inotify is not available.
 const POLL: Duration = Duration::from_secs(60);
@@ -36,11 +36,11 @@ pub(super) async fn until_valid(
         Some(file) => vec![file.clone()],
         None => config::watched_paths(),
     };
-    let paths = paths.into_iter().collect();
     let changed = Notify::new();
     let mut watch = Box::pin(async {
         // The watch ends if inotify is not available; then only the poll remains.
-        let _ = files::watch(process.root.clone(), paths, || changed.notify_one()).await;
+        let look = || changed.notify_one();
+        let _ = file_watch::watch(process.root.clone(), paths, What::Content, look).await;
         std::future::pending::<()>().await;
     });
     let (mut lines, mut said) = (errors.lines().collect::<Vec<_>>(), Vec::new());

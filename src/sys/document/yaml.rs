@@ -2,13 +2,12 @@
 //! Parses a YAML or JSON text into a tree of limited size, without any value of the text in an error.
 //!
 //! The messages of parsers quote the text, which may contain a token; so the tree is built here from the
-//! parser's events, its users name keys instead of values, and an error has a kind and a position. The expansion of aliases
-//! counts against the limit of the tree.
+//! parser's events, its users name keys instead of values, and an error has a kind and a position. Aliases are refused: they can make
+//! a tree of any size, and no document that the agent reads needs them.
 //!
 //! JSON is parsed as YAML, of which it is a subset since YAML 1.2. Numbers keep their text. `yes` and `on`, which are
 //! booleans in YAML 1.1, are text: a caller that needs them converts them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag, options};
@@ -36,7 +35,6 @@ const DEPTH_MAX: usize = 64;
 const KEY_SHOWN: usize = 317;
 
 /// One value.
-#[derive(Clone)]
 pub(crate) enum YamlValue {
     /// `null`, `~` or nothing at all.
     Null,
@@ -74,31 +72,6 @@ impl YamlValue {
             Self::Map(_) => "a mapping",
         }
     }
-
-    /// Returns the size of the value, and the depth of its nested collections.
-    fn measure(&self) -> (usize, usize) {
-        let deepest = |depth: usize, (_, one): (usize, usize)| depth.max(one);
-        match self {
-            Self::Null | Self::Bool(_) => (VALUE_COST, 0),
-            Self::Number(text) => (VALUE_COST + text.len(), 0),
-            Self::Text(text) => (VALUE_COST + text.len(), 0),
-            Self::List(list) => list
-                .iter()
-                .map(Self::measure)
-                .fold((VALUE_COST, 1), |(cost, depth), one| {
-                    (cost + one.0, deepest(depth, (0, one.1 + 1)))
-                }),
-            Self::Map(entries) => {
-                entries
-                    .iter()
-                    .fold((VALUE_COST, 1), |(cost, depth), (key, value)| {
-                        let one = value.measure();
-                        let cost = cost + KEY_COST + key.len() + one.0;
-                        (cost, deepest(depth, (0, one.1 + 1)))
-                    })
-            }
-        }
-    }
 }
 
 impl fmt::Debug for YamlValue {
@@ -133,7 +106,7 @@ pub enum DocumentError {
         /// The limit.
         limit: usize,
     },
-    /// Due to aliases, or values of a few bytes each, the tree is much larger in memory than its text.
+    /// Due to values of a few bytes each, the tree is much larger in memory than its text.
     #[error("expands to more than {limit} bytes in memory")]
     TooLarge {
         /// The limit for a text of this length.
@@ -168,7 +141,6 @@ pub(crate) fn parse(text: &[u8]) -> Result<YamlValue, DocumentError> {
         limit,
         left: limit,
         open: Vec::new(),
-        anchors: BTreeMap::new(),
         root: None,
     };
     let options = options! {
@@ -197,16 +169,9 @@ struct Tree {
     limit: usize,
     /// The rest of the limit.
     left: usize,
-    open: Vec<Open>,
-    /// The values of the anchors, by their number.
-    anchors: BTreeMap<usize, YamlValue>,
+    /// The collections whose ends have not been reached.
+    open: Vec<YamlContent>,
     root: Option<YamlValue>,
-}
-
-/// A collection whose end has not been reached.
-struct Open {
-    anchor: usize,
-    content: YamlContent,
 }
 
 enum YamlContent {
@@ -220,49 +185,33 @@ impl Tree {
         let line = span.start.line();
         match event {
             Event::DocumentStart(..) if self.root.is_some() => Err(DocumentError::NotOneDocument),
-            Event::Scalar(text, style, anchor, tag) => {
+            Event::Scalar(text, style, _, tag) => {
                 self.charge(VALUE_COST.saturating_add(text.len()))?;
                 let value = scalar(text.into_owned(), style, tag.as_deref(), line)?;
-                self.place(value, anchor, line)
+                self.place(value, line)
             }
-            Event::SequenceStart(_, anchor, tag) => {
+            Event::SequenceStart(_, _, tag) => {
                 known(tag.as_deref(), line)?;
-                self.open(anchor, YamlContent::List(Vec::new()))
+                self.open(YamlContent::List(Vec::new()))
             }
-            Event::MappingStart(_, anchor, tag) => {
+            Event::MappingStart(_, _, tag) => {
                 known(tag.as_deref(), line)?;
-                self.open(anchor, YamlContent::Map(Vec::new(), None))
+                self.open(YamlContent::Map(Vec::new(), None))
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(ended) = self.open.pop() else {
-                    return Ok(());
-                };
-                let value = match ended.content {
-                    YamlContent::List(list) => YamlValue::List(list),
-                    YamlContent::Map(entries, _) => {
+                let value = match self.open.pop() {
+                    None => return Ok(()),
+                    Some(YamlContent::List(list)) => YamlValue::List(list),
+                    Some(YamlContent::Map(entries, _)) => {
                         refuse_duplicates(&entries)?;
                         YamlValue::Map(entries)
                     }
                 };
-                self.place(value, ended.anchor, line)
+                self.place(value, line)
             }
-            Event::Alias(anchor) => {
-                // An anchor whose end has not been reached has no value yet.
-                let Some(value) = self.anchors.get(&anchor) else {
-                    let what = "an alias of an enclosing node";
-                    return Err(DocumentError::Unsupported { what, line });
-                };
-                let (cost, depth) = value.measure();
-                if self.open.len() + depth > DEPTH_MAX {
-                    return Err(DocumentError::TooDeep);
-                }
-                self.charge(cost)?;
-                let value = self
-                    .anchors
-                    .get(&anchor)
-                    .cloned()
-                    .unwrap_or(YamlValue::Null);
-                self.place(value, 0, line)
+            Event::Alias(_) => {
+                let what = "an alias";
+                Err(DocumentError::Unsupported { what, line })
             }
             _ => Ok(()),
         }
@@ -277,22 +226,18 @@ impl Tree {
         Ok(())
     }
 
-    fn open(&mut self, anchor: usize, content: YamlContent) -> Result<(), DocumentError> {
+    fn open(&mut self, content: YamlContent) -> Result<(), DocumentError> {
         self.charge(VALUE_COST)?;
         if self.open.len() == DEPTH_MAX {
             return Err(DocumentError::TooDeep);
         }
-        self.open.push(Open { anchor, content });
+        self.open.push(content);
         Ok(())
     }
 
     /// Adds a value to the innermost open collection.
-    fn place(&mut self, value: YamlValue, anchor: usize, line: usize) -> Result<(), DocumentError> {
-        if anchor != 0 {
-            self.charge(value.measure().0)?;
-            self.anchors.insert(anchor, value.clone());
-        }
-        match self.open.last_mut().map(|open| &mut open.content) {
+    fn place(&mut self, value: YamlValue, line: usize) -> Result<(), DocumentError> {
+        match self.open.last_mut() {
             None => self.root = Some(value),
             Some(YamlContent::List(list)) => list.push(value),
             Some(YamlContent::Map(entries, key)) => match key.take() {

@@ -2,9 +2,9 @@
 //! Tests of announcements: real messages, a fake source of kernel messages, and the real kernel in a network namespace.
 
 use super::*;
-use crate::catalog::{Code, Finding};
+use crate::agent::signal_board::SignalBoard;
 use crate::testing::{own_namespaces, run};
-use crate::triggers::testing::sender;
+use crate::triggers::testing::output;
 use crate::wire::netlink::filter::only;
 use crate::wire::netlink::message::{NOTIFY_PEERS, RTM_NEWLINK};
 use crate::wire::netlink::socket::{KERNEL, LINKS};
@@ -17,22 +17,25 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio::time::timeout;
 
 type Reasons = crate::triggers::Inbox;
 
 /// The effects of a listener, and the simulated time in milliseconds.
 struct Effects {
     reasons: Reasons,
-    health: SignalBoard,
     announced: Arc<AtomicU64>,
     time: Arc<AtomicU64>,
 }
 
+fn link() -> Link {
+    Link::new(Root::new("/"), Arc::new(|_| {}))
+}
+
 fn listening() -> (Listening, Effects) {
-    let (sender, reasons) = sender();
+    let (out, reasons) = output(&link());
     let effects = Effects {
         reasons,
-        health: SignalBoard::default(),
         announced: Arc::default(),
         time: Arc::default(),
     };
@@ -42,13 +45,7 @@ fn listening() -> (Listening, Effects) {
         announced.fetch_add(1, Ordering::Relaxed);
     };
     let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
-    let listening = Listening::new(
-        Root::new("/"),
-        sender,
-        effects.health.clone(),
-        Box::new(announce),
-        Box::new(now),
-    );
+    let listening = Listening::new(Root::new("/"), out, Arc::new(announce), Box::new(now));
     (listening, effects)
 }
 
@@ -56,7 +53,7 @@ impl Effects {
     /// Returns the number of reasons since the last call, which are also recorded.
     fn reported(&mut self) -> u64 {
         let recorded = self.announced.swap(0, Ordering::Relaxed);
-        let reasons = std::iter::from_fn(|| self.reasons.try_recv().ok()).count();
+        let reasons = std::iter::from_fn(|| self.reasons.try_recv()).count();
         assert!(reasons as u64 <= recorded.min(1), "{reasons} of {recorded}");
         recorded
     }
@@ -66,8 +63,8 @@ impl Effects {
     }
 }
 
-fn detail(health: &SignalBoard) -> (bool, String) {
-    let signal = health.signals()[SIGNAL].clone();
+fn shown(board: &SignalBoard) -> (bool, String) {
+    let signal = board.signals()["link"].clone();
     (signal.live, signal.detail)
 }
 
@@ -228,47 +225,6 @@ fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_
 }
 
 #[test]
-fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_made_up_for() {
-    let (mut listening, mut effects) = listening();
-    let mut waits = Vec::new();
-    for turn in 0..4 {
-        let opened = match turn {
-            0 | 1 => Err(NetlinkError::Forbidden),
-            _ => Ok(Played::new([])),
-        };
-        let wait = listening.live(opened);
-        waits.push(wait.as_secs());
-        effects.pass(wait.as_millis() as u64);
-        // The finding stays while the source is inactive.
-        assert_eq!(effects.health.findings().len(), 1);
-        // Announcements that may have been missed are reported as soon as the source is active again.
-        assert_eq!(effects.reported(), u64::from(turn >= 2), "{turn}");
-    }
-    assert_eq!(waits, [1, 2, 4, 8]);
-}
-
-#[test]
-fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
-    let (mut listening, effects) = listening();
-    listening.live(Err::<Played, _>(NetlinkError::Forbidden));
-    let (live, said) = detail(&effects.health);
-    assert!(!live && said.contains("AF_NETLINK"), "{said}");
-    assert!(
-        matches!(&effects.health.findings()[..], [Finding { code: Code::SignalUnavailable, seen, .. }] if seen.starts_with(&said))
-    );
-
-    struct Asking(SignalBoard);
-    impl MessageSource for Asking {
-        fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
-            assert_eq!(self.0.findings(), []);
-            Err(io::Error::from_raw_os_error(19))
-        }
-    }
-    listening.live(Ok(Asking(effects.health.clone())));
-    assert_eq!(effects.health.findings().len(), 1);
-}
-
-#[test]
 fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
     for next in [Next::Message(vec![0; MESSAGE_MAX + 1]), Next::Overrun] {
         let (mut listening, mut effects) = listening();
@@ -404,7 +360,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
         false,
         "rtnetlink; no virtio NIC; 2 forged messages ignored".to_owned(),
     );
-    assert_eq!(detail(&listening.health), said);
+    assert_eq!(shown(&listening.out.board), said);
 }
 
 #[test]
@@ -458,11 +414,28 @@ fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on
     assert_eq!(listening.tally.refused, before + 1);
 }
 
-#[test]
-fn the_probe_opens_a_socket_and_says_what_the_listener_would() {
+#[tokio::test]
+async fn announcements_that_may_have_been_missed_are_made_up_for() {
+    let test = "triggers::link::tests::announcements_that_may_have_been_missed_are_made_up_for";
+    if own_namespaces(test, &OPTIONS).is_child() {
+        let mut link = link();
+        let (out, mut reasons) = output(&link);
+        let first = timeout(Duration::from_millis(200), link.follow(&out)).await;
+        assert!(first.is_err(), "it listens");
+        assert_eq!(reasons.try_recv(), None);
+        let second = link.follow(&out);
+        tokio::select! {
+            lost = second => panic!("{lost:?}"),
+            (trigger, _) = reasons.recv() => assert_eq!(trigger, Trigger::Link),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_probe_opens_a_socket_and_says_what_the_listener_would() {
     let test = "triggers::link::tests::the_probe_opens_a_socket_and_says_what_the_listener_would";
     if own_namespaces(test, &OPTIONS).is_child() {
-        let signal = probe(&Root::new("/"));
+        let signal = link().probe().await;
         assert_eq!(
             (signal.live, signal.detail.as_str()),
             (false, "rtnetlink; no virtio NIC")

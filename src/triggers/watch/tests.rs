@@ -219,7 +219,7 @@ impl Kept {
     }
 
     fn reasons(&mut self) -> usize {
-        std::iter::from_fn(|| self.inbox.try_recv().ok()).count()
+        std::iter::from_fn(|| self.inbox.try_recv()).count()
     }
 }
 

@@ -32,8 +32,8 @@ pub use lines::MAXIMUM_LINE;
 pub use request_counts::Tally;
 pub use tls::ServerShown;
 pub use types::{
-    AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, OwnerReference, PartialObjectMetadata,
-    Readable, ResourceAttributes, StatusDetails, Versioned,
+    AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,
+    ResourceAttributes, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

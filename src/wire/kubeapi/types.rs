@@ -5,11 +5,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::sys::document::json::{
-    Capped, Leading, StringMap, annotations, deletion_timestamp, labels, name, namespace,
-    null_is_default, owner_api_version, owner_kind, owner_name, owner_references, owner_uid,
-    resource_version, uid,
-};
+use crate::sys::document::json::{Capped, StringMap, labels, name, null_is_default, uid};
 
 /// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
@@ -26,52 +22,19 @@ pub struct PartialObjectMetadata {
     pub metadata: ObjectMeta,
 }
 
-/// `metadata` of an object.
+/// The part of `metadata` that is read from objects of any kind.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub struct ObjectMeta {
     /// Name, unique in its namespace.
     #[serde(deserialize_with = "name")]
     pub name: Option<String>,
-    /// Namespace, absent for objects of the whole cluster.
-    #[serde(deserialize_with = "namespace")]
-    pub namespace: Option<String>,
     /// Distinguishes objects that had the same name at different times.
     #[serde(deserialize_with = "uid")]
     pub uid: Option<String>,
-    /// Version of the object, opaque.
-    #[serde(deserialize_with = "resource_version")]
-    pub resource_version: Option<String>,
     /// Labels.
     #[serde(deserialize_with = "labels")]
     pub labels: StringMap,
-    /// Annotations.
-    #[serde(deserialize_with = "annotations")]
-    pub annotations: StringMap,
-    /// Owners. An object has one or two; each costs more memory than the `{}` that it may be in a response.
-    #[serde(deserialize_with = "owner_references")]
-    pub owner_references: Leading<OwnerReference, 64>,
-    /// Set while the object is being deleted.
-    #[serde(deserialize_with = "deletion_timestamp")]
-    pub deletion_timestamp: Option<String>,
-}
-
-/// One owner of an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OwnerReference {
-    /// Group and version of the owner's kind.
-    #[serde(deserialize_with = "owner_api_version")]
-    pub api_version: Option<String>,
-    /// The owner's kind.
-    #[serde(deserialize_with = "owner_kind")]
-    pub kind: Option<String>,
-    /// The owner's name.
-    #[serde(deserialize_with = "owner_name")]
-    pub name: Option<String>,
-    /// The owner's uid.
-    #[serde(deserialize_with = "owner_uid")]
-    pub uid: Option<String>,
 }
 
 /// An object with the version at which it was read; the type of the object need not have that field.
@@ -224,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
-        let nulls = r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
+        let nulls = r#"{"metadata":{"name":null,"uid":null,"labels":null}}"#;
         for text in ["{}", r#"{"metadata":null}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
@@ -246,21 +209,5 @@ mod tests {
         let text = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
         let error = serde_json::from_str::<PartialObjectMetadata>(text).unwrap_err();
         assert!(error.to_string().contains("duplicate key"), "{error}");
-    }
-
-    #[test]
-    fn metadata_fields_arrive_under_their_json_names() {
-        let text = r#"{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","deletionTimestamp":"t",
-            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"x","controller":true}],
-            "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:metadata":{}}}]},"spec":{"x":1}}"#;
-        let meta = serde_json::from_str::<PartialObjectMetadata>(text)
-            .unwrap()
-            .metadata;
-        assert_eq!(meta.resource_version.as_deref(), Some("7"));
-        assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
-        assert_eq!(
-            meta.owner_references.0[0].api_version.as_deref(),
-            Some("v1")
-        );
     }
 }

@@ -221,7 +221,7 @@ mod tests {
             };
             objects(format!("{{\"metadata\":{{\"name\":\"n\",\"{long}\":{value}}}}}").as_bytes());
         }
-        // Aliases of one scalar: 200 MB when they are expanded.
+        // Aliases of one scalar: 200 MB if they were expanded.
         let scalar = "x".repeat(12_000);
         let aliases = format!("a: &a \"{scalar}\"\nb: [{}]\n", "*a,".repeat(17_000));
         for entry in [aliases, "[".repeat(60_000), "[".repeat(900_000)] {

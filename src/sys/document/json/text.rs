@@ -153,9 +153,7 @@ text_fields! {
 text_fields! {
     cut:
     deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
-    owner_api_version: Option<String> = "metadata.ownerReferences[].apiVersion", NAME_BYTES;
     owner_kind: Option<String> = "metadata.ownerReferences[].kind", NAME_BYTES;
-    owner_name: Option<String> = "metadata.ownerReferences[].name", NAME_BYTES;
     owner_uid: Option<String> = "metadata.ownerReferences[].uid", NAME_BYTES;
     provider_id: Option<String> = "spec.providerID", 1024;
     hostname: Option<String> = "spec.hostname", NAME_BYTES;

@@ -10,7 +10,7 @@ pub const RESET: u8 = 0xFF;
 /// The maximum number of characters of an untrusted name in an error.
 pub(super) const NAME_SHOWN: usize = 200;
 
-/// The reason why a request is rejected. The messages are those of qemu-ga, so that clients can handle them in the same way.
+/// The reason why a request is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QgaRefusal {
     /// The bytes are not JSON; the problem.
@@ -19,40 +19,12 @@ pub enum QgaRefusal {
     /// A value is too long.
     #[error("JSON value is longer than {INPUT_MAX} bytes")]
     TooLong,
-    /// JSON, but not an object.
-    #[error("QMP input must be a JSON object")]
-    NotAnObject,
-    /// The request has no command.
-    #[error("QMP input lacks member 'execute'")]
-    NoCommand,
-    /// A member of the request has the wrong type.
-    #[error("QMP input member '{name}' must be {expected}")]
-    MemberType {
-        /// The member.
-        name: &'static str,
-        /// The expected type.
-        expected: &'static str,
-    },
-    /// The request has an unknown member.
-    #[error("QMP input member '{0}' is unexpected")]
-    UnexpectedMember(String),
-    /// There is no such command.
+    /// JSON, but not a request; the problem.
+    #[error("{0}")]
+    Invalid(String),
+    /// There is no such command. The message is that of qemu-ga.
     #[error("The command {0} has not been found")]
     UnknownCommand(String),
-    /// The command lacks an argument.
-    #[error("Parameter '{0}' is missing")]
-    MissingParameter(&'static str),
-    /// An argument has the wrong type.
-    #[error("Invalid parameter type for '{name}', expected: {expected}")]
-    ParameterType {
-        /// The argument.
-        name: &'static str,
-        /// The expected type.
-        expected: &'static str,
-    },
-    /// The command has no such argument.
-    #[error("Parameter '{0}' is unexpected")]
-    UnexpectedParameter(String),
     /// The command is valid and cannot be run now; the reason.
     #[error("{0}")]
     Unavailable(String),

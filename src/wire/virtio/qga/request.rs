@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests of the host, and their replies.
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::refusal::{NAME_SHOWN, QgaRefusal, RESET};
@@ -55,7 +57,10 @@ impl Request {
     pub fn parse(input: Result<Value, QgaRefusal>) -> Self {
         let (id, command) = match input {
             Ok(Value::Object(mut members)) => (members.remove("id"), command(members)),
-            Ok(_) => (None, Err(QgaRefusal::NotAnObject)),
+            Ok(_) => {
+                let problem = "a request must be a JSON object".to_owned();
+                (None, Err(QgaRefusal::Invalid(problem)))
+            }
             Err(refusal) => (None, Err(refusal)),
         };
         Self { id, command }
@@ -84,62 +89,54 @@ impl Request {
     }
 }
 
-/// Returns the command of a request without its `id`.
-fn command(mut members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
-    let name = match members.remove("execute") {
-        Some(Value::String(name)) => Some(name),
-        Some(_) => {
-            return Err(QgaRefusal::MemberType {
-                name: "execute",
-                expected: "a string",
-            });
+/// A request without its `id`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    execute: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+/// The arguments of both kinds of `guest-sync`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SyncArguments {
+    id: i64,
+}
+
+/// The arguments of all other commands.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoArguments {}
+
+fn command(members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
+    let Members { execute, arguments } = parsed(members)?;
+    let command = match execute.as_str() {
+        "guest-sync" => return Ok(QgaCommand::Sync(parsed::<SyncArguments>(arguments)?.id)),
+        "guest-sync-delimited" => {
+            let number = parsed::<SyncArguments>(arguments)?.id;
+            return Ok(QgaCommand::SyncDelimited(number));
         }
-        None => None,
-    };
-    let mut arguments = match members.remove("arguments") {
-        Some(Value::Object(arguments)) => arguments,
-        Some(_) => {
-            return Err(QgaRefusal::MemberType {
-                name: "arguments",
-                expected: "an object",
-            });
-        }
-        None => Map::new(),
-    };
-    if let Some(name) = members.keys().next() {
-        return Err(QgaRefusal::UnexpectedMember(shown(name)));
-    }
-    let name = name.ok_or(QgaRefusal::NoCommand)?;
-    let command = match name.as_str() {
-        "guest-sync" => QgaCommand::Sync(number(&mut arguments)?),
-        "guest-sync-delimited" => QgaCommand::SyncDelimited(number(&mut arguments)?),
         "guest-ping" => QgaCommand::Ping,
         "guest-info" => QgaCommand::Info,
         "guest-get-host-name" => QgaCommand::HostName,
         "node-agent-events" => QgaCommand::Events,
         "node-agent-status" => QgaCommand::Status,
         "node-agent-resync" => QgaCommand::Resync,
-        _ => return Err(QgaRefusal::UnknownCommand(shown(&name))),
+        name => return Err(QgaRefusal::UnknownCommand(shown(name))),
     };
-    match arguments.keys().next() {
-        Some(name) => Err(QgaRefusal::UnexpectedParameter(shown(name))),
-        None => Ok(command),
-    }
+    parsed::<NoArguments>(arguments).map(|NoArguments {}| command)
 }
 
-/// Returns the number in the arguments of both kinds of `guest-sync`.
-fn number(arguments: &mut Map<String, Value>) -> Result<i64, QgaRefusal> {
-    let id = arguments
-        .remove("id")
-        .ok_or(QgaRefusal::MissingParameter("id"))?;
-    id.as_i64().ok_or(QgaRefusal::ParameterType {
-        name: "id",
-        expected: "integer",
-    })
+fn parsed<T: DeserializeOwned>(members: Map<String, Value>) -> Result<T, QgaRefusal> {
+    T::deserialize(Value::Object(members))
+        .map_err(|error| QgaRefusal::Invalid(shown(&error.to_string())))
 }
 
-fn shown(name: &str) -> String {
-    one_line(name, NAME_SHOWN).into_owned()
+/// Returns a text that may quote the request.
+fn shown(text: &str) -> String {
+    one_line(text, NAME_SHOWN).into_owned()
 }
 
 #[cfg(test)]
@@ -171,74 +168,67 @@ mod tests {
             let text = format!(r#"{{"execute":"{name}","arguments":{arguments}}}"#);
             parse(&text).command.unwrap();
             let text = format!(r#"{{"execute":"{name}","arguments":{{"id":1,"more":2}}}}"#);
-            assert!(
-                matches!(
-                    parse(&text).command,
-                    Err(QgaRefusal::UnexpectedParameter(_))
-                ),
-                "{name}"
-            );
+            let refused = parse(&text).command;
+            assert!(matches!(refused, Err(QgaRefusal::Invalid(_))), "{name}");
         }
     }
 
     #[test]
-    fn a_refusal_has_the_class_and_the_words_of_qemu_ga() {
-        // Recorded from qemu-ga 7.2.22.
+    fn a_refusal_has_the_class_of_qemu_ga_and_names_the_problem() {
         for (text, class, words) in [
             (
                 r#"{"execute":"nope"}"#,
                 "CommandNotFound",
                 "The command nope has not been found",
             ),
-            ("{}", "GenericError", "QMP input lacks member 'execute'"),
-            ("[]", "GenericError", "QMP input must be a JSON object"),
-            ("5", "GenericError", "QMP input must be a JSON object"),
-            (
-                r#"{"execute":5}"#,
-                "GenericError",
-                "QMP input member 'execute' must be a string",
-            ),
+            ("{}", "GenericError", "`execute`"),
+            ("[]", "GenericError", "must be a JSON object"),
+            ("5", "GenericError", "must be a JSON object"),
+            (r#"{"execute":5}"#, "GenericError", "expected a string"),
             (
                 r#"{"execute":"guest-ping","arguments":[]}"#,
                 "GenericError",
-                "QMP input member 'arguments' must be an object",
+                "expected a map",
             ),
             (
                 r#"{"execute":"guest-ping","bogus":1}"#,
                 "GenericError",
-                "QMP input member 'bogus' is unexpected",
+                "`bogus`",
             ),
             (
                 r#"{"execute":"guest-ping","arguments":{"x":2}}"#,
                 "GenericError",
-                "Parameter 'x' is unexpected",
+                "`x`",
+            ),
+            (
+                r#"{"execute":"guest-ping","arguments":{"id":2}}"#,
+                "GenericError",
+                "unknown field `id`",
             ),
             (
                 r#"{"execute":"guest-sync"}"#,
                 "GenericError",
-                "Parameter 'id' is missing",
+                "missing field `id`",
             ),
             (
                 r#"{"execute":"guest-sync","arguments":{"id":"x"}}"#,
                 "GenericError",
-                "Invalid parameter type for 'id', expected: integer",
+                "expected i64",
             ),
             (
                 r#"{"execute":"guest-sync","arguments":{"id":1.0}}"#,
                 "GenericError",
-                "Invalid parameter type for 'id', expected: integer",
+                "expected i64",
             ),
             (
                 r#"{"execute":"guest-sync","arguments":{"id":18446744073709551615}}"#,
                 "GenericError",
-                "Invalid parameter type for 'id', expected: integer",
+                "expected i64",
             ),
         ] {
-            assert_eq!(
-                refused(text),
-                (class.to_owned(), words.to_owned(), None),
-                "{text}"
-            );
+            let (found, said, id) = refused(text);
+            assert_eq!((found.as_str(), id), (class, None), "{text}");
+            assert!(said.contains(words), "{text}: {said}");
         }
     }
 

@@ -2,7 +2,6 @@
 //! The targets: what is run on bytes, and what must hold of it.
 
 mod access;
-mod decisions;
 mod documents;
 mod host;
 mod texts;
@@ -38,7 +37,6 @@ pub(crate) const TARGETS: &[Target] = &[
     documents::CONFIG_TOML,
     documents::DISTRIBUTION,
     texts::ESCAPE,
-    decisions::PLAN,
     wire::HTTP_REQUEST,
 ];
 

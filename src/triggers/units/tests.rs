@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests against a real dbus-daemon, with fakes of the two services.
+//! Tests against a real dbus-daemon, with a fake of systemd.
+
+use std::time::Duration;
 
 use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd, Unit};
 use harvester_lab::guest::GuestTree;
 use harvester_lab::world::{SOON, eventually};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
 use super::super::Inbox;
-use super::super::testing::sender;
+use super::super::source::keep;
+use super::super::testing::output;
 use super::*;
+use crate::agent::signal_board::SignalBoard;
+use crate::sys::root::Root;
 use crate::wire::dbus::DEADLINE;
 
 struct Followed {
@@ -25,10 +31,10 @@ impl Followed {
         let dir = tempfile::tempdir().unwrap();
         let tree = GuestTree::new(dir.path());
         let root = Root::new(dir.path());
-        let (sender, reasons) = sender();
-        let health = SignalBoard::default();
-        let bus = Bus::new(&root, None);
-        let task = tokio::spawn(keep_following(root, bus, sender, health.clone()));
+        let mut source = Units(Bus::new(&root, None));
+        let (out, reasons) = output(&source);
+        let health = out.board.clone();
+        let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
         Self {
             tree,
             health,
@@ -40,26 +46,26 @@ impl Followed {
 
     async fn next(&mut self) -> Trigger {
         let reason = timeout(SOON, self.reasons.recv()).await;
-        reason.expect("a reason comes").unwrap().0
+        reason.expect("a reason comes").0
     }
 
     /// Waits until systemd's signals are received. Reports whether that sent a reason, and discards earlier ones.
     async fn heard(&mut self) -> bool {
-        self.is(SYSTEMD1, true, MANAGER.name).await;
+        self.is(true, MANAGER.name).await;
         let mut last = None;
-        while let Ok((reason, _)) = self.reasons.try_recv() {
+        while let Some((reason, _)) = self.reasons.try_recv() {
             last = Some(reason);
         }
         last == Some(Trigger::Units)
     }
 
-    async fn is(&self, signal: &'static str, live: bool, detail: &str) {
+    async fn is(&self, live: bool, detail: &str) {
         let stands = async || {
             let signals = self.health.signals();
-            let state = signals.get(signal);
+            let state = signals.get("units");
             state.is_some_and(|state| state.live == live && state.detail.contains(detail))
         };
-        eventually(SOON, &format!("{signal} {live}: {detail}"), stands).await;
+        eventually(SOON, &format!("{live}: {detail}"), stands).await;
     }
 }
 
@@ -80,31 +86,21 @@ async fn systemd(daemon: &Daemon) -> Systemd {
 #[tokio::test]
 async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     let mut followed = Followed::new();
-    followed.is(HOSTNAME1, false, "does not exist").await;
-    followed.is(SYSTEMD1, false, "does not exist").await;
+    followed.is(false, "does not exist").await;
     assert_eq!(followed.health.findings(), [], "no machine needs a bus");
     let daemon = Daemon::start(&followed.tree).await;
-    followed
-        .is(SYSTEMD1, false, "is not on the system bus")
-        .await;
-    followed
-        .is(HOSTNAME1, true, "org.freedesktop.hostname1")
-        .await;
-    assert_eq!(followed.next().await, Trigger::Units, "the report is new");
+    followed.is(false, "is not on the system bus").await;
+    assert_eq!(followed.health.findings().len(), 1);
     let systemd = systemd(&daemon).await;
     assert_eq!(followed.next().await, Trigger::Units, "once it is heard");
-    followed
-        .is(SYSTEMD1, true, "org.freedesktop.systemd1")
-        .await;
+    followed.is(true, "org.freedesktop.systemd1").await;
     assert_eq!(followed.health.findings(), []);
 
     systemd.set("cron.service", Unit::stopped()).await;
     systemd.unit_new("session-1.scope").await;
     systemd.reloading(true).await;
-    let hostnamed = Hostnamed::start(&daemon).await;
-    hostnamed.announce(None, "new-name").await;
-    let reason = followed.next().await;
-    assert_eq!(reason, Trigger::Hostname, "all before it was not for us");
+    let woken = timeout(Duration::from_millis(200), followed.reasons.recv()).await;
+    assert!(woken.is_err(), "none of these is for us: {woken:?}");
 
     systemd.set(UNITS[0], Unit::stopped()).await;
     assert_eq!(followed.next().await, Trigger::Units);
@@ -116,9 +112,6 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     assert_eq!(followed.next().await, Trigger::Units);
     systemd.reloading(false).await;
     assert_eq!(followed.next().await, Trigger::Units);
-    hostnamed.announce(None, "newer-name").await;
-    let reason = followed.next().await;
-    assert_eq!(reason, Trigger::Hostname, "each signal is one reason");
 }
 
 #[tokio::test]
@@ -127,26 +120,21 @@ async fn a_liar_is_not_heard_neither_in_public_nor_in_private() {
     let daemon = Daemon::start(&followed.tree).await;
     let systemd = systemd(&daemon).await;
     assert!(followed.heard().await);
-    let impostor = Hostnamed::impostor(&daemon).await;
-    impostor.announce(None, "evil").await;
+    let impostor = daemon.connect().await;
+    let lie = async |to: Option<&str>| {
+        let (path, interface) = (MANAGER.path, MANAGER.interface);
+        let sent = impostor.emit_signal(to, path, interface, "UnitFilesChanged", &());
+        sent.await.unwrap();
+    };
+    lie(None).await;
     // Unique names are numbered: ours is among the first.
     for number in 0..10 {
-        impostor
-            .announce(Some(&format!(":1.{number}")), "evil")
-            .await;
+        lie(Some(&format!(":1.{number}"))).await;
     }
+    let woken = timeout(Duration::from_millis(200), followed.reasons.recv()).await;
+    assert!(woken.is_err(), "a lie is heard: {woken:?}");
     systemd.unit_files_changed().await;
-    assert_eq!(followed.next().await, Trigger::Units, "after all the lies");
-    let hostnamed = Hostnamed::start(&daemon).await;
-    for number in 0..10 {
-        let name = format!(":1.{number}");
-        hostnamed.announce(Some(&name), "true").await;
-    }
-    assert_eq!(
-        followed.next().await,
-        Trigger::Hostname,
-        "lies and truth went the same way"
-    );
+    assert_eq!(followed.next().await, Trigger::Units, "the truth is heard");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,9 +147,7 @@ async fn a_flood_of_signals_while_the_rules_are_set_stops_no_call() {
     let ours = ours.unique_name().unwrap();
     let _flood = Hostnamed::flood(&daemon, ours).await;
     for _ in 0..10 {
-        let begun = timeout(SOON, Subscription::begin(&bus)).await;
-        let mut subscription = begun.expect("a call hangs").unwrap();
-        let subscribed = timeout(SOON, subscription.subscribe(&bus)).await;
+        let subscribed = timeout(SOON, subscribe(&bus)).await;
         subscribed.expect("a call hangs").unwrap();
     }
 }
@@ -173,10 +159,8 @@ async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_aga
     let before = systemd(&daemon).await;
     assert!(followed.heard().await);
     daemon.kill().await;
-    followed.is(HOSTNAME1, false, "").await;
-    followed.is(SYSTEMD1, false, "").await;
+    followed.is(false, "").await;
     assert!(!followed.health.findings().is_empty());
-    assert_eq!(followed.next().await, Trigger::Units, "the report says so");
     drop(before);
     daemon.restart().await;
     let systemd = systemd(&daemon).await;
@@ -185,8 +169,6 @@ async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_aga
     assert_eq!(followed.health.findings(), []);
     systemd.set(UNITS[0], Unit::stopped()).await;
     assert_eq!(followed.next().await, Trigger::Units);
-    Hostnamed::start(&daemon).await.announce(None, "name").await;
-    assert_eq!(followed.next().await, Trigger::Hostname);
 }
 
 #[tokio::test]
@@ -196,10 +178,7 @@ async fn a_systemd_that_begins_anew_is_asked_again() {
     let before = systemd(&daemon).await;
     assert!(followed.heard().await);
     before.leave().await;
-    followed
-        .is(SYSTEMD1, false, "is not on the system bus")
-        .await;
-    followed.is(HOSTNAME1, true, "").await;
+    followed.is(false, "is not on the system bus").await;
     let _after = systemd(&daemon).await;
     assert!(followed.heard().await);
 }
@@ -210,32 +189,17 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
     let daemon = Daemon::start(&GuestTree::new(dir.path())).await;
     let _systemd = systemd(&daemon).await;
     daemon.hang();
-    let root = Root::new(dir.path());
+    let units = Units(Bus::new(&Root::new(dir.path()), None));
     tokio::time::pause();
     let began = Instant::now();
-    let signals = probe(&root, None).await;
+    let signal = units.probe().await;
     assert!((DEADLINE..DEADLINE * 2).contains(&(Instant::now() - began)));
     tokio::time::resume();
-    assert!(
-        signals.iter().all(|(_, signal)| !signal.live),
-        "{signals:?}"
-    );
-    assert!(signals[0].1.detail.contains("no response"), "{signals:?}");
+    assert!(!signal.live);
+    assert!(signal.detail.contains("no response"), "{signal:?}");
     daemon.go_on();
-    let signals = probe(&root, None).await;
-    assert!(signals.iter().all(|(_, signal)| signal.live), "{signals:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_machine_without_a_bus_is_not_looked_at_again_by_the_clock_and_a_silent_one_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    let year = Duration::from_secs(365 * 86_400);
-    let asleep = timeout(year, wait(&root, true, Duration::from_secs(1))).await;
-    assert!(asleep.is_err(), "woken");
-    let began = Instant::now();
-    wait(&root, false, Duration::from_secs(32)).await;
-    assert_eq!((Instant::now() - began).as_secs(), 32);
+    let signal = units.probe().await;
+    assert!(signal.live, "{signal:?}");
 }
 
 #[tokio::test]
@@ -246,7 +210,7 @@ async fn a_bus_that_closes_each_connection_is_left_alone_for_longer_each_time() 
     let (first, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
     let earliest = Instant::now() + Duration::from_secs(1);
     drop(first);
-    followed.is(HOSTNAME1, false, "failed to connect").await;
+    followed.is(false, "failed to connect").await;
     assert_eq!(followed.health.findings().len(), 1);
     drop(timeout(SOON, listener.accept()).await.unwrap().unwrap());
     assert!(Instant::now() >= earliest, "connected again at once");
