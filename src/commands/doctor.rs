@@ -11,7 +11,7 @@ mod found;
 mod gaps;
 pub(crate) mod objects;
 mod print;
-pub(crate) mod reader;
+pub(crate) mod reads;
 mod round;
 mod service;
 mod summary;
@@ -19,11 +19,10 @@ mod summary;
 mod testing;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep};
 
 use super::answer::{Answer, Exit, Output};
 use super::options::STRICT;
@@ -83,26 +82,18 @@ pub fn run(process: &Process, options: &Options) -> Answer {
     if !nix::unistd::geteuid().is_root() {
         return Answer::stderr(NOT_ROOT, Exit::TryAgain);
     }
-    let runtime = match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let text = format!("failed to create event loop: {error}\n");
-            return Answer::stderr(text, Exit::TryAgain);
-        }
-    };
-    let diagnosis = runtime.block_on(check_until(process, options));
-    // Do not wait for a name server or a disk that does not respond.
-    runtime.shutdown_background();
+    let diagnosis = check_until(process, options);
     answer(process, options, diagnosis)
 }
 
 /// Repeats the diagnosis until there is no problem or the time is over; without a limit, runs it once.
-async fn check_until(process: &Process, options: &Options) -> Diagnosis {
+#[expect(clippy::disallowed_methods, reason = "a command has no loop")]
+fn check_until(process: &Process, options: &Options) -> Diagnosis {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
     let mut pause = Duration::ZERO;
     loop {
-        let diagnosis = round::run(process).await;
+        let diagnosis = round::run(process);
         pause = pauses.next().unwrap_or(pause);
         let left = options
             .wait
@@ -114,7 +105,7 @@ async fn check_until(process: &Process, options: &Options) -> Diagnosis {
         if is_final || exit == Exit::Ok || left.is_zero() {
             return diagnosis;
         }
-        sleep(pause.min(left)).await;
+        thread::sleep(pause.min(left));
     }
 }
 

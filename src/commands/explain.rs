@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Exit, Output};
 use crate::catalog::{Code, Entry, Group};
+use crate::config::closest;
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text};
 use crate::sys::escape::json_text;
-
-/// The minimum similarity of a suggested code.
-const ALIKE: f64 = 0.75;
 
 /// The maximum number of suggestions.
 const SUGGESTIONS: usize = 3;
@@ -80,16 +78,13 @@ fn plain(name: &str) -> String {
 
 fn unknown(name: &str) -> String {
     let plain = plain(name);
-    let alike = |code: &str| match code.contains(&plain) && plain.len() > 2 {
-        true => 1.0,
-        false => strsim::jaro_winkler(&plain, code),
-    };
-    let mut near: Vec<&str> = all().map(|entry| entry.name).collect();
-    near.retain(|code| alike(code) > ALIKE);
-    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
-    near.dedup();
-    let near = near.iter().take(SUGGESTIONS);
-    let near: Vec<String> = near.map(|code| format!("`{code}`")).collect();
+    let names = || all().map(|entry| entry.name);
+    let parts = names().filter(|code| plain.len() > 2 && code.contains(&plain));
+    let mut near: Vec<&str> = parts.take(SUGGESTIONS).collect();
+    if near.is_empty() {
+        near.extend(closest(&plain, names()));
+    }
+    let near: Vec<String> = near.iter().map(|code| format!("`{code}`")).collect();
     let hint = match near.as_slice() {
         [] => "; `harvester-node-agent explain` lists all".to_owned(),
         near => format!("; did you mean {}?", near.join(" or ")),

@@ -39,11 +39,11 @@ Examples:
     harvester-node-agent kubeconfig --help
 
 Run it once per guest cluster: its nodes share one service account. The roles allow only what the configuration of this \
-node needs: no rule for a source that [topology] sources omits, and no watch with `watch = false`.
+node needs: no rule for a source that [topology] sources omits.
 
 Exit status: 0 ok; 1 the service account is unknown; 2 usage error; 78 invalid configuration.";
 
-/// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not allowed.
+/// What `rbac` takes. The effective configuration counts too: a source that it omits is not allowed.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
     /// Service account on Harvester that gets the roles [default: that of the Harvester kubeconfig]

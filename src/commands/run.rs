@@ -95,21 +95,8 @@ pub(super) fn rounds(
         let clock = SystemClock::new();
         let health = SignalBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
-        let mut observer = Observer::new(
-            process.root.clone(),
-            process.bus(),
-            health.clone(),
-            earlier(&state),
-        );
-        let rounds = Box::pin(agent::once(
-            &settings,
-            &mut observer,
-            &mut Silent,
-            &clock,
-            Memory::default(),
-            mode,
-        ))
-        .await;
+        let mut observer = observer(process, health.clone(), &state);
+        let rounds = reconcile(&settings, &mut observer, &clock, mode).await;
         let Some(last) = rounds.last() else {
             return Ok(Answer::new("", Exit::TryAgain));
         };
@@ -130,6 +117,31 @@ pub(super) fn rounds(
         Ok(answer(&rounds, last, &status))
     };
     in_loop(work).unwrap_or_else(|error| failed(&error))
+}
+
+/// Returns the observer of a command.
+pub(super) fn observer(process: &Process, health: SignalBoard, state: &State) -> Observer {
+    let root = process.root.clone();
+    Observer::new(root, process.bus(), health, earlier(state))
+}
+
+/// Reconciles until nothing changes. The command prints the result of these rounds at the end.
+pub(super) async fn reconcile(
+    settings: &Settings,
+    observer: &mut Observer,
+    clock: &SystemClock,
+    mode: Mode,
+) -> Vec<Round> {
+    let memory = Memory::default();
+    Box::pin(agent::once(
+        settings,
+        observer,
+        &mut Silent,
+        clock,
+        memory,
+        mode,
+    ))
+    .await
 }
 
 /// Runs a future to completion in an event loop.
@@ -162,7 +174,7 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
 }
 
 /// Returns the VM of an earlier run, if its state is that of this machine.
-pub(super) fn earlier(state: &State) -> Option<VmName> {
+fn earlier(state: &State) -> Option<VmName> {
     state
         .vm
         .as_deref()

@@ -49,6 +49,7 @@ pub use settings::{
     ReportSettings, Settings, Timing, TopologySettings, ZoneFallback,
 };
 pub use show::Effective;
+pub(crate) use suggest::closest;
 pub use value::FilePath;
 
 use crate::facts::placement::Source;

@@ -6,7 +6,7 @@ const MAX_LENGTH: usize = 64;
 
 /// Returns the candidate that is most similar to `word`, if any is similar enough: at most one edit for every three letters, and
 /// at least one.
-pub(super) fn closest<'a>(
+pub(crate) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -41,6 +41,12 @@ pub fn rfc3339(time: UtcDateTime) -> String {
     )
 }
 
+/// Formats a Unix timestamp in the same form.
+pub fn date(seconds: i64) -> String {
+    let time = UtcDateTime::from_unix_timestamp(seconds);
+    time.map_or_else(|_| format!("Unix timestamp {seconds}"), rfc3339)
+}
+
 /// Formats a time as RFC 3339 with microseconds, like the type `MicroTime` of Kubernetes.
 pub fn rfc3339_micros(time: UtcDateTime) -> String {
     let seconds = rfc3339(time);

@@ -35,8 +35,13 @@ impl<T> Fact<T> {
 
     /// Converts the value, if known.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
+        self.and_then(|value| Fact::Known(change(value)))
+    }
+
+    /// Returns the fact in the value, if that is known.
+    pub fn and_then<U>(self, read: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
         match self {
-            Self::Known(value) => Fact::Known(change(value)),
+            Self::Known(value) => read(value),
             Self::Absent => Fact::Absent,
             Self::Failed(why) => Fact::Failed(why),
         }

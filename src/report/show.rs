@@ -11,6 +11,7 @@ use crate::agent::state::Seconds;
 use crate::catalog::Severity;
 use crate::decide::Migration;
 use crate::decide::name_match::Verdict;
+use crate::facts::names::ServiceAccount;
 
 /// Returns the runtime status, as `status` prints it.
 /// `doubt` is set unless an agent is known to be running.
@@ -100,7 +101,10 @@ pub fn whoami(status: &Status, show: Show) -> String {
         ("Harvester", &status.credentials.harvester),
         ("kubelet", &status.credentials.kubelet),
     ];
-    let short = credentials.map(|(name, credential)| kubeconfig(name, credential, show.now));
+    let short = credentials.map(|(name, one)| {
+        let (mark, text) = credential(one, show.now);
+        (mark, format!("{name}: {text}"))
+    });
     out.marks("Kubeconfigs", &short);
     if !status.permissions.is_empty() {
         out.marks("Permissions", &permissions(&status.permissions, show));
@@ -206,29 +210,28 @@ fn names(out: &mut Text, identity: &IdentityStatus) {
     }
 }
 
-/// Returns a short description of a credential, and its state.
-fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
-    let bad = Mark::Found(Severity::Error);
-    if let Some(code) = credential.finding {
-        return (bad, format!("{name} ({code})"));
-    }
-    if credential.kubeconfig.is_none() {
-        return (bad, format!("{name}, not usable"));
-    }
-    let expires = credential.expiration_time.as_deref();
-    let mark = match expires.and_then(|time| seconds_until(now, time)) {
-        Some(..=0) => bad,
-        _ => Mark::Ok,
+/// Describes a credential: its user and when it expires, as far as they are known, and the code of its first error.
+pub fn credential(credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
+    let user = credential.user.as_deref().unwrap_or("user unknown");
+    let user = match ServiceAccount::of_user(user) {
+        Some(account) => format!("{}/{}", account.namespace, account.name),
+        None => user.to_owned(),
     };
-    (mark, format!("{name}, {}", lifetime(credential, now)))
-}
-
-/// Returns the expiration of a credential, as far as it is known.
-pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
-    match (&credential.expiration_time, &credential.user) {
+    let expires = credential.expiration_time.as_deref();
+    let lifetime = match (expires, &credential.user) {
         (Some(time), _) => expiry(now, time),
         (None, Some(_)) => "does not expire".to_owned(),
         (None, None) => "expiration unknown".to_owned(),
+    };
+    let left = expires.and_then(|time| seconds_until(now, time));
+    let (mark, text) = match (&credential.kubeconfig, left) {
+        (None, _) => (Mark::Found(Severity::Error), "none in use".to_owned()),
+        (Some(_), Some(..=0)) => (Mark::Found(Severity::Error), format!("{user}, {lifetime}")),
+        (Some(_), _) => (Mark::Ok, format!("{user}, {lifetime}")),
+    };
+    match credential.finding {
+        Some(code) => (Mark::Found(Severity::Error), format!("{text} ({code})")),
+        None => (mark, text),
     }
 }
 
@@ -253,7 +256,7 @@ fn permissions(all: &[PermissionStatus], show: Show) -> Vec<(Mark, String)> {
     let hint = if show.verbose { "" } else { " (-v to list)" };
     let parts = [
         (Some(true), Mark::Ok, "allowed", ""),
-        (Some(false), Mark::Skipped, "denied", hint),
+        (Some(false), Mark::Found(Severity::Notice), "denied", hint),
         (None, Mark::Skipped, "unknown", hint),
     ];
     let parts = parts.into_iter().map(|(answer, mark, word, hint)| {
@@ -306,8 +309,44 @@ fn seconds(seconds: Seconds) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Code;
     use crate::report::text::TermStyle;
     use serde_json::json;
+
+    #[test]
+    fn a_credential_is_described_by_its_user_its_expiration_and_its_first_error() {
+        let used = CredentialStatus {
+            kubeconfig: Some("/a".to_owned()),
+            user: Some("system:serviceaccount:default:gc8".to_owned()),
+            ..CredentialStatus::default()
+        };
+        let expired = CredentialStatus {
+            expiration_time: Some("1969-12-31T22:00:00Z".to_owned()),
+            ..used.clone()
+        };
+        let rejected = CredentialStatus {
+            finding: Some(Code::HarvesterUnauthorized),
+            ..used.clone()
+        };
+        let missing = CredentialStatus {
+            finding: Some(Code::HarvesterCredentialMissing),
+            ..CredentialStatus::default()
+        };
+        let error = Mark::Found(Severity::Error);
+        for (one, mark, text) in [
+            (used, Mark::Ok, "default/gc8, does not expire"),
+            (expired, error, "default/gc8, expired 2h ago"),
+            (
+                rejected,
+                error,
+                "default/gc8, does not expire (harvester-unauthorized)",
+            ),
+            (missing, error, "none in use (harvester-credential-missing)"),
+        ] {
+            let shown = credential(&one, UtcDateTime::UNIX_EPOCH);
+            assert_eq!(shown, (mark, text.to_owned()));
+        }
+    }
 
     #[test]
     fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {

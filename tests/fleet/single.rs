@@ -19,7 +19,7 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::{self, Clock, Mode, Publish, RoundReport, Trigger};
 use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::checks;
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::commands::rbac::permissions::USEFUL;
 use crate::config::Settings;
 use crate::decide::Memory;
@@ -674,8 +674,8 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
             network.noted();
             let round = rounds.last().unwrap();
             assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
-            let reader = Reader::new(&observer, &settings, round, clock.now());
-            let checked = Box::pin(checks::all(&reader)).await;
+            let reads = Box::pin(Reads::after(round, &observer, &settings, clock.now())).await;
+            let checked = Box::pin(checks::all(&reads)).await;
             (checked, network.noted())
         })
     };
@@ -686,7 +686,7 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
 /// What was not read in time.
 fn late(checked: &Checked) -> Vec<&Gap> {
     let gaps = checked.gaps.iter();
-    gaps.filter(|gap| gap.why.text.contains("timed out"))
+    gaps.filter(|gap| gap.message.contains("timed out"))
         .collect()
 }
 
@@ -703,7 +703,7 @@ fn doctor_reads_all_of_two_apis_that_are_far_away() {
         let is_review = |request: &&Request| request.path.ends_with("reviews");
         let reviews = asked.iter().filter(is_review).count();
         assert_eq!(reviews, USEFUL.len(), "{milliseconds} ms");
-        let is_known = |what: &str| checked.gaps.iter().all(|gap| gap.what != what);
+        let is_known = |what: &str| checked.gaps.iter().all(|gap| gap.check != what);
         for what in [
             "permissions of the Harvester credential",
             "labels, conditions and addresses of the VM",
@@ -718,9 +718,9 @@ fn permissions_that_doctor_did_not_read_in_time_are_a_skipped_check() {
     let (checked, _) = examined(|network| network.set_slowness(Side::Harvester, MINUTE));
     let what = "permissions of the Harvester credential";
     let late = late(&checked);
-    assert!(late.iter().any(|gap| gap.what == what), "{late:?}");
+    assert!(late.iter().any(|gap| gap.check == what), "{late:?}");
     // What the other API answers is not lost.
-    let is_of_pods = |gap: &&Gap| gap.what == "the pods of this Node";
+    let is_of_pods = |gap: &&Gap| gap.check == "the pods of this Node";
     assert_eq!(checked.gaps.iter().find(is_of_pods), None);
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -238,32 +238,23 @@ fn output(mut command: Command) -> Result<String, String> {
     }
     let read = receiver.recv_timeout(JOURNAL_LIMIT);
     let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < JOURNAL_MAX);
-    let status = is_whole.then(|| ended(&mut child)).flatten();
-    // It may hang, or have more to print. After its end, this does nothing.
-    let _ = child.kill();
-    let _ = child.wait();
+    if !is_whole {
+        // It hangs, or has more to print.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(failed)?;
     let limit = JOURNAL_LIMIT.as_secs();
     let read = read.map_err(|_| format!("journalctl timed out after {limit} s"))?;
     let (bytes, stderr) = read.map_err(failed)?;
     let stderr = String::from_utf8_lossy(&stderr);
     let stderr = one_line(stderr.trim(), 500);
-    match status {
-        _ if bytes.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),
-        Some(status) if !status.success() => Err(format!("journalctl failed, {status}: {stderr}")),
-        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-    }
-}
-
-/// Returns the status of a program that has closed its output and ends soon.
-#[expect(clippy::disallowed_methods, reason = "a command has no loop")]
-fn ended(child: &mut Child) -> Option<ExitStatus> {
-    for _ in 0..10 {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
+    match () {
+        () if bytes.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),
+        () if is_whole && !status.success() => {
+            Err(format!("journalctl failed, {status}: {stderr}"))
         }
-        thread::sleep(Duration::from_millis(50));
+        () => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
-    None
 }
 
 /// Creates a file for its owner only. An existing file or link is not changed. Where the file system supports files without a name

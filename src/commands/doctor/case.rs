@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
-use crate::decide::unread;
-use crate::facts::clock::rfc3339;
 use crate::facts::distribution::Distribution;
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -18,15 +18,15 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case<'a> {
     /// The settings in force.
-    pub(crate) settings: &'a Settings,
+    pub(super) settings: &'a Settings,
     /// The observation of the round.
-    pub(crate) observation: &'a Observation,
+    pub(super) observation: &'a Observation,
     /// The identity derived from it.
-    pub(crate) identity: &'a Identity,
+    pub(super) identity: &'a Identity,
     /// The placement, if known.
-    pub(crate) placement: Option<&'a Placement>,
+    pub(super) placement: Option<&'a Placement>,
     /// The time.
-    pub(crate) now: Now,
+    pub(super) now: Now,
 }
 
 /// The result of a check.
@@ -43,22 +43,48 @@ pub(crate) struct Checked {
 }
 
 /// A check that could not be done: the absence of a finding has no meaning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Gap {
     /// The group of the check.
+    #[serde(skip)]
     pub(super) group: Group,
-    /// The name, as in "cannot see ...".
-    pub(crate) what: &'static str,
-    /// The reason.
-    pub(crate) why: Unavailable,
+    /// The name of the check: what could not be seen.
+    pub(crate) check: &'static str,
+    /// The reason in one word.
+    pub(crate) reason: UnavailableKind,
+    /// The reason as text.
+    pub(crate) message: String,
     /// The code of the finding that is the cause, if that is known.
+    #[serde(skip)]
     pub(super) due_to: Option<Code>,
+}
+
+impl Gap {
+    /// Creates a gap for a fact that could not be read.
+    pub(super) fn new(group: Group, check: &'static str, why: &Unavailable) -> Self {
+        Self {
+            group,
+            check,
+            reason: why.kind,
+            message: why.text.clone(),
+            due_to: None,
+        }
+    }
 }
 
 impl<'a> Case<'a> {
     /// Returns the time as a Unix timestamp.
     pub(super) fn seconds(&self) -> i64 {
         self.now.wall.unix_timestamp()
+    }
+
+    /// Returns why the first request to an API failed, if it did.
+    pub(super) fn failure(&self, api: Api) -> Option<&'a Unavailable> {
+        match api {
+            Api::Harvester => self.observation.candidates.why(),
+            Api::Guest => self.observation.node.why(),
+        }
     }
 
     /// Returns the names of our Node and our VM, if both are known.
@@ -75,38 +101,16 @@ impl<'a> Case<'a> {
 }
 
 impl Checked {
-    /// Returns a fact that the check `what` needs, if it is known. If it could not be read, the check is skipped.
+    /// Returns a fact that a check needs, if it is known. If it could not be read, the check is skipped.
     pub(super) fn need<'f, T>(
         &mut self,
         group: Group,
-        what: &'static str,
+        check: &'static str,
         fact: &'f Fact<T>,
     ) -> Option<&'f T> {
-        let gap = |why: &Unavailable| Gap {
-            group,
-            what,
-            why: why.clone(),
-            due_to: None,
-        };
-        self.gaps.extend(fact.why().map(gap));
+        let gap = fact.why().map(|why| Gap::new(group, check, why));
+        self.gaps.extend(gap);
         fact.known()
-    }
-
-    /// Returns the same of a fact that an API has. If no request was sent, that is due to an earlier failure.
-    pub(super) fn need_of<'f, T>(
-        &mut self,
-        case: &Case<'_>,
-        api: Api,
-        group: Group,
-        what: &'static str,
-        fact: &'f Fact<T>,
-    ) -> Option<&'f T> {
-        let known = self.need(group, what, fact);
-        let is_skipped = fact.why().map(|why| why.kind) == Some(UnavailableKind::NotAsked);
-        if let Some(gap) = self.gaps.last_mut().filter(|_| is_skipped) {
-            gap.due_to = unread::api(case.observation, api);
-        }
-        known
     }
 
     /// Adds a text to the summary of a group.
@@ -126,10 +130,4 @@ impl Checked {
 /// Returns a finding with these observations, or `None` without any.
 pub(super) fn finding(code: Code, texts: &[String]) -> Option<Finding> {
     (!texts.is_empty()).then(|| Finding::new(code, texts.join("; ")))
-}
-
-/// Formats a Unix timestamp as a date.
-pub(super) fn date(seconds: i64) -> String {
-    time::UtcDateTime::from_unix_timestamp(seconds)
-        .map_or_else(|_| format!("Unix timestamp {seconds}"), rfc3339)
 }

@@ -2,7 +2,8 @@
 //! The checks that only `doctor` makes, one file for each topic: its facts, its reads, and its judgement, which is a pure function.
 //! Findings that the running agent reports too are in `decide/findings.rs`, not here.
 //!
-//! To add a check: a file with a function `check`, and its name in the table.
+//! To add a check: a file with a function `check`, and its name in [`all`]. If it needs another object of an API, a field of
+//! [`Reads`], and a row in [`gaps`].
 
 mod addresses;
 mod capacity;
@@ -20,30 +21,72 @@ mod shutdown;
 mod versions;
 mod vm;
 
-use super::case::Checked;
-use super::reader::Reader;
+use super::case::{Checked, Gap};
+use super::reads::{Reads, briefly};
+use crate::catalog::{Api, Group};
+use crate::decide::unread;
+use crate::facts::UnavailableKind;
 
-/// Runs the checks of these topics concurrently, and returns their results in this order.
-macro_rules! run {
-    ($reader:ident: $($topic:ident)*) => {{
-        let ($($topic,)*) = tokio::join!($(async {
-            let mut checked = Checked::default();
-            $topic::check($reader, &mut checked).await;
-            checked
-        },)*);
-        [$($topic),*]
-    }};
+/// Runs all checks, after the reads on the bus that some of them need.
+pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
+    let bus = reads.observer.bus();
+    let (starting, synchronized, enablement) = tokio::join!(
+        briefly(kubelet_service::starting(reads)),
+        briefly(clock::synchronized(bus)),
+        briefly(image::enablement(bus)),
+    );
+    let mut checked = Checked::default();
+    let all = &mut checked;
+    all.gaps = gaps(reads);
+    versions::check(reads, all);
+    cloud_provider::check(reads, all);
+    labels::check(reads, all);
+    vm::check(reads, all);
+    kubelet_service::check(&starting, all);
+    maintenance::check(reads, all);
+    addresses::check(reads, all);
+    credentials::check(reads, all);
+    certificates::check(reads, all);
+    clock::check(reads, &synchronized, all);
+    capacity::check(reads, all);
+    shutdown::check(reads, all);
+    pod_network::check(reads, all);
+    image::check(reads, &enablement, all);
+    permissions::check(reads, all);
+    checked
 }
 
-/// Runs all checks.
-pub(crate) async fn all(reader: &Reader<'_>) -> Checked {
-    let results = run! { reader:
-        versions cloud_provider labels vm kubelet_service maintenance addresses credentials certificates clock
-        capacity shutdown pod_network image permissions
-    };
-    let mut all = Checked::default();
-    for checked in results {
-        all.merge(checked);
-    }
-    all
+/// Returns the checks that need what an API did not answer. If no request was sent, that is due to an earlier failure.
+fn gaps(reads: &Reads<'_>) -> Vec<Gap> {
+    let [node, pods] = [reads.node.why(), reads.pods.why()];
+    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| reads.server(api));
+    let token = credentials::token(reads);
+    let mut permissions = reads.permissions.known().into_iter().flatten();
+    let permission = permissions.find_map(|one| one.allowed.why());
+    let permission = permission.or(reads.permissions.why());
+    #[rustfmt::skip]
+    let checks = [
+        (Api::Harvester, Group::Versions, "the version of Harvester", reads.release.why()),
+        (Api::Guest, Group::Versions, "the version of the kubelet", node),
+        (Api::Guest, Group::Versions, "the pods of this Node", pods),
+        (Api::Guest, Group::Node, "the taints of the Node", node),
+        (Api::Guest, Group::Node, "the labels of the pods on this Node", pods),
+        (Api::Harvester, Group::HarvesterApi, "labels, conditions and addresses of the VM", reads.instance.why()),
+        (Api::Harvester, Group::Identity, "the other VMs of the namespace", reads.namespace.why()),
+        (Api::Guest, Group::Node, "the addresses of the Node", node),
+        (Api::Harvester, Group::HarvesterApi, "the server's certificate and clock", harvester.why()),
+        (Api::Guest, Group::Node, "the server's certificate and clock", guest.why()),
+        (Api::Harvester, Group::HarvesterCredential, "the type of its token", token.why()),
+        (Api::Guest, Group::Node, "the capacity of the Node", node),
+        (Api::Harvester, Group::HarvesterApi, "permissions of the Harvester credential", permission),
+    ];
+    let gaps = checks.into_iter().filter_map(|(api, group, check, why)| {
+        let why = why?;
+        let is_skipped = why.kind == UnavailableKind::NotAsked;
+        Some(Gap {
+            due_to: unread::api(reads.case.observation, api).filter(|_| is_skipped),
+            ..Gap::new(group, check, why)
+        })
+    });
+    gaps.collect()
 }

@@ -10,9 +10,7 @@ use time::UtcDateTime;
 
 use super::case::{Checked, Gap};
 use super::found::Found;
-use super::summary::Names;
 use crate::catalog::{Code, Finding, Group, Severity};
-use crate::facts::UnavailableKind;
 use crate::facts::clock::rfc3339;
 use crate::report::problem::Problem;
 use crate::report::status::API_VERSION;
@@ -92,11 +90,12 @@ pub(super) struct Section {
     pub(super) findings: Vec<Problem>,
     /// Findings that are caused by another finding.
     pub(super) suppressed: Vec<Suppressed>,
-    pub(super) skipped_checks: Vec<SkippedCheck>,
+    /// Each due to a reported finding, or to none.
+    pub(super) skipped_checks: Vec<Gap>,
 }
 
 /// A finding that is caused by another finding.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Suppressed {
     pub(super) code: Code,
@@ -106,18 +105,6 @@ pub(super) struct Suppressed {
     pub(super) suppressed_by: Code,
     #[serde(skip)]
     group: Group,
-}
-
-/// A check that could not be done.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SkippedCheck {
-    pub(super) check: &'static str,
-    reason: UnavailableKind,
-    pub(super) message: String,
-    /// The code of the reported finding that is the cause, if there is one.
-    #[serde(skip)]
-    pub(super) due_to: Option<Code>,
 }
 
 fn state<S: Serializer>(mark: &Mark, serializer: S) -> Result<S::Ok, S::Error> {
@@ -132,7 +119,6 @@ impl Diagnosis {
     /// Creates a diagnosis. Findings that another one explains are suppressed, and duplicates are merged. The exit code is that of
     /// success.
     pub(super) fn new(found: &Found, now: UtcDateTime) -> Self {
-        let names = Names { found, now };
         let Checked { findings, gaps, .. } = &found.checked;
         let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
         for finding in findings {
@@ -154,37 +140,33 @@ impl Diagnosis {
             notices: count(Severity::Notice),
             skipped_checks: gaps.len(),
         };
-        let mut groups = Vec::new();
-        for group in Group::ALL {
-            let own_findings = reported.iter().filter(|finding| finding.group() == *group);
-            let (own, others): (Vec<_>, Vec<_>) =
-                suppressed.into_iter().partition(|one| one.group == *group);
-            suppressed = others;
-            let own_gaps = gaps.iter().filter(|gap| gap.group == *group);
-            let mut section = Section {
-                group: group.as_str(),
-                title: group.title(),
-                state: Mark::Skipped,
-                summary: String::new(),
-                findings: own_findings.map(|finding| names.problem(finding)).collect(),
-                suppressed: own,
-                skipped_checks: own_gaps
-                    .map(|gap| SkippedCheck::new(gap, findings))
-                    .collect(),
-            };
-            let is_looked_at = match group {
-                Group::Machine => found.service.is_running().is_some(),
-                _ => found.status.is_some(),
-            };
-            let is_whole = section.suppressed.is_empty() && section.skipped_checks.is_empty();
-            section.state = match section.findings.first() {
+        let groups = Group::ALL.iter().map(|group| {
+            let own = reported.iter().filter(|one| one.group() == *group);
+            let own: Vec<Problem> = own.map(|finding| found.problem(finding)).collect();
+            let consequences = suppressed.iter().filter(|one| one.group == *group);
+            let consequences: Vec<Suppressed> = consequences.cloned().collect();
+            let skipped = gaps.iter().filter(|gap| gap.group == *group);
+            let skipped = skipped.map(|gap| Gap {
+                due_to: gap.due_to.and_then(|code| root_cause(findings, code)),
+                ..gap.clone()
+            });
+            let skipped: Vec<Gap> = skipped.collect();
+            let is_whole = consequences.is_empty() && skipped.is_empty();
+            let state = match own.first() {
                 Some(worst) => Mark::Found(worst.severity),
-                None if is_looked_at && is_whole => Mark::Ok,
+                None if found.status.is_some() && is_whole => Mark::Ok,
                 None => Mark::Skipped,
             };
-            section.summary = names.summary(*group, section.state);
-            groups.push(section);
-        }
+            Section {
+                group: group.as_str(),
+                title: group.title(),
+                state,
+                summary: found.summary(*group, state, now),
+                findings: own,
+                suppressed: consequences,
+                skipped_checks: skipped,
+            }
+        });
         Self {
             api_version: API_VERSION,
             kind: "Diagnosis",
@@ -197,10 +179,10 @@ impl Diagnosis {
                 running: found.service.is_running(),
                 last_update_time: found.service.updated_at.clone(),
             },
-            groups,
+            groups: groups.collect(),
             now,
-            name: names.node(),
-            place: names.place(),
+            name: found.node(),
+            place: found.place(),
         }
     }
 
@@ -220,7 +202,7 @@ impl Diagnosis {
     }
 
     /// Returns all skipped checks, in the order of the groups.
-    pub(super) fn skipped_checks(&self) -> impl Iterator<Item = &SkippedCheck> {
+    pub(super) fn skipped_checks(&self) -> impl Iterator<Item = &Gap> {
         self.groups
             .iter()
             .flat_map(|section| &section.skipped_checks)
@@ -257,17 +239,6 @@ impl Suppressed {
     }
 }
 
-impl SkippedCheck {
-    fn new(gap: &Gap, findings: &[Finding]) -> Self {
-        Self {
-            check: gap.what,
-            reason: gap.why.kind,
-            message: gap.why.text.clone(),
-            due_to: gap.due_to.and_then(|code| root_cause(findings, code)),
-        }
-    }
-}
-
 /// Returns the code of the finding that explains the one with this code, or of that one; `None` if there is none.
 fn root_cause(findings: &[Finding], code: Code) -> Option<Code> {
     let found = findings.iter().find(|finding| finding.code == code);
@@ -282,7 +253,7 @@ fn root_cause(findings: &[Finding], code: Code) -> Option<Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Unavailable;
+    use crate::facts::{Unavailable, UnavailableKind};
 
     fn of(findings: Vec<Finding>, gaps: Vec<Gap>) -> Found {
         Found {
@@ -329,10 +300,8 @@ mod tests {
         let due_to = |codes: &[Code]| {
             let why = Unavailable::new(UnavailableKind::NotAsked, "unauthorized (401)");
             let gap = Gap {
-                group: Group::HarvesterApi,
-                what: "the VM",
-                why,
                 due_to: Some(Code::HarvesterUnauthorized),
+                ..Gap::new(Group::HarvesterApi, "the VM", &why)
             };
             let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
             let found = of(findings.collect(), vec![gap]);

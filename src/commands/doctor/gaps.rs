@@ -43,14 +43,10 @@ pub(super) fn gaps(round: &Round) -> Vec<Gap> {
         (Group::Identity, "the firmware serial number", machine.product_serial.why(), None),
         (Group::Node, "the Node", observation.node.why().filter(is_skipped), guest),
     ];
-    let gaps = checks.into_iter().filter_map(|(group, what, why, due_to)| {
-        let why = why?.clone();
-        Some(Gap {
-            group,
-            what,
-            why,
-            due_to,
-        })
+    let checks = checks.into_iter();
+    let gaps = checks.filter_map(|(group, check, why, due_to)| {
+        let gap = Gap::new(group, check, why?);
+        Some(Gap { due_to, ..gap })
     });
     gaps.collect()
 }

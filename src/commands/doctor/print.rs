@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::diagnosis::{Diagnosis, Outcome, Section, SkippedCheck};
+use super::case::Gap;
+use super::diagnosis::{Diagnosis, Outcome, Section};
 use crate::catalog::Severity;
 use crate::report::problem::Problem;
 use crate::report::text::{Mark, Show, Text, counts, many};
@@ -33,7 +34,7 @@ pub(super) fn text(diagnosis: &Diagnosis, show: Show) -> String {
         for section in &diagnosis.groups {
             let symbol = show.style.symbol(section.state);
             let lead = format!("  {symbol} {:<TITLES$} ", section.title);
-            out.put(&lead, &section.summary);
+            out.put(&lead, &summary(section));
         }
     } else {
         let groups = diagnosis.groups.iter();
@@ -107,6 +108,19 @@ fn consequences(out: &mut Text, diagnosis: &Diagnosis, same: &[&Problem]) {
     }
 }
 
+/// Returns the summary of a group, and what was not checked or is only a consequence of another finding.
+fn summary(section: &Section) -> String {
+    let consequences = section.suppressed.iter();
+    let consequences = consequences.map(|one| format!("{} due to {}", one.code, one.suppressed_by));
+    let mut parts = vec![section.summary.clone()];
+    parts.extend(consequences.collect::<BTreeSet<_>>());
+    match section.skipped_checks.len() {
+        0 => {}
+        count => parts.push(format!("{} skipped", many(count, "check"))),
+    }
+    parts.join("; ")
+}
+
 /// Appends the skipped checks of each group with their reasons.
 fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
     for section in &diagnosis.groups {
@@ -143,7 +157,7 @@ fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
 }
 
 /// Returns why a check was skipped: due to a finding, or the error.
-fn reason(check: &SkippedCheck) -> String {
+fn reason(check: &Gap) -> String {
     match check.due_to {
         Some(code) => format!("due to {code}"),
         None => check.message.clone(),
@@ -152,10 +166,10 @@ fn reason(check: &SkippedCheck) -> String {
 
 /// Groups skipped checks by their reason.
 fn by_reason<'a>(
-    skipped: impl Iterator<Item = &'a SkippedCheck>,
-    reason: impl Fn(&SkippedCheck) -> String,
-) -> Vec<(String, Vec<&'a SkippedCheck>)> {
-    let mut reasons: Vec<(String, Vec<&SkippedCheck>)> = Vec::new();
+    skipped: impl Iterator<Item = &'a Gap>,
+    reason: impl Fn(&Gap) -> String,
+) -> Vec<(String, Vec<&'a Gap>)> {
+    let mut reasons: Vec<(String, Vec<&Gap>)> = Vec::new();
     for check in skipped {
         let reason = reason(check);
         match reasons.iter_mut().find(|(known, _)| *known == reason) {
@@ -185,15 +199,11 @@ fn closing(diagnosis: &Diagnosis, worst: Option<&Problem>) -> String {
         let code = worst.code;
         return format!("Details: harvester-node-agent explain {code}");
     }
-    let groups = &diagnosis.groups;
-    let is_ok = |section: &&Section| section.state == Mark::Ok;
-    let (ok, all) = (groups.iter().filter(is_ok).count(), groups.len());
-    // A group is not a check: it has several, and is ok when none of them was skipped.
-    if ok == all {
-        return format!("No problem found, all {all} groups checked.");
-    }
     match diagnosis.skipped_checks().count() {
-        0 => format!("No problem found, {ok} of {all} groups checked."),
+        0 => format!(
+            "No problem found, all {} groups checked.",
+            diagnosis.groups.len()
+        ),
         skipped => format!("No problem found, {} skipped.", many(skipped, "check")),
     }
 }

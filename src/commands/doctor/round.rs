@@ -5,34 +5,28 @@
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use super::case::Gap;
 use super::checks;
 use super::diagnosis::Diagnosis;
 use super::found::Found;
 use super::gaps::gaps;
-use super::reader::Reader;
+use super::reads::Reads;
 use super::service::Service;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId};
-use crate::agent::{self, Clock, Mode};
-use crate::catalog::{Code, Finding, Group};
+use crate::agent::{Clock, Mode};
+use crate::catalog::{Code, Finding};
 use crate::commands::process::Process;
-use crate::commands::run::{Silent, SystemClock, context, earlier, foreign};
+use crate::commands::run::{SystemClock, context, foreign, observer, reconcile};
 use crate::config::{self, Settings};
-use crate::decide::Memory;
-use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
-use crate::observe::observer::Observer;
 use crate::report::status::Status;
-use crate::wire::dbus::Bus;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -58,39 +52,30 @@ impl Shared {
 }
 
 /// Runs one round.
-pub(super) async fn run(process: &Process) -> Diagnosis {
+pub(super) fn run(process: &Process) -> Diagnosis {
     let shared = Shared::default();
-    let ended = match begin(process, &shared) {
-        Ok(ended) => timeout(LIMIT, ended).await.map(|ended| ended.is_ok()),
-        Err(error) => {
-            shared.add("", |found| {
-                without_rest(found, &format!("failed to spawn a thread: {error}"));
-            });
-            Ok(true)
-        }
-    };
+    let ended = begin(process, &shared).map(|ended| ended.recv_timeout(LIMIT));
     let mut progress = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let step = progress.step;
-    match ended {
-        Ok(true) => {}
-        Ok(false) => {
-            let why = format!("the check stopped while reading {step}");
-            without_rest(&mut progress.found, &why);
+    let (step, seconds) = (progress.step, LIMIT.as_secs());
+    let problem = match ended {
+        Ok(Ok(())) => None,
+        Ok(Err(RecvTimeoutError::Disconnected)) => {
+            Some(format!("the check stopped while reading {step}"))
         }
-        Err(_) => {
-            let seconds = LIMIT.as_secs();
-            let why = format!(
-                "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
-            );
-            without_rest(&mut progress.found, &why);
-        }
+        Ok(Err(RecvTimeoutError::Timeout)) => Some(format!(
+            "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
+        )),
+        Err(error) => Some(format!("failed to spawn a thread: {error}")),
+    };
+    if let Some(why) = problem {
+        progress.found.end_early(&why);
     }
     Diagnosis::new(&progress.found, SystemClock::new().now().wall)
 }
 
-fn begin(process: &Process, shared: &Shared) -> io::Result<oneshot::Receiver<()>> {
+fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (end, ended) = oneshot::channel();
+    let (end, ended) = mpsc::channel();
     let (process, shared) = (process.clone(), shared.clone());
     let work = move || {
         if gather(&runtime, &process, &shared).is_some() {
@@ -100,25 +85,6 @@ fn begin(process: &Process, shared: &Shared) -> io::Result<oneshot::Receiver<()>
     };
     thread::Builder::new().name("look".to_owned()).spawn(work)?;
     Ok(ended)
-}
-
-/// Completes a round whose other steps could not be done.
-fn without_rest(found: &mut Found, why: &str) {
-    let what = match found.status {
-        Some(_) => "the remaining checks",
-        None => "all checks",
-    };
-    let why = Unavailable::new(UnavailableKind::Unreachable, why);
-    found
-        .checked
-        .gaps
-        .extend(Group::ALL.iter().map(|group| Gap {
-            group: *group,
-            what,
-            why: why.clone(),
-            due_to: None,
-        }));
-    found.is_unanswered = true;
 }
 
 /// Runs the round in its thread, and shares the results after each step. `None` if it ended early.
@@ -140,21 +106,14 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     }
     shared.add("credentials, both APIs, qemu-guest-agent", |found| {
         found.checked.findings.extend(found.service.finding());
+        found.checked.gaps.extend(found.service.gap());
     });
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
-    let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
-    let root = process.root.clone();
-    let observer = Observer::new(root, bus, SignalBoard::default(), earlier(&state));
+    let observer = observer(process, SignalBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let rounds = runtime.block_on(Box::pin(agent::once(
-        &settings,
-        &mut observer,
-        &mut Silent,
-        &clock,
-        Memory::default(),
-        Mode::DryRun,
-    )));
+    let rounds = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
+    let rounds = runtime.block_on(rounds);
     let round = rounds.last()?;
     let context = context(&clock, Vec::new());
     let status = Status::new(&round.report(&settings), &context);
@@ -162,13 +121,15 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
         let findings = &mut found.checked.findings;
         findings.extend(round.plan.findings.iter().cloned());
         findings.extend(round.plan.consequences.iter().cloned());
-        found.checked.gaps = gaps(round);
+        found.checked.gaps.extend(gaps(round));
         found.status = Some(status);
         found.is_unanswered = round.is_unanswered();
     });
 
-    let reader = Reader::new(&observer, &settings, round, clock.now());
-    let checked = runtime.block_on(Box::pin(checks::all(&reader)));
+    let checked = runtime.block_on(Box::pin(async {
+        let reads = Reads::after(round, &observer, &settings, clock.now()).await;
+        checks::all(&reads).await
+    }));
     shared.add("", |found| {
         found.checked.merge(checked);
         let reported = found.service.reported(&found.checked.findings);

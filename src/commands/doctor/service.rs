@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running agent, according to its lock and its status file.
 
-use crate::catalog::{Code, Finding};
+use super::case::Gap;
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::status::last;
+use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
@@ -44,6 +46,14 @@ impl Service {
             Presence::Absent => Some(false),
             Presence::Unknown => None,
         }
+    }
+
+    /// Returns a gap if it is unknown whether it runs.
+    pub(super) fn gap(&self) -> Option<Gap> {
+        let text = "the kernel hides its process, or it has just started";
+        let why = Unavailable::new(UnavailableKind::Forbidden, text);
+        let gap = Gap::new(Group::Machine, "whether the agent is running", &why);
+        self.is_running().is_none().then_some(gap)
     }
 
     /// Returns a finding if no agent keeps the labels up to date.
@@ -138,7 +148,9 @@ mod tests {
         assert_eq!(running.since(Code::LabelConflict), None);
         assert_eq!(gone.since(Code::HostnameDiffers), None);
         // The kernel may hide the process.
-        assert_eq!(service(Presence::Unknown).finding(), None);
+        let hidden = service(Presence::Unknown);
+        assert_eq!((hidden.finding(), hidden.gap().is_some()), (None, true));
+        assert_eq!((running.gap(), gone.gap()), (None, None));
     }
 
     #[test]

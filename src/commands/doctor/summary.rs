@@ -9,85 +9,65 @@ use super::address::Address;
 use super::found::Found;
 use crate::access::search::CLOUD_CONFIG;
 use crate::catalog::{Api, Finding, Group};
-use crate::facts::names::ServiceAccount;
 use crate::report::problem::Problem;
 use crate::report::relative::relative;
-use crate::report::show::lifetime;
-use crate::report::status::{CredentialStatus, Status};
+use crate::report::show::credential;
+use crate::report::status::Status;
 use crate::report::text::Mark;
 use crate::sys::lock::Presence;
 
 const NOT_CHECKED: &str = "not checked";
 
-/// The names in what a round found.
-#[derive(Debug)]
-pub(super) struct Names<'a> {
-    pub(super) found: &'a Found,
-    pub(super) now: UtcDateTime,
-}
-
-impl<'a> Names<'a> {
+impl Found {
     /// Returns the observations of a group, in about one line.
-    pub(super) fn summary(&self, group: Group, mark: Mark) -> String {
-        let Some(status) = self
-            .found
-            .status
-            .as_ref()
-            .filter(|_| group != Group::Machine)
-        else {
-            return match group {
-                Group::Machine => self.agent(),
-                _ => NOT_CHECKED.to_owned(),
-            };
-        };
-        let own = match group {
-            Group::Machine => self.agent(),
-            Group::GuestAgent => {
+    pub(super) fn summary(&self, group: Group, mark: Mark, now: UtcDateTime) -> String {
+        let own = match (group, &self.status) {
+            (Group::Machine, _) => self.agent(now),
+            (_, None) => NOT_CHECKED.to_owned(),
+            (Group::GuestAgent, Some(status)) => {
                 let agent = &status.qemu_guest_agent;
-                match &agent.unit {
-                    Some(unit) => format!("{} ({unit})", agent.state),
-                    None => agent.state.clone(),
-                }
+                let unit = agent.unit.as_ref().map(|unit| format!(" ({unit})"));
+                format!("{}{}", agent.state, unit.unwrap_or_default())
             }
-            Group::HarvesterCredential => self.credential(&status.credentials.harvester),
-            Group::HarvesterApi => match &status.credentials.harvester.server {
-                Some(server) => server.clone(),
-                None => NOT_CHECKED.to_owned(),
-            },
-            Group::Identity => identity(status),
-            Group::Placement => placement(status),
-            Group::KubeletCredential => self.credential(&status.credentials.kubelet),
-            Group::Node => match &status.labels.node {
+            (Group::HarvesterCredential, Some(status)) => {
+                credential(&status.credentials.harvester, now).1
+            }
+            (Group::HarvesterApi, Some(status)) => {
+                let server = status.credentials.harvester.server.as_deref();
+                server.unwrap_or(NOT_CHECKED).to_owned()
+            }
+            (Group::Identity, Some(status)) => identity(status),
+            (Group::Placement, Some(status)) => placement(status),
+            (Group::KubeletCredential, Some(status)) => {
+                credential(&status.credentials.kubelet, now).1
+            }
+            (Group::Node, Some(status)) => match &status.labels.node {
                 Some(node) => format!("{node}, labels {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
-            Group::Versions => String::new(),
-            Group::Image => match mark {
+            (Group::Versions, Some(_)) => String::new(),
+            (Group::Image, Some(_)) => match mark {
                 Mark::Ok => "no machine-specific state from the image",
                 Mark::Skipped => "not everything was checked",
                 Mark::Found(_) => "has problems",
             }
             .to_owned(),
         };
-        let notes = self
-            .found
-            .checked
-            .notes
-            .iter()
-            .filter(|(about, _)| *about == group);
-        let notes = notes.map(|(_, note)| note.as_str());
-        let parts = [own.as_str()].into_iter().chain(notes);
-        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-        match (parts.as_slice(), group) {
-            ([], _) => "unknown".to_owned(),
-            (parts, Group::Placement) => parts.join("; "),
-            (parts, _) => parts.join(", "),
+        let notes = self.checked.notes.iter();
+        let notes = notes.filter(|(about, _)| *about == group);
+        let parts = [own].into_iter();
+        let parts = parts.chain(notes.map(|(_, note)| note.clone()));
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        match group {
+            _ if parts.is_empty() => "unknown".to_owned(),
+            Group::Placement => parts.join("; "),
+            _ => parts.join(", "),
         }
     }
 
     /// Returns the name of the Node, or the hostname if there is no Node.
     pub(super) fn node(&self) -> String {
-        let status = self.found.status.as_ref();
+        let status = self.status.as_ref();
         let node = status.and_then(|status| status.labels.node.as_ref());
         let hostname = || Some(&status?.identity.names.first()?.name);
         let name = node.or_else(hostname);
@@ -96,7 +76,7 @@ impl<'a> Names<'a> {
 
     /// Returns the VM, its host, and the state of the labels; `None` if the VM is unknown.
     pub(super) fn place(&self) -> Option<String> {
-        let status = self.found.status.as_ref()?;
+        let status = self.status.as_ref()?;
         let vm = status.identity.vm.as_ref()?.full_name();
         let host = match &status.placement {
             Some(_) => placement(status),
@@ -108,7 +88,7 @@ impl<'a> Names<'a> {
 
     /// Returns a finding as it is shown.
     pub(super) fn problem(&self, finding: &Finding) -> Problem {
-        let since = self.found.service.since(finding.code);
+        let since = self.service.since(finding.code);
         Problem {
             first_observed_time: since.map(str::to_owned),
             ..Problem::new(finding, |word| self.word(word, finding.api()))
@@ -116,9 +96,9 @@ impl<'a> Names<'a> {
     }
 
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
-    fn word(&self, word: &str, api: Option<Api>) -> Option<&'a str> {
-        let status = self.found.status.as_ref()?;
-        let new = self.found.checked.kubeconfig.as_deref();
+    fn word(&self, word: &str, api: Option<Api>) -> Option<&str> {
+        let status = self.status.as_ref()?;
+        let new = self.checked.kubeconfig.as_deref();
         let new = || new.and_then(Path::to_str).unwrap_or(CLOUD_CONFIG);
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
@@ -133,12 +113,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn agent(&self) -> String {
+    fn agent(&self, now: UtcDateTime) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        let service = &self.found.service;
+        let service = &self.service;
         match (&service.presence, &service.updated_at) {
             (Presence::Running(holder), Some(at)) => {
-                let ago = relative(self.now, at);
+                let ago = relative(now, at);
                 format!("{version}, active ({holder}), last change {ago}")
             }
             (Presence::Running(holder), None) => {
@@ -147,18 +127,6 @@ impl<'a> Names<'a> {
             (Presence::Unknown, _) => format!("{version}, it is unknown whether it is running"),
             (Presence::Absent, _) => format!("{version}, not running"),
         }
-    }
-
-    fn credential(&self, credential: &CredentialStatus) -> String {
-        if credential.kubeconfig.is_none() {
-            return "none in use".to_owned();
-        }
-        let user = credential.user.as_deref().unwrap_or("user unknown");
-        let user = match ServiceAccount::of_user(user) {
-            Some(account) => format!("{}/{}", account.namespace, account.name),
-            None => user.to_owned(),
-        };
-        format!("{user}, {}", lifetime(credential, self.now))
     }
 }
 

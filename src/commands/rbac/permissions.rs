@@ -5,13 +5,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::agent::Round;
 use crate::config::Settings;
+use crate::facts::Fact;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, Unavailable};
 use crate::observe::api_access::Connections;
 use crate::observe::observer::limit::{READ_LIMIT, too_slow};
 use crate::observe::why;
 use crate::report::status::PermissionStatus;
-use crate::wire::kubeapi::{Client, ResourceAttributes};
+use crate::wire::kubeapi::ResourceAttributes;
 
 /// A request that the agent can use.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,45 +99,43 @@ pub struct Permission {
     pub allowed: Fact<bool>,
 }
 
-/// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential.
+/// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential. A review that is not
+/// answered never takes the answers of others away.
 pub async fn read(
     connections: &Connections,
     settings: &Settings,
     round: &Round,
 ) -> Vec<Permission> {
-    let until = Instant::now() + READ_LIMIT;
-    let ask = async |client: &Client, attributes: &ResourceAttributes| {
-        let review = timeout_at(until, client.may(attributes)).await;
-        let allowed = review.map(|review| match review {
-            Ok(review) => Fact::Known(review.allowed),
-            Err(error) => Fact::Failed(why(&error)),
-        });
-        allowed.unwrap_or_else(|_| too_slow("Harvester"))
+    let Ok(link) = connections.harvester.link() else {
+        return Vec::new();
     };
-    read_by(connections, settings, round, ask).await
+    let until = Instant::now() + READ_LIMIT;
+    let mut permissions = Vec::new();
+    for (useful, attributes) in reviews(settings, round) {
+        let allowed = match timeout_at(until, link.client.may(&attributes)).await {
+            Ok(Ok(review)) => Fact::Known(review.allowed),
+            Ok(Err(error)) => Fact::Failed(why(&error)),
+            Err(_) => too_slow("Harvester"),
+        };
+        permissions.push(Permission { useful, allowed });
+    }
+    permissions
 }
 
-/// Returns whether each of [`USEFUL`] is allowed according to `ask`; empty if there is no credential. A review that is not answered
-/// never takes the answers of others away.
-pub async fn read_by(
-    connections: &Connections,
+/// Returns the access review for each of [`USEFUL`]; none without a credential. A role may allow single names only, so a review
+/// names the objects that are known.
+pub fn reviews(
     settings: &Settings,
     round: &Round,
-    ask: impl AsyncFn(&Client, &ResourceAttributes) -> Fact<bool>,
-) -> Vec<Permission> {
-    let (Ok(link), Some(harvester)) = (
-        connections.harvester.link(),
-        round.observation.harvester.known(),
-    ) else {
+) -> Vec<(&'static PermissionUse, ResourceAttributes)> {
+    let Some(harvester) = round.observation.harvester.known() else {
         return Vec::new();
     };
     let configmap = &settings.topology.configmap;
     let vm = round.identity.vmi().map(|vmi| vmi.name.as_str());
     let host = round.placement.as_ref();
     let host = host.map(|placement| placement.host.as_str());
-    let mut permissions = Vec::new();
-    for useful in USEFUL {
-        // A role may allow single names only, so the review names the objects that are known.
+    let review = |useful: &'static PermissionUse| {
         let (namespace, name) = match useful.place {
             PermissionPlace::Vm => (
                 Some(harvester.namespace.as_str()),
@@ -157,19 +155,9 @@ pub async fn read_by(
             resource: useful.resource.to_owned(),
             ..ResourceAttributes::default()
         };
-        let allowed = ask(&link.client, &attributes).await;
-        permissions.push(Permission { useful, allowed });
-    }
-    permissions
-}
-
-/// Returns the permissions that no review was sent for.
-pub fn unasked(why: &Unavailable) -> Vec<Permission> {
-    let unknown = |useful| Permission {
-        useful,
-        allowed: Fact::Failed(why.clone()),
+        (useful, attributes)
     };
-    USEFUL.iter().map(unknown).collect()
+    USEFUL.iter().map(review).collect()
 }
 
 impl From<&Permission> for PermissionStatus {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::catalog::{Code, Finding, Group};
 use crate::decide::input::Now;
 use crate::facts::Fact;
-use crate::facts::clock::rfc3339;
+use crate::facts::clock::date;
 use crate::facts::observation::Observation;
 
 /// Days before expiration at which a credential is reported. The text contains the nearest step, so that it changes rarely.
@@ -30,8 +30,7 @@ pub enum End {
 /// Returns the expiration state if it is to be reported. `end` and `now` are in seconds since 1970.
 pub fn reported(end: i64, now: i64) -> Option<End> {
     let left = end.saturating_sub(now);
-    let date = time::UtcDateTime::from_unix_timestamp(end)
-        .map_or_else(|_| format!("Unix timestamp {end}"), rfc3339);
+    let date = date(end);
     if left <= 0 {
         return Some(End::Over(format!("expired at {date}")));
     }

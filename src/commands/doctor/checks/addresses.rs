@@ -3,10 +3,10 @@
 
 use core::net::IpAddr;
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
@@ -23,20 +23,16 @@ struct Addresses {
     machine: Option<Vec<Interface>>,
 }
 
-/// Reads the addresses of all three. That the VM could not be read is reported by the check of the VM.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let (case, what) = (&reader.case, "the addresses of the Node");
-    let node = reader.node().await;
-    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
-    let instance = reader.instance().await.known();
-    let machine = addresses(reader.observer.root());
+/// Compares the addresses of all three.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let machine = addresses(reads.observer.root());
     let machine = checked.need(Group::Machine, "the addresses of this VM", &machine);
     let addresses = Addresses {
-        node: node.map(NodeObject::internal_ips),
-        harvester: instance.map(Instance::interfaces),
+        node: reads.node.known().map(NodeObject::internal_ips),
+        harvester: reads.instance.known().map(Instance::interfaces),
         machine: machine.cloned(),
     };
-    checked.findings.extend(judge(case, &addresses));
+    checked.findings.extend(judge(&reads.case, &addresses));
 }
 
 /// Reads the addresses from the running kernel; a file tree has none.

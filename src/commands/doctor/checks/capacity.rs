@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the VM more CPUs or memory than the kubelet counted when it started?
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Checked, finding};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
 
@@ -25,13 +25,11 @@ struct Capacity {
     node_memory: Option<u64>,
 }
 
-/// Reads CPUs and memory from the kernel and from the Node.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let (case, what) = (&reader.case, "the capacity of the Node");
-    let node = reader.node().await;
-    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
+/// Reads CPUs and memory from the kernel, and compares them with those of the Node.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let node = reads.node.known();
     let mut need = |what, path, parse: fn(&str) -> Option<u64>| {
-        let fact = parsed(reader.observer.root(), path, parse);
+        let fact = parsed(reads.observer.root(), path, parse);
         checked.need(Group::Node, what, &fact).copied()
     };
     let capacity = Capacity {

@@ -5,15 +5,25 @@ use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::certificate::{Certificate, CertificateRole};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::decide::findings::expiry::{End, reported};
 use crate::facts::UnavailableKind;
 use crate::report::relative::span;
 
-/// Reads all certificates, and adds that of Harvester's server to the summary.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let case = &reader.case;
-    for certificate in reader.certificates() {
+const NEW_HARVESTER_KUBECONFIG: &str = "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester \
+    itself expires, plan its rotation with the Harvester documentation first.";
+const RESTART_HARVESTER: &str = "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it \
+    automatically.";
+const ROTATE_CA: &str = "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate \
+    rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the \
+    service on each node.";
+const RESTART_SERVERS: &str = "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: \
+    `kubeadm certs renew all`.";
+
+/// Checks all certificates, and adds that of Harvester's server to the summary.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let case = &reads.case;
+    for certificate in reads.certificates() {
         let expires = expires(case, &certificate);
         checked.findings.extend(expires);
         checked.findings.extend(misnamed(case, &certificate));
@@ -34,28 +44,17 @@ fn expires(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
     let (End::Over(when) | End::Near(when)) = reported(certificate.ends, case.seconds())?;
     let (origin, subject) = (&certificate.origin, &certificate.subject);
     let subject = subject.strip_prefix("CN=").unwrap_or(subject);
-    let (what, group, step) = match (certificate.role, certificate.api) {
-        (CertificateRole::Client, _) => return None,
-        (CertificateRole::Authority, Api::Harvester) => (
-            format!("CA {subject}"),
-            Group::HarvesterCredential,
-            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, plan its rotation with the Harvester documentation first.",
-        ),
-        (CertificateRole::Authority, Api::Guest) => (
-            format!("CA {subject}"),
-            Group::KubeletCredential,
-            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the service on each node.",
-        ),
-        (CertificateRole::Server, Api::Harvester) => (
-            format!("{subject} (server)"),
-            Group::HarvesterApi,
-            "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
-        ),
-        (CertificateRole::Server, Api::Guest) => (
-            format!("{subject} (server)"),
-            Group::Node,
-            "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: `kubeadm certs renew all`.",
-        ),
+    let api = certificate.api;
+    let (what, group) = match certificate.role {
+        CertificateRole::Client => return None,
+        CertificateRole::Authority => (format!("CA {subject}"), Group::of_credential(api)),
+        CertificateRole::Server => (format!("{subject} (server)"), Group::of_api(api)),
+    };
+    let step = match group {
+        Group::HarvesterCredential => NEW_HARVESTER_KUBECONFIG,
+        Group::HarvesterApi => RESTART_HARVESTER,
+        Group::KubeletCredential => ROTATE_CA,
+        _ => RESTART_SERVERS,
     };
     let finding = Finding::new(Code::CredentialExpires, format!("{origin}: {what} {when}"));
     Some(finding.about(group).with_remedy(step))
@@ -63,10 +62,7 @@ fn expires(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
 
 /// Returns a finding if an untrusted server certificate is not valid for the name of the server.
 fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
-    let (failure, group) = match certificate.api {
-        Api::Harvester => (case.observation.candidates.why(), Group::HarvesterApi),
-        Api::Guest => (case.observation.node.why(), Group::Node),
-    };
+    let failure = case.failure(certificate.api);
     let is_distrusted = failure.is_some_and(|why| why.kind == UnavailableKind::Tls);
     let address = Address::parse(&certificate.origin)?;
     if certificate.role != CertificateRole::Server
@@ -81,6 +77,7 @@ fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
     };
     let origin = &certificate.origin;
     let text = format!("{origin}: the certificate is valid for {names}");
+    let group = Group::of_api(certificate.api);
     Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
 }
 

@@ -9,9 +9,10 @@ use zbus::wire::Variant;
 use super::credentials;
 use crate::access::token::TokenKind;
 use crate::catalog::{Api, Code, Finding, Group};
-use crate::commands::doctor::case::{Checked, date};
-use crate::commands::doctor::certificate::{Certificate, CertificateRole, Server};
-use crate::commands::doctor::reader::{Reader, briefly};
+use crate::commands::doctor::case::Checked;
+use crate::commands::doctor::certificate::{Certificate, CertificateRole};
+use crate::commands::doctor::reads::Reads;
+use crate::facts::clock::date;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, Peer};
@@ -47,43 +48,33 @@ struct Lifetime {
     ends: i64,
 }
 
-/// Reads the clocks of both servers, the synchronization of ours, and all validities.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let (case, what) = (&reader.case, "the server's certificate and clock");
-    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| reader.server(api));
-    let harvester = checked.need_of(case, Api::Harvester, Group::HarvesterApi, what, &harvester);
-    let guest = checked.need_of(case, Api::Guest, Group::Node, what, &guest);
-    let ahead = |server: Option<&Server>| server.and_then(|server| server.ahead);
-    let synchronized = briefly(synchronized(reader.observer.bus())).await;
+/// Compares the clocks of both servers with ours and with all validities.
+pub(super) fn check(reads: &Reads<'_>, synchronized: &Fact<bool>, checked: &mut Checked) {
+    let ahead = |api| reads.server(api).known()?.ahead;
+    let (harvester, guest) = (ahead(Api::Harvester), ahead(Api::Guest));
     let what = "clock synchronization (NTP)";
-    let synchronized = checked.need(Group::Machine, what, &synchronized);
-    let token = credentials::token(reader);
-    let (group, what) = (Group::HarvesterCredential, "the type of its token");
-    let token = checked.need_of(case, Api::Harvester, group, what, &token);
-    let certificates = reader.certificates();
-    let lives = token.and_then(Lifetime::of_token).into_iter();
-    let (harvester, guest) = (ahead(harvester), ahead(guest));
+    let synchronized = checked.need(Group::Machine, what, synchronized);
+    let token = credentials::token(reads);
+    let lives = token.known().and_then(Lifetime::of_token).into_iter();
     // A server without a response was not verified: its certificate proves nothing.
     let is_verified = |api| match api {
         Api::Harvester => harvester.is_some(),
         Api::Guest => guest.is_some(),
     };
-    let certificates = certificates.iter();
-    let certificates =
-        certificates.filter(|one| one.role != CertificateRole::Server || is_verified(one.api));
+    let mut certificates = reads.certificates();
+    certificates.retain(|one| one.role != CertificateRole::Server || is_verified(one.api));
     let clocks = Clocks {
         harvester,
         guest,
         is_synchronized: synchronized.copied(),
-        lives: lives.chain(certificates.map(Lifetime::of)).collect(),
+        lives: lives.chain(certificates.iter().map(Lifetime::of)).collect(),
     };
-    checked
-        .findings
-        .extend(judge(reader.case.seconds(), &clocks));
+    let findings = judge(reads.case.seconds(), &clocks);
+    checked.findings.extend(findings);
 }
 
 /// Asks systemd-timedated, which asks the kernel (`adjtimex(2)`), regardless of the NTP client.
-async fn synchronized(bus: &Bus) -> Fact<bool> {
+pub(super) async fn synchronized(bus: &Bus) -> Fact<bool> {
     match bus.property(TIMEDATE, "NTPSynchronized").await {
         Ok(Variant::Bool(synchronized)) => Fact::Known(synchronized),
         Ok(_) => Fact::failed(

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the right cloud provider initialized our Node, and if not, why not?
 
-use crate::catalog::{Api, Code, Finding, Group};
-use crate::commands::doctor::case::{Case, Checked, date};
+use crate::catalog::{Code, Finding};
+use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::objects::{
     CLOUD_PROVIDER, Component, Instance, KUBEVIRT_CLOUD_PROVIDER, NodeObject, Uninitialized,
 };
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::decide::findings::replacing_provider_id;
+use crate::facts::clock::date;
 use crate::facts::release::Rank;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
@@ -31,30 +32,25 @@ struct Signs {
     is_agent_connected: Option<bool>,
 }
 
-/// Reads the Node, its pods and the VM.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let (case, what) = (&reader.case, "the taints of the Node");
-    let node = reader.node().await;
-    let node = checked.need_of(case, Api::Guest, Group::Node, what, node);
+/// Judges the Node by its pods and by the VM.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let case = &reads.case;
     let mut signs = Signs::default();
-    if let Some(pods) = reader.pods().await.known() {
+    if let Some(pods) = reads.pods.known() {
         signs.cloud_provider = pods.component(CLOUD_PROVIDER).known().cloned();
         let mut pods = pods.list.iter();
         let pod = pods.find(|pod| pod.tag(KUBEVIRT_CLOUD_PROVIDER).is_some());
         signs.kubevirt = pod.map(|pod| pod.reference.clone());
     }
-    let instance = reader.instance().await.known();
+    let instance = reads.instance.known();
     signs.is_agent_connected = instance.map(Instance::is_agent_connected);
-    let taint = node.and_then(NodeObject::uninitialized);
-    checked.findings.extend(
-        [
-            taint.and_then(|taint| uninitialized(case, &signs, &taint)),
-            foreign(case),
-            kubevirt(case, &signs),
-        ]
-        .into_iter()
-        .flatten(),
-    );
+    let taint = reads.node.known().and_then(NodeObject::uninitialized);
+    let findings = [
+        taint.and_then(|taint| uninitialized(case, &signs, &taint)),
+        foreign(case),
+        kubevirt(case, &signs),
+    ];
+    checked.findings.extend(findings.into_iter().flatten());
 }
 
 fn uninitialized(case: &Case<'_>, signs: &Signs, taint: &Uninitialized) -> Option<Finding> {

@@ -4,14 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::access::kubeconfig;
-use crate::access::search::harvester_candidates;
+use crate::access::search::{Candidate, harvester_candidates};
 use crate::access::token::{Claims, TokenKind, classify};
-use crate::catalog::{Code, Finding};
+use crate::catalog::{Api, Code, Finding};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::decide::identity::OwnVm;
-use crate::facts::distribution::Configured;
 use crate::facts::observation::Harvester;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::shell_word;
@@ -20,9 +19,7 @@ use crate::sys::root::Root;
 /// A path where the Harvester credential is searched.
 #[derive(Debug, Clone)]
 struct Place {
-    path: PathBuf,
-    /// The file of the distribution whose `cloud-provider-config` refers to it.
-    named_in: Option<PathBuf>,
+    candidate: Candidate,
     content: Content,
 }
 
@@ -36,23 +33,23 @@ enum Content {
     Unknown,
 }
 
-/// Reads the paths, and what the token says of itself. A token that could not be read is reported by the check of the clock.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let places = places(&reader.case, reader.observer.root());
-    let token = token(reader);
-    let findings = judge(&reader.case, token.known(), &places);
+/// Reads the paths, and what the token says of itself.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let places = places(&reads.case, reads.observer.root());
+    let token = token(reads);
+    let findings = judge(&reads.case, token.known(), &places);
     checked.findings.extend(findings);
     checked.kubeconfig = path_to_write(&places);
 }
 
 /// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
 /// instead.
-pub(super) fn token(reader: &Reader<'_>) -> Fact<TokenKind> {
-    let token = match reader.observer.connections().harvester.link() {
+pub(super) fn token(reads: &Reads<'_>) -> Fact<TokenKind> {
+    let token = match reads.observer.connections().harvester.link() {
         Ok(link) => Ok(link.credential.token.clone()),
         Err(why) => {
-            let root = reader.observer.root();
-            let places = places(&reader.case, root);
+            let root = reads.observer.root();
+            let places = places(&reads.case, root);
             let token = file(&places).and_then(|file| kubeconfig::token(root, file));
             token.map(Some).ok_or(why)
         }
@@ -65,20 +62,11 @@ pub(super) fn token(reader: &Reader<'_>) -> Fact<TokenKind> {
 
 /// Returns each path where the Harvester credential is searched, in the order of the search.
 fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
-    let distributions = &case.observation.distributions;
     let configured = case.settings.harvester.kubeconfig.as_deref();
-    let named = |path: &Path| {
-        let mut named = distributions
-            .iter()
-            .filter_map(|one| one.cloud_provider_config.as_ref());
-        let found = named.find(|Configured { value, .. }| value == path);
-        found.map(|Configured { origin, .. }| origin.clone())
-    };
-    let candidates = harvester_candidates(configured, distributions);
+    let candidates = harvester_candidates(configured, &case.observation.distributions);
     let places = candidates.into_iter().map(|candidate| Place {
-        named_in: named(&candidate.path),
         content: content(root, &candidate.path),
-        path: candidate.path,
+        candidate,
     });
     places.collect()
 }
@@ -87,7 +75,7 @@ fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
 fn file(places: &[Place]) -> Option<&Path> {
     let mut files = places.iter();
     let file = files.find(|place| place.content == Content::File)?;
-    Some(&file.path)
+    Some(&file.candidate.path)
 }
 
 fn content(root: &Root, path: &Path) -> Content {
@@ -100,14 +88,13 @@ fn content(root: &Root, path: &Path) -> Content {
     }
 }
 
-/// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that the
-/// distribution's configuration names, since the cloud provider and the CSI driver mount it.
+/// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that a
+/// configuration names: the cloud provider and the CSI driver mount that of the distribution.
 fn path_to_write(places: &[Place]) -> Option<PathBuf> {
-    let mut all = places.iter();
-    let place = all
-        .find(|place| place.content != Content::Nothing)
-        .or_else(|| places.iter().find(|place| place.named_in.is_some()));
-    place.map(|place| place.path.clone())
+    let unusable = places.iter().find(|one| one.content != Content::Nothing);
+    let mut named = places.iter();
+    let named = named.find(|one| one.candidate.named_by.is_some());
+    Some(unusable.or(named)?.candidate.path.clone())
 }
 
 fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {
@@ -126,7 +113,7 @@ fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Fi
 /// Returns a finding if the type of a token does not match its server.
 fn mismatched(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Option<Finding> {
     let (file, server) = (harvester.kubeconfig.display(), &harvester.server);
-    let failure = case.observation.candidates.why().map(|why| why.kind);
+    let failure = case.failure(Api::Harvester).map(|why| why.kind);
     let address = Address::parse(server);
     let is_rancher = address.is_some_and(|address| address.is_external_rancher());
     let (code, text) = match (token, failure) {
@@ -167,7 +154,7 @@ fn unusable(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Opt
 
 /// Returns a finding for the address of Harvester's UI, which has another CA and may respond with an HTML page.
 fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
-    let kind = case.observation.candidates.why()?.kind;
+    let kind = case.failure(Api::Harvester)?.kind;
     let is_odd = matches!(kind, UnavailableKind::Tls | UnavailableKind::Refused);
     if !is_odd || !Address::parse(&harvester.server)?.is_web() {
         return None;
@@ -183,7 +170,7 @@ fn namespace(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Optio
         return None;
     };
     let ours = &claims.service_account.as_ref()?.namespace;
-    let failure = case.observation.candidates.why().map(|why| why.kind);
+    let failure = case.failure(Api::Harvester).map(|why| why.kind);
     let is_forbidden = failure == Some(UnavailableKind::Forbidden);
     let is_not_found = matches!(case.identity.vm, OwnVm::NotFound(_));
     if *ours == harvester.namespace || !(is_forbidden || is_not_found) {
@@ -208,31 +195,26 @@ fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     }
     let mut places = places.iter();
     let place = places.find(|place| place.content != Content::Nothing)?;
-    let path = place.path.display();
-    match place.content {
-        Content::Directory => Some(Finding::new(
-            Code::CredentialIsDirectory,
-            format!("{path} is a directory"),
-        )),
-        Content::EmptyFile => {
-            let text = format!("{path} is empty");
-            Some(Finding::new(Code::CredentialIsEmpty, text))
-        }
-        Content::Nothing | Content::File | Content::Unknown => None,
-    }
+    let (code, what) = match place.content {
+        Content::Directory => (Code::CredentialIsDirectory, "is a directory"),
+        Content::EmptyFile => (Code::CredentialIsEmpty, "is empty"),
+        Content::Nothing | Content::File | Content::Unknown => return None,
+    };
+    let path = place.candidate.path.display();
+    Some(Finding::new(code, format!("{path} {what}")))
 }
 
 /// Returns a finding for a configured path that does not exist, while the credential in use is elsewhere.
 fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let used = &case.observation.harvester.known()?.kubeconfig;
-    let mut places = places.iter();
-    let place =
-        places.find(|place| place.named_in.is_some() && place.content == Content::Nothing)?;
-    let origin = place.named_in.as_ref()?.display();
-    let (path, used) = (place.path.display(), used.display());
-    let text = format!(
-        "`cloud-provider-config` in {origin} is {path}, which does not exist; the kubeconfig in use is {used}"
-    );
+    let mut missing = places.iter().filter(|one| one.content == Content::Nothing);
+    let (setting, path) = missing.find_map(|one| {
+        let setting = one.candidate.named_by.as_ref()?;
+        Some((setting, one.candidate.path.display()))
+    })?;
+    let used = used.display();
+    let text =
+        format!("{setting} is {path}, which does not exist; the kubeconfig in use is {used}");
     let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
     let command = format!("install -D -m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))

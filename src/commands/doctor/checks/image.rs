@@ -3,17 +3,18 @@
 //! `bake-check` that are useful on a running machine.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::bake_check::unit::OURS as UNIT;
-use crate::commands::doctor::case::{Checked, date};
+use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::NodeObject;
-use crate::commands::doctor::reader::{Reader, briefly};
+use crate::commands::doctor::reads::Reads;
 use crate::facts::Fact;
+use crate::facts::clock::date;
 use crate::facts::guest_agent::Enablement;
 use crate::observe::guest_agent::{file_state, why};
-use crate::sys::root::{ReadError, Root};
+use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError};
 
 /// The directory in which cloud-init creates a file for each step at its first run on this machine.
@@ -33,24 +34,21 @@ const FIRST_BOOT_MAX: i64 = 3600;
 const NEW_MACHINE_ID: &str = "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, \
                               `systemd-machine-id-setup`, then reboot.";
 
-/// A file that must be unique to one machine, and its modification time as a Unix timestamp.
-type Belonging = (PathBuf, i64);
-
-/// Reads modification times, the creation time of the Node, and the state of our unit.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let began = began(reader.observer.root());
+/// Reads modification times, and judges the state of our unit.
+pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &mut Checked) {
+    let root = reads.observer.root();
+    let began = began(root);
     let began = checked.need(Group::Image, "the first boot of this VM", &began);
-    let belongings = belongings(reader.observer.root());
-    let what = "machine-specific state from the image";
-    let belongings = checked.need(Group::Image, what, &belongings);
-    let node = reader.node().await.known();
-    let created = node.and_then(NodeObject::created);
-    if let (Some(began), Some(belongings)) = (began, belongings) {
-        let findings = inherited(*began, belongings, created);
-        checked.findings.extend(findings);
+    let created = reads.node.known().and_then(NodeObject::created);
+    for path in BELONGINGS {
+        let (what, written) = ("machine-specific state from the image", written(root, path));
+        let written = checked.need(Group::Image, what, &written);
+        if let (Some(began), Some(written)) = (began, written) {
+            let finding = inherited(*began, path, *written, created);
+            checked.findings.extend(finding);
+        }
     }
-    let enablement = briefly(enablement(reader.observer.bus())).await;
-    let enablement = checked.need(Group::Image, "the unit of the agent", &enablement);
+    let enablement = checked.need(Group::Image, "the unit of the agent", enablement);
     let finding = enablement.and_then(|enablement| not_enabled(*enablement));
     checked.findings.extend(finding);
 }
@@ -62,28 +60,21 @@ fn began(root: &Root) -> Fact<i64> {
         Err(error) => return error.into(),
     };
     let notes = notes.into_iter().take(NOTES_MAX);
-    let times = notes.filter_map(|note| written(root, &Path::new(FIRST_RUN).join(note)).ok());
+    let times = notes.map(|note| written(root, Path::new(FIRST_RUN).join(note)));
+    let times = times.filter_map(|time| time.known().copied());
     times.min().map_or(Fact::Absent, Fact::Known)
 }
 
-fn belongings(root: &Root) -> Fact<Vec<Belonging>> {
-    let mut belongings = Vec::new();
-    for path in BELONGINGS.map(PathBuf::from) {
-        match written(root, &path) {
-            Ok(written) => belongings.push((path, written)),
-            Err(error) if error.is_absent() => {}
-            Err(error) => return error.into(),
-        }
+/// Returns the modification time of a file, as a Unix timestamp.
+fn written(root: &Root, path: impl AsRef<Path>) -> Fact<i64> {
+    match root.metadata(path) {
+        Ok(metadata) => Fact::Known(metadata.mtime()),
+        Err(error) => error.into(),
     }
-    Fact::Known(belongings)
-}
-
-fn written(root: &Root, path: &Path) -> Result<i64, ReadError> {
-    root.metadata(path).map(|metadata| metadata.mtime())
 }
 
 /// Returns whether the next boot starts our unit.
-async fn enablement(bus: &Bus) -> Fact<Enablement> {
+pub(super) async fn enablement(bus: &Bus) -> Fact<Enablement> {
     match file_state(bus, UNIT).await {
         Ok(Some(state)) => Fact::Known(Enablement::parse(&state, false)),
         // Without a system bus, as in a file tree, systemd starts nothing.
@@ -102,25 +93,21 @@ fn not_enabled(enablement: Enablement) -> Option<Finding> {
     Some(Finding::new(Code::AgentNotEnabled, text))
 }
 
-/// Returns a finding for each file that is older than the first boot. `created` is the creation time of the Node, if known.
-fn inherited(began: i64, belongings: &[Belonging], created: Option<i64>) -> Vec<Finding> {
+/// Returns a finding for a file that is older than the first boot. `created` is the creation time of the Node, if known.
+fn inherited(began: i64, path: &str, written: i64, created: Option<i64>) -> Option<Finding> {
     // A Node that is older than that run of cloud-init: it was not the first one. After `cloud-init clean`, all files are older.
-    if created.is_some_and(|created| created < began) {
-        return Vec::new();
+    if created.is_some_and(|created| created < began)
+        || began.saturating_sub(written) <= FIRST_BOOT_MAX
+    {
+        return None;
     }
-    let inherited = belongings
-        .iter()
-        .filter(|(_, written)| began.saturating_sub(*written) > FIRST_BOOT_MAX);
-    let findings = inherited.map(|(path, written)| {
-        let (path, written, began) = (path.display(), date(*written), date(began));
-        let text = format!("{path} was written at {written}; first boot (cloud-init) at {began}");
-        let finding = Finding::new(Code::IdentityFromImage, text);
-        let steps = finding.fix().into_iter();
-        let steps = steps.chain(created.map(|_| NEW_MACHINE_ID));
-        let steps = steps.map(str::to_owned).collect();
-        finding.with_steps(steps)
-    });
-    findings.collect()
+    let (written, began) = (date(written), date(began));
+    let text = format!("{path} was written at {written}; first boot (cloud-init) at {began}");
+    let finding = Finding::new(Code::IdentityFromImage, text);
+    let steps = finding.fix().into_iter();
+    let steps = steps.chain(created.map(|_| NEW_MACHINE_ID));
+    let steps = steps.map(str::to_owned).collect();
+    Some(finding.with_steps(steps))
 }
 
 #[cfg(test)]
@@ -128,8 +115,8 @@ mod tests {
     use super::*;
     use crate::commands::doctor::testing::{DAY, NOW};
 
-    fn found(written: i64, created: Option<i64>) -> Vec<Finding> {
-        inherited(NOW, &[("/etc/machine-id".into(), NOW + written)], created)
+    fn found(written: i64, created: Option<i64>) -> Option<Finding> {
+        inherited(NOW, "/etc/machine-id", NOW + written, created)
     }
 
     #[test]
@@ -141,8 +128,9 @@ mod tests {
             (60, false),
         ] {
             let found = found(written, Some(NOW + 120));
-            assert_eq!(found.len(), usize::from(is_inherited), "{written}");
-            assert!(found.iter().all(|one| one.code == Code::IdentityFromImage));
+            let code = found.map(|finding| finding.code);
+            let expected = is_inherited.then_some(Code::IdentityFromImage);
+            assert_eq!(code, expected, "{written}");
         }
     }
 
@@ -153,17 +141,14 @@ mod tests {
             fix.contains("drain") || fix.contains("recreate")
         };
         // After `cloud-init clean` and a reboot.
-        assert_eq!(found(-30 * DAY, Some(NOW - 29 * DAY)), []);
+        assert_eq!(found(-30 * DAY, Some(NOW - 29 * DAY)), None);
         // It is unknown when the Node registered.
-        let unknown = found(-30 * DAY, None);
-        assert!(!destroys(&unknown[0]), "{}", unknown[0].remedy());
-        assert!(unknown[0].commands()[0].text.starts_with("sha256sum "));
-        let younger = found(-30 * DAY, Some(NOW + 120));
-        assert!(destroys(&younger[0]), "{}", younger[0].remedy());
-        assert!(
-            younger[0].fix()[0].starts_with("Compare "),
-            "first the proof"
-        );
+        let unknown = found(-30 * DAY, None).unwrap();
+        assert!(!destroys(&unknown), "{}", unknown.remedy());
+        assert!(unknown.commands()[0].text.starts_with("sha256sum "));
+        let younger = found(-30 * DAY, Some(NOW + 120)).unwrap();
+        assert!(destroys(&younger), "{}", younger.remedy());
+        assert!(younger.fix()[0].starts_with("Compare "), "first the proof");
     }
 
     #[test]

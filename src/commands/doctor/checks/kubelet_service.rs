@@ -4,8 +4,10 @@
 use zbus::wire::Variant;
 
 use crate::catalog::{Code, Finding};
-use crate::commands::doctor::case::{Checked, date};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::case::Checked;
+use crate::commands::doctor::reads::Reads;
+use crate::facts::Fact;
+use crate::facts::clock::date;
 use crate::wire::dbus::{Bus, Peer, unit_path};
 
 /// The units that start the kubelet.
@@ -17,17 +19,26 @@ const UNITS: [&str; 5] = [
     "kubelet.service",
 ];
 
-/// Reads the units, if the kubelet has no credential. Where systemd does not respond, the finding lacks only this observation.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    if reader.case.observation.kubelet.known().is_some() {
-        return;
+/// A unit, and since when it has been starting, as a Unix timestamp.
+type Starting = (&'static str, i64);
+
+/// Judges the units. Where systemd does not respond, the finding lacks only this observation.
+pub(super) fn check(starting: &Fact<Vec<Starting>>, checked: &mut Checked) {
+    let starting = starting.known().into_iter().flatten();
+    checked.findings.extend(starting.map(judge));
+}
+
+/// Reads the units. Absent if the kubelet has a credential.
+pub(super) async fn starting(reads: &Reads<'_>) -> Fact<Vec<Starting>> {
+    if reads.case.observation.kubelet.known().is_some() {
+        return Fact::Absent;
     }
+    let mut starting = Vec::new();
     for unit in UNITS {
-        let starting = starting_since(reader.observer.bus(), unit).await;
-        checked
-            .findings
-            .extend(starting.map(|since| judge(unit, since)));
+        let since = starting_since(reads.observer.bus(), unit).await;
+        starting.extend(since.map(|since| (unit, since)));
     }
+    Fact::Known(starting)
 }
 
 /// Returns when systemd began to start a unit, as a Unix timestamp; `None` unless it is still starting.
@@ -48,7 +59,7 @@ async fn starting_since(bus: &Bus, unit: &str) -> Option<i64> {
     }
 }
 
-fn judge(unit: &str, since: i64) -> Finding {
-    let seen = format!("{unit} has been starting since {}", date(since));
+fn judge((unit, since): &Starting) -> Finding {
+    let seen = format!("{unit} has been starting since {}", date(*since));
     Finding::new(Code::KubeletCredentialMissing, seen)
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another writer set the topology labels of our Node, and do pods have those of another zone?
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Pod;
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::topology::{TWINS, ZONE};
 use crate::report::text::{first, many};
 
@@ -14,13 +14,10 @@ const OURS: &str = "harvester-node-agent";
 /// The maximum number of pods that one finding names.
 const NAMED_MAX: usize = 3;
 
-/// Reads the pods; the labels of the Node are those of the round.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let (case, what) = (&reader.case, "the labels of the pods on this Node");
-    let pods = reader.pods().await;
-    let pods = checked.need_of(case, Api::Guest, Group::Node, what, pods);
-    let pods = pods.map(|pods| pods.list.as_slice());
-    let findings = judge(case, pods.unwrap_or_default());
+/// Compares the labels of the Node, which are those of the round, and of its pods.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let pods = reads.pods.known().map(|pods| pods.list.as_slice());
+    let findings = judge(&reads.case, pods.unwrap_or_default());
     checked.findings.extend(findings);
 }
 

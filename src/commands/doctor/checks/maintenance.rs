@@ -7,7 +7,7 @@
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::lifecycle::{MAINTENANCE_STRATEGY, MaintenanceStrategy};
 use crate::facts::topology::HOSTNAME;
 
@@ -20,9 +20,9 @@ const EVICTED: &str = "the VM is shut down, not migrated";
 const BLOCKS: &str = "the VM blocks maintenance mode";
 const WAITS: &str = "maintenance mode waits until an external controller moves the VM";
 
-/// Reads the VM, and adds what happens to it to the summary. That it could not be read is reported by the check of the VM.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    if let Some(instance) = reader.instance().await.known() {
+/// Judges the VM, and adds what happens to it to the summary.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    if let Some(instance) = reads.instance.known() {
         let finding = judge(instance);
         let outlook = match &finding {
             Some(finding) => finding.seen.clone(),

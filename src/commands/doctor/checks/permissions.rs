@@ -2,34 +2,18 @@
 //! Has the Harvester credential the permissions to follow the VM? If the search is permitted, it can hide that `get` or `watch` is
 //! not.
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::case::{Case, Checked};
-use crate::commands::doctor::reader::Reader;
-use crate::commands::rbac::permissions::{self, INSTANCES, Permission, unasked};
+use crate::commands::doctor::reads::Reads;
+use crate::commands::rbac::permissions::{INSTANCES, Permission};
 use crate::facts::Fact;
-use crate::wire::kubeapi::{Client, ResourceAttributes};
 
-/// Asks Harvester for an access review of each permission.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let ask = async |_: &Client, attributes: &ResourceAttributes| {
-        let review = async |client: &Client| client.may(attributes).await;
-        let review = reader.request(Api::Harvester, review).await;
-        review.map(|review| review.allowed)
-    };
-    let permissions = match reader.without_harvester() {
-        Some(why) => unasked(why),
-        None => {
-            let connections = reader.observer.connections();
-            permissions::read_by(connections, reader.case.settings, reader.round, ask).await
-        }
-    };
-    let mut all = permissions.iter();
-    if let Some(unknown) = all.find(|one| one.allowed.why().is_some()) {
-        let what = "permissions of the Harvester credential";
-        let (case, api) = (&reader.case, Api::Harvester);
-        checked.need_of(case, api, Group::HarvesterApi, what, &unknown.allowed);
-    }
-    checked.findings.extend(judge(&reader.case, &permissions));
+/// Judges the access reviews.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let permissions = reads.permissions.known();
+    let permissions = permissions.map(Vec::as_slice).unwrap_or_default();
+    let findings = judge(&reads.case, permissions);
+    checked.findings.extend(findings);
 }
 
 /// Returns the missing permissions that nothing replaces. A request that was forbidden in the round has its own finding.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::catalog::{Code, CommandPlace, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked, finding};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::Fact;
 use crate::sys::escape::shell_word;
 use crate::sys::root::Root;
@@ -43,13 +43,13 @@ struct Overlay {
 }
 
 /// Reads the interfaces and the modules of the kernel.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let overlays = overlays(reader.observer.root());
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let overlays = overlays(reads.observer.root());
     let overlays = checked.need(Group::Node, "the MTUs of the pod network", &overlays);
     checked.findings.extend(overlays.and_then(|all| mtu(all)));
-    let has_macvlan = has_macvlan(reader.observer.root());
+    let has_macvlan = has_macvlan(reads.observer.root());
     let has_macvlan = checked.need(Group::Node, "the modules of the kernel", &has_macvlan);
-    let finding = has_macvlan.and_then(|has_macvlan| macvlan(&reader.case, *has_macvlan));
+    let finding = has_macvlan.and_then(|has_macvlan| macvlan(&reads.case, *has_macvlan));
     checked.findings.extend(finding);
 }
 

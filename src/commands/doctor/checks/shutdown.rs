@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::Fact;
 use crate::facts::release::Rank;
 use crate::sys::root::{ReadError, Root};
@@ -42,12 +42,11 @@ const UNITS: [(&str, u64); 7] = [
     ("s", 1),
 ];
 
-/// Reads the settings of systemd-logind and the VM. That the VM could not be read is reported by the check of the VM.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let delay = inhibit_delay(reader.observer.root());
+/// Reads the settings of systemd-logind.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let delay = inhibit_delay(reads.observer.root());
     let delay = checked.need(Group::Node, "the settings of systemd-logind", &delay);
-    let instance = reader.instance().await.known();
-    if let (Some(instance), Some(delay)) = (instance, delay) {
+    if let (Some(instance), Some(delay)) = (reads.instance.known(), delay) {
         checked.findings.extend(judge(instance, *delay));
     }
 }

@@ -4,10 +4,10 @@
 //!
 //! To add a row to the table: a requirement of Harvester's documentation, the releases that do not meet it, and the page.
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
-use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, Pods};
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, NodeObject, Pods};
+use crate::commands::doctor::reads::Reads;
 use crate::facts::release::{Rank, Release};
 use crate::facts::{Fact, UnavailableKind};
 
@@ -101,21 +101,14 @@ impl Part {
     }
 }
 
-/// Reads the versions, compares them, and adds them to the summary.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let case = &reader.case;
-    let harvester = reader.harvester_release().await;
-    let what = "the version of Harvester";
-    let harvester = checked.need_of(case, Api::Harvester, Group::Versions, what, harvester);
-    let kubelet = match reader.node().await {
-        Fact::Known(node) => node.kubelet(),
-        Fact::Absent => Fact::Absent,
-        Fact::Failed(why) => Fact::Failed(why.clone()),
-    };
+/// Compares the versions, and adds them to the summary.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let (case, harvester) = (&reads.case, reads.release.known());
+    let kubelet = reads.node.known();
+    let kubelet = kubelet.map_or(Fact::Absent, NodeObject::kubelet);
     let what = "the version of the kubelet";
-    let kubelet = checked.need_of(case, Api::Guest, Group::Versions, what, &kubelet);
-    let (pods, what) = (reader.pods().await, "the pods of this Node");
-    let pods = checked.need_of(case, Api::Guest, Group::Versions, what, pods);
+    let kubelet = checked.need(Group::Versions, what, &kubelet);
+    let pods = reads.pods.known();
     let unreadable = pods.and_then(|pods| pods.unreadable.as_ref());
     let unreadable: Fact<()> = unreadable.map_or(Fact::Absent, |error| {
         Fact::failed(UnavailableKind::Malformed, error)
@@ -126,7 +119,7 @@ pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
     let cloud_provider = checked.need(Group::Versions, what, &cloud_provider);
     // It is only shown: no check needs it.
     let csi_driver = pods.map_or(Fact::Absent, |pods| pods.component(CSI_DRIVER));
-    let neighbors = reader.namespace().await.known();
+    let neighbors = reads.namespace.known();
     let versions = Versions {
         harvester,
         kubelet,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does another VM have our hardware IDs, has Harvester labeled our VM, and does the host hear its guest agent?
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::Instance;
-use crate::commands::doctor::reader::Reader;
+use crate::commands::doctor::reads::Reads;
 use crate::facts::Fact;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 
@@ -14,19 +14,14 @@ const NAMED_MAX: usize = 5;
 /// The label with the name of the cluster.
 const CLUSTER: &str = "guestcluster.harvesterhci.io/name";
 
-/// Reads our VM and the others of its namespace.
-pub(super) async fn check(reader: &Reader<'_>, checked: &mut Checked) {
-    let instance = reader.instance().await;
-    let what = "labels, conditions and addresses of the VM";
-    let (case, api) = (&reader.case, Api::Harvester);
-    let instance = checked.need_of(case, api, Group::HarvesterApi, what, instance);
-    let others = reader.namespace().await;
-    let what = "the other VMs of the namespace";
-    let others = checked.need_of(case, api, Group::Identity, what, others);
+/// Judges our VM and the others of its namespace.
+pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let instance = reads.instance.known();
+    let others = reads.namespace.known();
     let others = others.map(Vec::as_slice).unwrap_or_default();
     // On KubeVirt without Harvester, its labels have no meaning.
-    let is_harvester = *reader.harvester_release().await != Fact::Absent;
-    checked.findings.extend(neighbors(case, others));
+    let is_harvester = reads.release != Fact::Absent;
+    checked.findings.extend(neighbors(&reads.case, others));
     let labels = instance.filter(|_| is_harvester).and_then(labels);
     checked.findings.extend(labels);
     checked.findings.extend(instance.and_then(guest_agent));

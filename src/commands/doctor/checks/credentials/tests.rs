@@ -29,11 +29,11 @@ fn rancher() -> TokenKind {
 }
 
 fn place(path: &str, content: Content) -> Place {
-    Place {
+    let candidate = Candidate {
         path: path.into(),
-        named_in: None,
-        content,
-    }
+        named_by: None,
+    };
+    Place { candidate, content }
 }
 
 const API: &str = "https://192.0.2.1:6443";
@@ -170,7 +170,8 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
         place("/data/cloud-provider-config", Content::Nothing),
     ];
     assert_eq!(path_to_write(&places), None);
-    places[1].named_in = Some("/etc/rancher/rke2/config.yaml".into());
+    let setting = "`cloud-provider-config` in /etc/rancher/rke2/config.yaml";
+    places[1].candidate.named_by = Some(setting.to_owned());
     assert_eq!(
         path_to_write(&places),
         Some("/data/cloud-provider-config".into())
