@@ -157,6 +157,29 @@ fn a_credential_that_does_not_exist_was_not_copied() {
     end(reporter);
 }
 
+#[test]
+fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let ours = *world.observation.machine.product_uuid.known().unwrap();
+    let state = State::new(MachineId::of(&world.observation.machine));
+    let mut reporter = reporter(&root, state);
+    let mut is_shown = |world: &World| {
+        publish(&mut reporter, world);
+        assert!(reporter.status_file.settle(SOON));
+        let status = status_file::read(&root).unwrap().to_string();
+        status.contains(&ours.to_string())
+    };
+    assert!(!is_shown(&world));
+    // The kubelet of another VM reports the Node.
+    world.node().system_uuid = Some(uuid::Uuid::from_u128(1));
+    assert!(!is_shown(&world));
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
+    assert!(!is_shown(&world));
+    end(reporter);
+}
+
 /// Returns the labels in the status after a round with these results.
 fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String> {
     let dir = tempfile::tempdir().unwrap();

@@ -10,11 +10,11 @@ use super::{product_files, product_lines, read};
 #[rustfmt::skip]
 const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1760, "a value that may be a secret is not shown; an encoded kubeconfig is named with the command that decodes it; the token of one that cannot be used"),
-    ("agent", 670, "the VM whose disk was copied; the last migration with its duration"),
+    ("agent", 660, "the VM whose disk was copied; the last migration with its duration"),
     ("apply", 410, "a flood of bus signals stops no hook"),
     ("catalog", 1330, "findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything"),
     ("commands", 6600, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
-    ("config", 1290, ""),
+    ("config", 1250, ""),
     ("decide", 5420, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
     ("facts", 2240, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
