@@ -26,7 +26,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `sys` | files below `--root`, atomic files, the lock, timers, escaping, YAML and JSON with a memory limit |
+//! | `sys` | files below `--root`, atomic files, the lock, timers, escaping, debug messages, YAML and JSON with a memory limit |
 //! | `catalog` | finding codes and their texts; a finding |
 //! | `facts` | data types of everything that is read; why the agent reconciles, and how much it reads |
 //! | `config` | configuration keys |

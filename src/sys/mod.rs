@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Utilities for the operating system: files below `--root`, atomic files, the lock, timers, escaping, and parsers of YAML and
-//! JSON with a memory limit; and enumerations whose variants have names. Independent of Kubernetes.
+//! Utilities for the operating system: files below `--root`, atomic files, the lock, timers, escaping, debug messages, and parsers
+//! of YAML and JSON with a memory limit; and enumerations whose variants have names. Independent of Kubernetes.
 
 pub mod atomic_file;
+pub mod debug;
 pub mod disk;
 pub mod document;
 pub mod epoll;
