@@ -19,7 +19,7 @@ use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
-use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round};
 use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
@@ -128,7 +128,7 @@ pub(super) fn rounds(
             copied_from: state.copied_from,
             ..context(&clock, sources)
         };
-        let mut status = Status::new(&last.report(&settings), &context);
+        let mut status = Status::new(last, &context);
         if is_examined {
             let permissions = permissions::read(observer.connections(), &settings, last).await;
             status.permissions = permissions.iter().map(PermissionStatus::from).collect();
@@ -374,7 +374,7 @@ impl Reload for Reloader {
 pub(super) struct Silent;
 
 impl Publish for Silent {
-    fn publish(&mut self, _: &RoundReport<'_>) {}
+    fn publish(&mut self, _: &Round, _: &Settings) {}
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}

@@ -10,22 +10,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
-use crate::agent::RoundReport;
+use crate::agent::Round;
 use crate::catalog::kebab;
+use crate::config::Timing;
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
 
 /// Returns the page with the state and the event counters.
-pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> String {
+pub fn state(status: &Status, round: &Round, timing: &Timing, counters: &Counters) -> String {
     let mut page = Page::default();
     objects(&mut page, status);
-    conditions(&mut page, report);
+    conditions(&mut page, round);
     findings(&mut page, status);
     event_counters(&mut page, counters);
-    let harvester = report.observation.harvester.known();
-    let kubelet = report.observation.kubelet.known();
+    let harvester = round.observation.harvester.known();
+    let kubelet = round.observation.kubelet.known();
     let expiries = [
         ("harvester", harvester.and_then(|known| known.expires)),
         ("kubelet", kubelet.and_then(|known| known.expires)),
@@ -34,7 +35,7 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
     let expiries = expiries.filter_map(|(name, expires)| Some(([("credential", name)], expires?)));
     let help = "Expiration time of the credential (Unix timestamp); absent if it does not expire.";
     page.family("credential_expiry_timestamp_seconds", help, expiries);
-    let poll = report.settings.timing.poll.as_secs_f64();
+    let poll = timing.poll.as_secs_f64();
     let help =
         "Interval between two reconciles without a trigger; a wait is at most twice as long.";
     page.gauge("poll_interval_seconds", help, &[], poll);
@@ -42,15 +43,15 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
 }
 
 /// Returns the page that every reconcile changes.
-pub fn request_counters(report: &RoundReport<'_>) -> String {
+pub fn request_counters(round: &Round) -> String {
     let mut page = Page::default();
-    let requests = report.requests.iter().map(|one| {
+    let requests = round.requests.iter().map(|one| {
         let labels = [("api", one.api.as_str()), ("result", one.result)];
         (labels, one.count)
     });
     let help = "Requests to the Harvester API and the guest cluster API, by result.";
     page.family("api_requests_total", help, requests);
-    let time = report.now.wall.unix_timestamp();
+    let time = round.now.wall.unix_timestamp();
     let help = "Time of the last reconcile (Unix timestamp).";
     page.gauge("last_reconcile_timestamp_seconds", help, &[], time);
     page.text
@@ -77,8 +78,8 @@ fn objects(page: &mut Page, status: &Status) {
     }
 }
 
-fn conditions(page: &mut Page, report: &RoundReport<'_>) {
-    let (verdict, is_verified) = verified(report.identity);
+fn conditions(page: &mut Page, round: &Round) {
+    let (verdict, is_verified) = verified(&round.identity);
     let verdicts = Verdict::ALL.iter().map(|verdict| verdict_state(*verdict));
     let help =
         "Whether hostname and Node name match the Harvester VM; also 0 while the VM is unknown.";
@@ -86,14 +87,14 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
     let compared = "How hostname and Node name compare with the VM";
     states(page, "identity_state", compared, verdicts, &verdict);
     // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.
-    let (sync, is_synced) = (report.plan.sync.name(), report.plan.sync.is_synced());
+    let (sync, is_synced) = (round.plan.sync.name(), round.plan.sync.is_synced());
     let all = label_state::all();
     let all = all.iter().map(LabelState::name);
     let help = "Whether the topology labels of the Node are in sync with the Harvester host.";
     page.gauge("topology_synced", help, &[], u8::from(is_synced));
     let labels = "State of the topology labels";
     states(page, "topology_state", labels, all, &sync);
-    let health = report.plan.guest_agent;
+    let health = round.plan.guest_agent;
     let is_ready = health == GuestAgentHealth::Healthy;
     let all = GuestAgentHealth::ALL.iter().map(|health| health.name());
     let help =
@@ -101,7 +102,7 @@ fn conditions(page: &mut Page, report: &RoundReport<'_>) {
     page.gauge("qemu_guest_agent_ready", help, &[], u8::from(is_ready));
     let agent = "State of qemu-guest-agent";
     states(page, "qemu_guest_agent_state", agent, all, &health.name());
-    let open = report.plan.memory.scheduled.open();
+    let open = round.plan.memory.scheduled.open();
     let open = open.map_or("none", |event| event.state.as_str());
     let all = ["none", "planned", "in-progress"].map(str::to_owned);
     let event = "State of the scheduled event that is not over";

@@ -12,8 +12,9 @@ use crate::agent::state::MachineId;
 use crate::catalog::{Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::decide::{Now, Refusal, Write, WriteResult};
+use crate::decide::{FollowUp, Now, Refusal, Write, WriteResult};
 use crate::facts::topology::{REGION, ZONE};
+use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::disk::Content;
 
@@ -49,23 +50,32 @@ fn publish(reporter: &mut Reporter, world: &World) {
 
 /// Reports the plan of a world with the results of its first writes.
 fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult]) {
-    let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
-    reporter.publish(&RoundReport {
-        trigger: Trigger::Vmi,
+    reporter.publish(&round(world, results), &world.settings);
+}
+
+/// Returns a round with the plan of a world and the results of its first writes.
+pub(super) fn round(world: &World, results: &[WriteResult]) -> Round {
+    let plan = world.plan();
+    Round {
+        reasons: Reasons {
+            trigger: Trigger::Vmi,
+            ..world.reasons
+        },
+        cut: None,
         now: Now {
             wall: now(world.uptime).wall + world.uptime,
             ..now(world.uptime)
         },
-        observation: &world.observation,
-        identity: &identity,
-        placement: placement.as_ref(),
-        plan: &plan,
-        results,
-        latency: Duration::ZERO,
-        migrated: plan.memory.last_migration.as_ref(),
-        requests: &[],
-        settings: &world.settings,
-    });
+        observation: world.observation.clone(),
+        identity: world.identity(),
+        placement: world.placement(),
+        results: results.to_vec(),
+        ended: world.reasons.at,
+        requests: Vec::new(),
+        memory: plan.memory.clone(),
+        follow_up: FollowUp::Immediate,
+        plan,
+    }
 }
 
 #[test]
