@@ -20,7 +20,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("lib", 20, ""),
     ("main", 60, ""),
     ("observe", 3430, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
-    ("report", 2940, ""),
+    ("report", 2930, ""),
     ("sys", 2010, "files are read and written off the loop's thread; a text that is only shown is cut, never refused; enumerations with names; debug messages"),
     ("triggers", 2300, "inotify restarts with a delay"),
     ("wire", 3530, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
