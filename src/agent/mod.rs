@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use crate::facts::trigger::{HintSink, Next, Reasons, Scope, Trigger};
-pub use round::{Round, RoundReport};
+pub use round::Round;
 
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
@@ -80,7 +80,7 @@ pub trait Apply {
 /// Reports to users and to systemd.
 pub trait Publish {
     /// Reports changes since the last call.
-    fn publish(&mut self, report: &RoundReport<'_>);
+    fn publish(&mut self, round: &Round, settings: &Settings);
     /// Reports a migration hint before its result is known. Its source may have reported it already.
     fn hint(&mut self, hint: Trigger);
     /// Notifies systemd that the process is alive, after a finished step.
@@ -213,7 +213,7 @@ pub async fn run<IO, P, T, R, C>(
                 if let Some(since) = round.plan.verify {
                     wait.verify(since);
                 }
-                publish.publish(&round.report(&settings));
+                publish.publish(&round, &settings);
                 cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
                 if round.cut.is_some() {
                     next_cut = Some(Instant::now() + CUT_AGAIN);

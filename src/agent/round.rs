@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of one round of the loop, and its report.
+//! The result of one round of the loop.
 
 use std::time::Duration;
 
-use crate::config::Settings;
 use crate::decide::identity::Identity;
-use crate::decide::{self, Action, FollowUp, Memory, Migration, Now, Plan, WriteResult};
+use crate::decide::placement::Placement;
+use crate::decide::{Action, FollowUp, Memory, Now, Plan, WriteResult};
 use crate::facts::UnavailableKind;
 use crate::facts::node::ANNOTATION_HOST;
 use crate::facts::observation::Observation;
@@ -26,7 +26,7 @@ pub struct Round {
     /// The identity that follows from them.
     pub identity: Identity,
     /// The host of the VM and its topology.
-    pub placement: Option<decide::placement::Placement>,
+    pub placement: Option<Placement>,
     /// The decision.
     pub plan: Plan,
     /// The results of the first actions of the plan; the others were not attempted.
@@ -58,64 +58,38 @@ impl Round {
     pub(super) fn is_settled(&self) -> bool {
         let is_refused =
             |(action, result): (&Action, &WriteResult)| action.is_sent() && result.is_err();
-        !self.plan.actions.iter().any(Action::is_sent)
-            || self.plan.tried(&self.results).any(is_refused)
+        !self.plan.actions.iter().any(Action::is_sent) || self.tried().any(is_refused)
     }
 
-    /// Returns the report of the round.
-    pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
-        let labeled = self.plan.tried(&self.results).any(|(action, result)| {
-            result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(ANNOTATION_HOST))
-        });
-        // A migration is reported with its first hint.
-        let first = (self.reasons.trigger, self.reasons.at);
-        let (trigger, since) = self.plan.memory.cause.unwrap_or(first);
-        RoundReport {
-            trigger,
-            now: self.now,
-            observation: &self.observation,
-            identity: &self.identity,
-            placement: self.placement.as_ref(),
-            plan: &self.plan,
-            results: &self.results,
-            latency: self.ended.saturating_sub(since),
-            migrated: self.memory.last_migration.as_ref().filter(|_| labeled),
-            requests: &self.requests,
-            settings,
-        }
-    }
-}
-
-impl RoundReport<'_> {
     /// Returns each attempted write with its result.
     pub fn tried(&self) -> impl Iterator<Item = (&Action, &WriteResult)> {
-        self.plan.tried(self.results)
+        self.plan.tried(&self.results)
     }
-}
 
-/// The observations, decisions and results of one round.
-#[derive(Debug)]
-pub struct RoundReport<'a> {
-    /// The trigger of the round.
-    pub trigger: Trigger,
-    /// The time of the decision.
-    pub now: Now,
-    /// The observed facts.
-    pub observation: &'a Observation,
-    /// The identity that follows from them.
-    pub identity: &'a Identity,
-    /// The host of the VM and its topology.
-    pub placement: Option<&'a decide::placement::Placement>,
-    /// The decisions.
-    pub plan: &'a Plan,
-    /// The results of the first actions of the plan; the others were not attempted.
-    pub results: &'a [WriteResult],
-    /// The time from the arrival of the trigger to the end of the last write.
-    pub latency: Duration,
-    /// The migration whose labels were written in this round.
-    pub migrated: Option<&'a Migration>,
-    /// The number of requests to each API so far.
-    pub requests: &'a [Requests],
-    /// The current settings.
-    pub settings: &'a Settings,
+    /// Returns the trigger to report.
+    pub fn trigger(&self) -> Trigger {
+        self.cause().0
+    }
+
+    /// Returns the time from the arrival of that trigger to the end of the last write.
+    pub fn latency(&self) -> Duration {
+        self.ended.saturating_sub(self.cause().1)
+    }
+
+    /// A migration is reported with its first hint.
+    fn cause(&self) -> (Trigger, Duration) {
+        let first = (self.reasons.trigger, self.reasons.at);
+        self.plan.memory.cause.unwrap_or(first)
+    }
+
+    /// Reports whether the labels of the last migration were written in this round.
+    pub fn has_labeled_migration(&self) -> bool {
+        let is_labeled = |(action, result): (&Action, &WriteResult)| match action {
+            Action::PatchNode(patch) => {
+                result.is_ok() && patch.annotations.contains_key(ANNOTATION_HOST)
+            }
+            _ => false,
+        };
+        self.memory.last_migration.is_some() && self.tried().any(is_labeled)
+    }
 }

@@ -86,13 +86,14 @@ struct FakePublish {
 }
 
 impl Publish for FakePublish {
-    fn publish(&mut self, report: &RoundReport<'_>) {
+    fn publish(&mut self, round: &Round, _: &Settings) {
         let mut log = self.log.borrow_mut();
-        log.push(format!("report {}", report.trigger.as_str()));
-        if report.migrated.is_some() {
-            log.push(format!("migrated after {} ms", report.latency.as_millis()));
+        log.push(format!("report {}", round.trigger().as_str()));
+        if round.has_labeled_migration() {
+            let latency = round.latency().as_millis();
+            log.push(format!("migrated after {latency} ms"));
         }
-        if let Some(window_end) = &report.plan.window_end {
+        if let Some(window_end) = &round.plan.window_end {
             let outcome = window_end.outcome.as_str();
             log.push(format!(
                 "{outcome} after {} ms and {} reads",

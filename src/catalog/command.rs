@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::sys::escape::shell_word;
+use crate::sys::named::named;
 
 /// The placeholders of a value that only the machine or the user knows, and what to put in the place of each. The login to the
 /// node needs no explanation.
@@ -32,37 +33,28 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("<ZONE>", "label value"),
 ];
 
-/// The place where a command is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CommandPlace {
-    /// This VM, as root.
-    Vm,
-    /// Where kubectl has an administrator's kubeconfig of the guest cluster.
-    GuestCluster,
-    /// Where kubectl has an administrator's kubeconfig of Harvester: a workstation, to and from which files are copied.
-    Harvester,
-    /// Where the image is built.
-    Image,
+named! {
+    /// The place where a command is run.
+    CommandPlace {
+        /// This VM, as root.
+        Vm = "vm",
+        /// Where kubectl has an administrator's kubeconfig of the guest cluster.
+        GuestCluster = "guest-cluster",
+        /// Where kubectl has an administrator's kubeconfig of Harvester: a workstation, to and from which files are copied.
+        Harvester = "harvester",
+        /// Where the image is built.
+        Image = "image",
+    }
 }
 
 impl CommandPlace {
-    /// Returns the name in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.row().0
-    }
-
     /// Returns the heading for commands.
     pub fn title(self) -> &'static str {
-        self.row().1
-    }
-
-    fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::Vm => ("vm", "on this node, as root"),
-            Self::GuestCluster => ("guest-cluster", "as guest cluster administrator"),
-            Self::Harvester => ("harvester", "as Harvester administrator"),
-            Self::Image => ("image", "where the image is built"),
+            Self::Vm => "on this node, as root",
+            Self::GuestCluster => "as guest cluster administrator",
+            Self::Harvester => "as Harvester administrator",
+            Self::Image => "where the image is built",
         }
     }
 }

@@ -905,7 +905,6 @@ catalog! {
         fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],
         run: [vm "systemctl unmask harvester-node-agent", vm "systemctl enable harvester-node-agent"];
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
-        see: [IMAGES],
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
             "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",

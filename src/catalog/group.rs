@@ -2,25 +2,19 @@
 //! The groups of findings.
 
 use super::links;
+use crate::sys::named::named;
 
-/// The two APIs that the agent uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
-    /// The API of Harvester, which has the VM.
-    Harvester,
-    /// The API of the guest cluster, which has the Node.
-    Guest,
+named! {
+    /// The two APIs that the agent uses.
+    Api {
+        /// The API of Harvester, which has the VM.
+        Harvester = "harvester",
+        /// The API of the guest cluster, which has the Node.
+        Guest = "guest",
+    }
 }
 
 impl Api {
-    /// Returns the name used in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Harvester => "harvester",
-            Self::Guest => "guest",
-        }
-    }
-
     /// Returns the name of its credential in messages.
     pub fn credential(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
-use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round, RoundReport};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round};
 use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
@@ -37,6 +37,7 @@ use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
 use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
+use crate::sys::debug::debug;
 use crate::sys::escape::chain;
 use crate::sys::lock;
 use crate::sys::root::Root;
@@ -109,7 +110,7 @@ pub(super) fn rounds(
             copied_from: state.copied_from,
             ..context(&clock, sources)
         };
-        let mut status = Status::new(&last.report(&settings), &context);
+        let mut status = Status::new(last, &context);
         if is_examined {
             let permissions = permissions::read(observer.connections(), &settings, last).await;
             status.permissions = permissions.iter().map(PermissionStatus::from).collect();
@@ -221,7 +222,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     let level = settings.log.level;
     let journal = process.journal(level);
     logging::debug_to_journal(&journal, level);
-    tracing::debug!(?write_access, "Landlock restricts write access");
+    debug(|| format!("restriction of write access by Landlock: {write_access:?}"));
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
     let last_migration = state.last_migration.as_ref();
@@ -380,7 +381,7 @@ impl Reload for Reloader {
 pub(super) struct Silent;
 
 impl Publish for Silent {
-    fn publish(&mut self, _: &RoundReport<'_>) {}
+    fn publish(&mut self, _: &Round, _: &Settings) {}
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}

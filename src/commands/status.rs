@@ -65,6 +65,14 @@ const NO_STATUS: &str = "check the service: systemctl status harvester-node-agen
 /// The next step if the labels are not in sync.
 const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 
+/// What is wrong, why it matters and the next step, if no agent runs.
+const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a live migration. To start it, as root: \
+                           systemctl enable --now harvester-node-agent\n";
+
+/// The same, if that is not known.
+const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
+                           To check it: systemctl status harvester-node-agent\n";
+
 /// Returns the status, and whether an agent updates it. With `--wait`, once it is final.
 pub fn run(process: &Process, options: &Options) -> Answer {
     let timed_out = options.wait.and_then(|limit| wait(&process.root, limit));
@@ -127,9 +135,11 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
 
 /// Returns the published status as it is in the file and as it was understood.
 fn published(process: &Process) -> Result<(Value, Status), Answer> {
-    let value = status_file::read(&process.root).map_err(|error| match error {
+    let value = status_file::read(&process.root).map_err(|error| match &error {
         StatusError::Malformed(_) => damaged(&error),
-        _ => missing(process, &chain(&error)),
+        // The name of a file that does not exist is no help.
+        StatusError::Unreadable(cause) if cause.is_absent() => missing(process, ""),
+        StatusError::Unreadable(_) => missing(process, &format!("{}\n", chain(&error))),
     })?;
     match Status::from_json(&value) {
         Ok(status) => Ok((value, status)),
@@ -157,25 +167,21 @@ fn missing(process: &Process, error: &str) -> Answer {
         return Answer::stderr(text, Exit::NotKubevirt);
     }
     let text = match presence {
-        Presence::Running(holder) => {
-            format!("error: no status yet: the agent ({holder}) is starting\n{error}\n")
-        }
-        Presence::Absent => format!(
-            "error: the agent is not running. Start it:\n  systemctl enable --now harvester-node-agent\n{error}\n"
+        Presence::Running(holder) => format!(
+            "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
+             harvester-node-agent status --wait\n{error}"
         ),
-        Presence::Unknown => format!(
-            "error: no status file, and only root can see whether the agent is running:\n  \
-             systemctl status harvester-node-agent\n{error}\n"
-        ),
+        Presence::Absent => format!("error: {NOT_RUNNING}{error}"),
+        Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}{error}"),
     };
     Answer::stderr(text, Exit::TryAgain)
 }
 
 fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
-    let (is_running, doubt) = match presence(&process.root, Some(&status.agent)) {
-        Presence::Running(_) => (Some(true), None),
-        Presence::Absent => (Some(false), Some("agent is not running")),
-        Presence::Unknown => (None, Some("only root can see whether the agent is running")),
+    let (is_running, doubt, next) = match presence(&process.root, Some(&status.agent)) {
+        Presence::Running(_) => (Some(true), None, ""),
+        Presence::Absent => (Some(false), Some("agent is not running"), NOT_RUNNING),
+        Presence::Unknown => (None, Some("agent may not be running"), NOT_VISIBLE),
     };
     let show = process.show(UtcDateTime::now());
     let text = match process.output {
@@ -190,14 +196,13 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
     let Some(doubt) = doubt else {
         return Answer::new(text, exit(status));
     };
-    let see = "see: systemctl status harvester-node-agent";
     let stderr = match process.output {
         Output::Json => {
             let updated = relative(show.now, &status.last_update_time);
-            format!("warning: {doubt}; showing last status from {updated} ({see})\n")
+            format!("warning: {doubt}; showing last status from {updated}\nwarning: {next}")
         }
         // The headline has the doubt.
-        Output::Text => format!("{see}\n"),
+        Output::Text => format!("warning: {next}"),
     };
     Answer {
         text,

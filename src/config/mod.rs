@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-pub use duration::{DurationError, parse as parse_duration};
+pub use duration::parse as parse_duration;
 pub use errors::{ConfigError, ConfigErrors, FileLine};
 pub use files::watched_paths;
 pub use label::{ConfigMapName, LabelKey, ObjectName};

@@ -450,7 +450,7 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
         .find(|name| firmware_uuid(name.as_str()) == *uuid);
     match proven {
         Some(name) => {
-            let detail = format!("product_uuid {uuid} is the UUIDv5 of `{name}`");
+            let detail = format!("product_uuid is the UUIDv5 of `{name}`");
             let evidence = Evidence {
                 kind: EvidenceKind::UuidOfName,
                 agrees: true,

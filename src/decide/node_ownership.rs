@@ -67,12 +67,13 @@ impl Reporters {
             }
         }
         let (node, other) = (&node.name, self.other?);
+        // Without our UUID: all users can read the status, but only root the UUID.
         let text = match self.are_in_turn {
             true => format!(
-                "Node `{node}` reports systemUUID {other} and product_uuid {ours} of this VM in turn: two kubelets use its credential"
+                "Node `{node}` reports systemUUID {other} and that of this VM in turn: two kubelets use its credential"
             ),
             false => format!(
-                "Node `{node}` reports systemUUID {other}, product_uuid of this VM is {ours}"
+                "Node `{node}` reports systemUUID {other}, which is not the product_uuid of this VM"
             ),
         };
         Some(Observation {

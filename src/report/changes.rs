@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{Status, VmStatus};
+use crate::agent::Round;
+use crate::agent::state::Seconds;
 use crate::catalog::{Code, Finding, FindingKey, Severity};
-use crate::decide::Migration;
 use crate::decide::identity::JudgedName;
 use crate::decide::resync::{WindowId, WindowOutcome};
-use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
+use crate::decide::scheduled_events::ScheduledEventState;
+use crate::decide::{Action, Migration};
 use crate::facts::clock::ClockSteps;
 use crate::facts::names::NameKind;
+use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::Trigger;
 
 /// The state that was reported last.
@@ -32,30 +35,7 @@ pub struct Reported {
 }
 
 /// A label that was written, with its value; none if it was removed.
-pub type LabelChange<'a> = (&'a str, Option<&'a str>);
-
-/// The events of a round, in addition to its status.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RoundEvents<'a> {
-    /// The findings.
-    pub findings: &'a [Finding],
-    /// The steps of the wall clock so far.
-    pub clock: ClockSteps,
-    /// The labels that were written, with their values; none for a label that was removed.
-    pub labels: &'a [LabelChange<'a>],
-    /// Milliseconds from the trigger to the end of the last write.
-    pub latency_ms: u64,
-    /// How long the last migration interrupted the guest, if that was estimated in this round.
-    pub interruption_ms: Option<u64>,
-    /// A newly detected migration.
-    pub moved: Option<&'a Migration>,
-    /// The outcome of a migration hint.
-    pub window_end: Option<&'a WindowId>,
-    /// The new states of scheduled events.
-    pub scheduled: &'a [ScheduledEvent],
-    /// The unit that was to be started, and the error if that failed.
-    pub started: Option<(&'a str, Option<&'a str>)>,
-}
+type LabelChange<'a> = (&'a str, Option<&'a str>);
 
 /// Formats a label as `kubectl label` takes it: `key=value`, or `key-` if it was removed.
 fn label_text((key, value): &LabelChange<'_>) -> String {
@@ -82,8 +62,9 @@ impl Reported {
         }
     }
 
-    /// Returns the entries for the changes in `status`, in the order of events.
-    pub fn news(&mut self, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
+    /// Returns the entries for the changes in `status` and for the events of its round, in their order. `clock` are the steps of the
+    /// wall clock so far.
+    pub fn news(&mut self, status: &Status, round: &Round, clock: ClockSteps) -> Vec<Record> {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(VmStatus::full_name);
         let placement = status.placement.as_ref();
@@ -104,13 +85,14 @@ impl Reported {
         for text in self.renamed(status) {
             records.push(record(Priority::Notice, message_id::RENAMED, text));
         }
-        if let Some(text) = self.clock_set(events.clock) {
+        if let Some(text) = self.clock_set(clock) {
+            let interruption = round.plan.interruption;
             records.push(Record {
-                interruption_ms: events.interruption_ms,
+                interruption_ms: interruption.map(|took| Seconds::of(took).0),
                 ..record(Priority::Info, message_id::CLOCK_SET, text)
             });
         }
-        for event in events.scheduled {
+        for event in &round.plan.scheduled {
             let priority = match event.state {
                 ScheduledEventState::Failed => Priority::Warning,
                 _ => Priority::Notice,
@@ -121,7 +103,7 @@ impl Reported {
                 ..record(priority, message_id::of_event(event.state), text)
             });
         }
-        if let Some(Migration { from, to, .. }) = events.moved {
+        if let Some(Migration { from, to, .. }) = &round.plan.moved {
             let text = format!("migrated from Harvester host {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
@@ -129,21 +111,19 @@ impl Reported {
                 ..moved
             });
         }
-        if !events.labels.is_empty() {
+        let labels = written_labels(round);
+        if !labels.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
-            let labels: Vec<String> = events.labels.iter().map(label_text).collect();
-            let text = format!(
-                "Node {node} labeled in {} ms: {}",
-                events.latency_ms,
-                labels.join(" ")
-            );
+            let labels: Vec<String> = labels.iter().map(label_text).collect();
+            let (labels, latency) = (labels.join(" "), Seconds::of(round.latency()).0);
+            let text = format!("Node {node} labeled in {latency} ms: {labels}");
             let labeled = record(Priority::Notice, message_id::LABELED, text);
             records.push(Record {
-                latency_ms: Some(events.latency_ms),
+                latency_ms: Some(latency),
                 ..labeled
             });
         }
-        if let Some(end) = events.window_end
+        if let Some(end) = &round.plan.window_end
             && let Some((priority, text)) = ended(end, host.as_deref())
         {
             let is_confirmed = matches!(end.outcome, WindowOutcome::Confirmed { .. });
@@ -153,7 +133,7 @@ impl Reported {
                 ..record(priority, message_id::UNCONFIRMED, text)
             });
         }
-        if let Some((unit, refused)) = events.started {
+        if let Some((unit, refused)) = started(round) {
             records.push(match refused {
                 None => record(
                     Priority::Notice,
@@ -168,7 +148,7 @@ impl Reported {
             });
         }
         let mut present: BTreeMap<FindingKey, BTreeSet<String>> = BTreeMap::new();
-        for finding in events.findings {
+        for finding in &round.plan.findings {
             if self.is_new(finding) {
                 let entry = finding.code.entry();
                 let priority = match entry.severity {
@@ -292,6 +272,33 @@ fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)
             Some((Priority::Warning, text))
         }
     }
+}
+
+/// Returns the labels that were written in this round.
+fn written_labels(round: &Round) -> Vec<LabelChange<'_>> {
+    let written = round.tried().filter(|(_, result)| result.is_ok());
+    let labels = written.filter_map(|(action, _)| match action {
+        Action::PatchNode(patch) => Some(&patch.labels),
+        _ => None,
+    });
+    let labels = labels.flatten();
+    let mut labels: Vec<_> = labels
+        .map(|(key, value)| (key.as_str(), value.as_deref()))
+        .collect();
+    // A long message is cut at its end.
+    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(key));
+    labels
+}
+
+/// Returns the unit that was to be started in this round, and the error if that failed.
+fn started(round: &Round) -> Option<(&str, Option<&str>)> {
+    round.tried().find_map(|(action, result)| match action {
+        Action::StartUnit(unit) => {
+            let refusal = result.as_ref().err();
+            Some((unit.as_str(), refusal.map(|refusal| refusal.text.as_str())))
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]

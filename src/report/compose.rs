@@ -11,7 +11,7 @@ use super::status::{
     GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus,
     RegistrationStatus, Status, VmStatus,
 };
-use crate::agent::RoundReport;
+use crate::agent::Round;
 use crate::agent::signal_board::Signal;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
@@ -52,31 +52,31 @@ pub struct Context {
 
 impl Status {
     /// Creates the status after a round.
-    pub fn new(report: &RoundReport<'_>, context: &Context) -> Self {
-        let last_update_time = rfc3339(report.now.wall);
+    pub fn new(round: &Round, context: &Context) -> Self {
+        let last_update_time = rfc3339(round.now.wall);
         let status = Self {
             api_version: API_VERSION.to_owned(),
             kind: "Status".to_owned(),
             last_update_time,
-            trigger: report.trigger.as_str().to_owned(),
+            trigger: round.trigger().as_str().to_owned(),
             agent: context.agent.clone(),
             identity: IdentityStatus {
                 copied_from: context.copied_from,
-                ..identity(report.identity)
+                ..identity(&round.identity)
             },
-            placement: report.placement.map(placement),
-            labels: labels(report),
-            registration: registration(report),
-            last_migration: last_migration(report, context),
+            placement: round.placement.as_ref().map(placement),
+            labels: labels(round),
+            registration: registration(round),
+            last_migration: last_migration(round, context),
             last_migration_hint: context.last_migration_hint.clone(),
             scheduled_event: context.scheduled_event.clone(),
-            credentials: credentials(report),
+            credentials: credentials(round),
             permissions: Vec::new(),
-            qemu_guest_agent: guest_agent(report),
+            qemu_guest_agent: guest_agent(round),
             event_sources: context.event_sources.clone(),
             findings: Vec::new(),
         };
-        let findings = report.plan.findings.iter().map(|finding| Problem {
+        let findings = round.plan.findings.iter().map(|finding| Problem {
             first_observed_time: context.since.get(&finding.key()).cloned(),
             ..Problem::new(finding, |word| status.word(word, finding.api()))
         });
@@ -142,13 +142,13 @@ fn placement(placement: &Placement) -> PlacementStatus {
 
 /// Returns the labels that we own, with the values that the Node has at the end of this round. A planned change that was not sent
 /// or was refused is not one of them.
-fn owned(report: &RoundReport<'_>) -> BTreeMap<String, String> {
-    let Some(node) = report.observation.node.known() else {
+fn owned(round: &Round) -> BTreeMap<String, String> {
+    let Some(node) = round.observation.node.known() else {
         return BTreeMap::new();
     };
     let mut present = node.labels.clone();
     let mut owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-    for (action, _) in report.tried().filter(|(_, result)| result.is_ok()) {
+    for (action, _) in round.tried().filter(|(_, result)| result.is_ok()) {
         if let Action::PatchNode(patch) = action {
             for (key, value) in &patch.labels {
                 match value {
@@ -156,26 +156,26 @@ fn owned(report: &RoundReport<'_>) -> BTreeMap<String, String> {
                     None => present.remove(key),
                 };
             }
-            owned.clone_from(&report.plan.labels.owned);
+            owned.clone_from(&round.plan.labels.owned);
         }
     }
     present.retain(|key, _| owned.0.contains_key(key));
     present
 }
 
-fn labels(report: &RoundReport<'_>) -> LabelsStatus {
-    let kubelet = report.observation.kubelet.known();
+fn labels(round: &Round) -> LabelsStatus {
+    let kubelet = round.observation.kubelet.known();
     LabelsStatus {
         node: kubelet.map(|kubelet| kubelet.node_name.to_string()),
-        state: report.plan.sync.name(),
-        owned: owned(report),
-        skipped_labels: report.plan.labels.left.clone(),
+        state: round.plan.sync.name(),
+        owned: owned(round),
+        skipped_labels: round.plan.labels.left.clone(),
     }
 }
 
-fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
-    let registration = &report.plan.registration;
-    let files = report.observation.label_files.iter();
+fn registration(round: &Round) -> Option<RegistrationStatus> {
+    let registration = &round.plan.registration;
+    let files = round.observation.label_files.iter();
     let ours = files.filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
         labels: registration.labels.clone(),
@@ -185,18 +185,18 @@ fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     })
 }
 
-fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<LastMigration> {
-    let remembered = report.plan.memory.last_migration.clone()?;
+fn last_migration(round: &Round, context: &Context) -> Option<LastMigration> {
+    let remembered = round.plan.memory.last_migration.clone()?;
     let written = context.last_migration.clone();
     let written = written.filter(|written| written.migration == remembered);
     Some(written.unwrap_or_else(|| remembered.into()))
 }
 
-fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
-    let observation = report.observation;
+fn credentials(round: &Round) -> CredentialsStatus {
+    let observation = &round.observation;
     let error_of = |is_about: fn(&Finding) -> bool| {
         let is_error = |finding: &&Finding| finding.code.entry().severity == Severity::Error;
-        let mut errors = report.plan.findings.iter().filter(is_error);
+        let mut errors = round.plan.findings.iter().filter(is_error);
         errors
             .find(|finding| is_about(finding))
             .map(|finding| finding.code)
@@ -259,16 +259,16 @@ impl From<(&'static str, Signal)> for EventSourceStatus {
     }
 }
 
-fn guest_agent(report: &RoundReport<'_>) -> GuestAgentStatus {
-    let agent = report.observation.guest_agent.known();
+fn guest_agent(round: &Round) -> GuestAgentStatus {
+    let agent = round.observation.guest_agent.known();
     let unit = agent.and_then(|agent| agent.unit.known());
     GuestAgentStatus {
-        state: report.plan.guest_agent.name(),
+        state: round.plan.guest_agent.name(),
         unit: unit.map(|unit| unit.name.clone()),
         unit_state: unit.map(|unit| unit.shown.clone()),
         error: agent
             .and_then(|agent| agent.unit.why())
-            .or(report.observation.guest_agent.why())
+            .or(round.observation.guest_agent.why())
             .map(|why| why.text.clone()),
     }
 }

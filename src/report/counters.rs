@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::agent::RoundReport;
+use crate::agent::Round;
 use crate::decide::resync::WindowOutcome;
 use crate::decide::scheduled_events::{ScheduledEventState, ScheduledEventType};
 use crate::facts::trigger::Trigger;
@@ -55,15 +55,15 @@ impl Default for Counters {
 
 impl Counters {
     /// Adds the events of one round.
-    pub fn note(&mut self, report: &RoundReport<'_>) {
-        if report.plan.moved.is_some() {
-            let migrations = self.migrations.entry(report.trigger.as_str());
+    pub fn note(&mut self, round: &Round) {
+        if round.plan.moved.is_some() {
+            let migrations = self.migrations.entry(round.trigger().as_str());
             *migrations.or_default() += 1;
         }
-        for event in &report.plan.scheduled {
+        for event in &round.plan.scheduled {
             *self.scheduled.entry((event.kind, event.state)).or_default() += 1;
         }
-        if let Some(window_end) = &report.plan.window_end {
+        if let Some(window_end) = &round.plan.window_end {
             let key = (window_end.trigger.as_str(), window_end.outcome.as_str());
             *self.hints.entry(key).or_default() += 1;
         }

@@ -7,6 +7,9 @@ use std::fmt::{Display, Write};
 
 use super::counters::{BOUNDS, Histogram};
 
+/// The beginning of each name.
+const PREFIX: &str = "harvester_node_agent_";
+
 /// A page of metrics. Names, help texts and label names are our own, in ASCII; label values are arbitrary. Two samples of a family
 /// must not have the same labels: Prometheus rejects the whole page.
 #[derive(Debug, Default)]
@@ -51,8 +54,8 @@ impl Page {
 
     // Writing to a string cannot fail.
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {}", escape(help));
-        let _ = writeln!(self.text, "# TYPE {name} {kind}");
+        let _ = writeln!(self.text, "# HELP {PREFIX}{name} {}", escape(help));
+        let _ = writeln!(self.text, "# TYPE {PREFIX}{name} {kind}");
     }
 
     /// Adds a sample. Rust and Prometheus format numbers alike; our values are never infinite.
@@ -66,7 +69,7 @@ impl Page {
             "" => labels,
             _ => format!("{{{labels}}}"),
         };
-        let _ = writeln!(self.text, "{name}{suffix}{labels} {value}");
+        let _ = writeln!(self.text, "{PREFIX}{name}{suffix}{labels} {value}");
     }
 }
 
@@ -83,7 +86,7 @@ mod tests {
     fn a_family_has_its_help_its_kind_and_its_samples_each_on_a_line_of_its_own() {
         let mut page = Page::default();
         page.family(
-            "hna_up",
+            "up",
             "What it\nis \\ \"means\".",
             [
                 (vec![("host", "hv-a"), ("zone", "a\"b\\c\nd")], 1.0),
@@ -91,20 +94,20 @@ mod tests {
             ],
         );
         let none: [(&str, &str); 0] = [];
-        page.family("hna_moves_total", "Moves.", [(none, 3)]);
-        page.gauge("hna_time", "Time.", &[], 1_700_000_000.0);
+        page.family("moves_total", "Moves.", [(none, 3)]);
+        page.gauge("time", "Time.", &[], 1_700_000_000.0);
         assert_eq!(
             page.text,
-            "# HELP hna_up What it\\nis \\\\ \"means\".\n\
-             # TYPE hna_up gauge\n\
-             hna_up{host=\"hv-a\",zone=\"a\\\"b\\\\c\\nd\"} 1\n\
-             hna_up{host=\"hv-b\"} 0.25\n\
-             # HELP hna_moves_total Moves.\n\
-             # TYPE hna_moves_total counter\n\
-             hna_moves_total 3\n\
-             # HELP hna_time Time.\n\
-             # TYPE hna_time gauge\n\
-             hna_time 1700000000\n"
+            "# HELP harvester_node_agent_up What it\\nis \\\\ \"means\".\n\
+             # TYPE harvester_node_agent_up gauge\n\
+             harvester_node_agent_up{host=\"hv-a\",zone=\"a\\\"b\\\\c\\nd\"} 1\n\
+             harvester_node_agent_up{host=\"hv-b\"} 0.25\n\
+             # HELP harvester_node_agent_moves_total Moves.\n\
+             # TYPE harvester_node_agent_moves_total counter\n\
+             harvester_node_agent_moves_total 3\n\
+             # HELP harvester_node_agent_time Time.\n\
+             # TYPE harvester_node_agent_time gauge\n\
+             harvester_node_agent_time 1700000000\n"
         );
     }
 
@@ -112,16 +115,17 @@ mod tests {
     fn a_histogram_has_its_buckets_its_sum_and_its_count() {
         let (mut page, mut histogram) = (Page::default(), Histogram::default());
         histogram.observe(Duration::from_secs(20));
-        page.histogram("hna_took_seconds", "Took.", &histogram);
+        page.histogram("took_seconds", "Took.", &histogram);
         let mut lines = page.text.lines().skip(1);
-        assert_eq!(lines.next(), Some("# TYPE hna_took_seconds histogram"));
+        let kind = "# TYPE harvester_node_agent_took_seconds histogram";
+        assert_eq!(lines.next(), Some(kind));
         let last = [
-            "hna_took_seconds_bucket{le=\"15\"} 0",
-            "hna_took_seconds_bucket{le=\"30\"} 1",
-            "hna_took_seconds_bucket{le=\"60\"} 1",
-            "hna_took_seconds_bucket{le=\"+Inf\"} 1",
-            "hna_took_seconds_sum 20",
-            "hna_took_seconds_count 1",
+            "harvester_node_agent_took_seconds_bucket{le=\"15\"} 0",
+            "harvester_node_agent_took_seconds_bucket{le=\"30\"} 1",
+            "harvester_node_agent_took_seconds_bucket{le=\"60\"} 1",
+            "harvester_node_agent_took_seconds_bucket{le=\"+Inf\"} 1",
+            "harvester_node_agent_took_seconds_sum 20",
+            "harvester_node_agent_took_seconds_count 1",
         ];
         assert_eq!(lines.skip(BOUNDS.len() - 3).collect::<Vec<_>>(), last);
     }

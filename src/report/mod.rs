@@ -31,18 +31,17 @@ use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
-use crate::agent::{Publish, RoundReport};
+use crate::agent::{Publish, Round};
 use crate::catalog::{Code, Finding, FindingKey};
-use crate::decide::Action;
+use crate::config::Settings;
 use crate::decide::name_match::Verdict;
 use crate::facts::UnavailableKind;
 use crate::facts::clock::rfc3339;
-use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;
 use crate::sys::disk::FileWriter;
 use crate::sys::root::Root;
-use changes::{LabelChange, Reported, RoundEvents};
+use changes::Reported;
 use compose::Context;
 use counters::Counters;
 use files::{Files, SETTLE};
@@ -145,32 +144,32 @@ impl Reporter {
         self.state_file.settle(SAVE_TIMEOUT);
     }
 
-    fn remember(&mut self, report: &RoundReport<'_>) {
+    fn remember(&mut self, round: &Round) {
         let mut state = self.state.clone();
         let last = state.last_migration.as_ref().map(|last| &last.migration);
-        let remembered = report.plan.memory.last_migration.as_ref();
+        let remembered = round.plan.memory.last_migration.as_ref();
         if last != remembered {
             state.last_migration = remembered.cloned().map(LastMigration::from);
         }
         if let Some(last) = &mut state.last_migration {
-            if report.migrated.is_some() && last.trigger.is_none() {
-                self.counters.latency.observe(report.latency);
-                last.duration_seconds = Some(Seconds::of(report.latency));
-                last.trigger = Some(report.trigger.as_str().to_owned());
+            if round.has_labeled_migration() && last.trigger.is_none() {
+                self.counters.latency.observe(round.latency());
+                last.duration_seconds = Some(Seconds::of(round.latency()));
+                last.trigger = Some(round.trigger().as_str().to_owned());
             }
-            if let Some(interruption) = report.plan.interruption {
+            if let Some(interruption) = round.plan.interruption {
                 self.counters.interruption.observe(interruption);
                 last.interruption_seconds = Some(Seconds::of(interruption));
             }
         }
         // What is not there was not copied, and only the kubelet of this VM reports the Node.
-        let has_none = report
+        let has_none = round
             .observation
             .kubelet
             .why()
             .is_some_and(|why| why.kind == UnavailableKind::Missing);
-        let has_joined = report.plan.memory.reporters.are_ours()
-            && report.identity.node_verdict() != Verdict::AnotherVm;
+        let has_joined = round.plan.memory.reporters.are_ours()
+            && round.identity.node_verdict() != Verdict::AnotherVm;
         if has_none || has_joined {
             state.copied_from = None;
         }
@@ -178,9 +177,9 @@ impl Reporter {
         self.context
             .last_migration
             .clone_from(&state.last_migration);
-        state.scheduled.clone_from(&report.plan.memory.scheduled);
-        event_log::append(&mut state.events, &report.plan.scheduled);
-        state.vm = report
+        state.scheduled.clone_from(&round.plan.memory.scheduled);
+        event_log::append(&mut state.events, &round.plan.scheduled);
+        state.vm = round
             .identity
             .vmi()
             .map(|vmi| vmi.name.to_string())
@@ -189,33 +188,32 @@ impl Reporter {
     }
 
     /// Updates the metrics if they are enabled.
-    fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
-        self.counters.note(report);
-        let settings = &report.settings.metrics;
-        let path = textfile::path(&self.root, &settings.textfile);
-        let listen = settings.listen.map(|listen| listen.0);
+    fn measure(&mut self, status: &Status, round: &Round, settings: &Settings) {
+        self.counters.note(round);
+        let path = textfile::path(&self.root, &settings.metrics.textfile);
+        let listen = settings.metrics.listen.map(|listen| listen.0);
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
-                metrics::state(status, report, &self.counters),
-                metrics::request_counters(report),
+                metrics::state(status, round, &settings.timing, &self.counters),
+                metrics::request_counters(round),
             ),
             false => (String::new(), String::new()),
         };
         self.board.show(listen, &state, &activity);
-        let uptime = report.now.uptime;
+        let uptime = round.now.uptime;
         self.textfile
             .publish(path.as_deref(), &state, &activity, uptime);
     }
 }
 
 impl Publish for Reporter {
-    fn publish(&mut self, report: &RoundReport<'_>) {
-        self.remember(report);
-        let now = rfc3339(report.now.wall);
-        let findings = report.plan.findings.iter();
+    fn publish(&mut self, round: &Round, settings: &Settings) {
+        self.remember(round);
+        let now = rfc3339(round.now.wall);
+        let findings = round.plan.findings.iter();
         let keys: Vec<FindingKey> = findings.map(Finding::key).collect();
-        let unread = report.placement.is_none();
+        let unread = round.placement.is_none();
         let since = &mut self.context.since;
         since.retain(|key, _| keys.contains(key) || unread && key.0.entry().flags.needs_placement);
         for key in keys {
@@ -227,26 +225,13 @@ impl Publish for Reporter {
             .into_iter()
             .map(EventSourceStatus::from)
             .collect();
-        let plan = report.plan;
-        if let Some(window_end) = &plan.window_end {
+        if let Some(window_end) = &round.plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
         self.context.scheduled_event = self.state.events.last().cloned();
-        let status = Status::new(report, &self.context);
-        let labels = written_labels(report);
-        let events = RoundEvents {
-            findings: &plan.findings,
-            clock: self.health.clock_steps(),
-            labels: &labels,
-            latency_ms: Seconds::of(report.latency).0,
-            interruption_ms: plan.interruption.map(|took| Seconds::of(took).0),
-            moved: plan.moved.as_ref(),
-            window_end: plan.window_end.as_ref(),
-            started: started(report),
-            scheduled: &plan.scheduled,
-        };
+        let status = Status::new(round, &self.context);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = reported.news(&status, events);
+        let records = reported.news(&status, round, self.health.clock_steps());
         drop(reported);
         for record in records {
             self.journal.send(record);
@@ -256,7 +241,7 @@ impl Publish for Reporter {
         self.events_file
             .write(event_log::content(&self.state.events));
         self.events_file.settle(SETTLE);
-        self.measure(&status, report);
+        self.measure(&status, round, settings);
         self.line = show::line(&status);
         self.systemd.status(&self.line);
         self.state_file.write(self.state.content());
@@ -307,33 +292,6 @@ impl Publish for Reporter {
             "stopping: labels of the Node are unchanged".to_owned(),
         );
     }
-}
-
-/// Returns the labels that were written in this round.
-fn written_labels<'a>(report: &'a RoundReport<'_>) -> Vec<LabelChange<'a>> {
-    let written = report.tried().filter(|(_, result)| result.is_ok());
-    let labels = written.filter_map(|(action, _)| match action {
-        Action::PatchNode(patch) => Some(&patch.labels),
-        _ => None,
-    });
-    let labels = labels.flatten();
-    let mut labels: Vec<_> = labels
-        .map(|(key, value)| (key.as_str(), value.as_deref()))
-        .collect();
-    // A long message is cut at its end.
-    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(key));
-    labels
-}
-
-/// Returns the unit that was to be started in this round, and the error if that failed.
-fn started<'a>(report: &'a RoundReport<'_>) -> Option<(&'a str, Option<&'a str>)> {
-    report.tried().find_map(|(action, result)| match action {
-        Action::StartUnit(unit) => {
-            let refusal = result.as_ref().err();
-            Some((unit.as_str(), refusal.map(|refusal| refusal.text.as_str())))
-        }
-        _ => None,
-    })
 }
 
 #[cfg(test)]

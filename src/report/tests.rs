@@ -12,8 +12,9 @@ use crate::agent::state::MachineId;
 use crate::catalog::{Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::decide::{Now, Refusal, Write, WriteResult};
+use crate::decide::{FollowUp, Now, Refusal, Write, WriteResult};
 use crate::facts::topology::{REGION, ZONE};
+use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::disk::Content;
 
@@ -49,23 +50,32 @@ fn publish(reporter: &mut Reporter, world: &World) {
 
 /// Reports the plan of a world with the results of its first writes.
 fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult]) {
-    let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
-    reporter.publish(&RoundReport {
-        trigger: Trigger::Vmi,
+    reporter.publish(&round(world, results), &world.settings);
+}
+
+/// Returns a round with the plan of a world and the results of its first writes.
+pub(super) fn round(world: &World, results: &[WriteResult]) -> Round {
+    let plan = world.plan();
+    Round {
+        reasons: Reasons {
+            trigger: Trigger::Vmi,
+            ..world.reasons
+        },
+        cut: None,
         now: Now {
             wall: now(world.uptime).wall + world.uptime,
             ..now(world.uptime)
         },
-        observation: &world.observation,
-        identity: &identity,
-        placement: placement.as_ref(),
-        plan: &plan,
-        results,
-        latency: Duration::ZERO,
-        migrated: plan.memory.last_migration.as_ref(),
-        requests: &[],
-        settings: &world.settings,
-    });
+        observation: world.observation.clone(),
+        identity: world.identity(),
+        placement: world.placement(),
+        results: results.to_vec(),
+        ended: world.reasons.at,
+        requests: Vec::new(),
+        memory: plan.memory.clone(),
+        follow_up: FollowUp::Immediate,
+        plan,
+    }
 }
 
 #[test]
@@ -154,6 +164,29 @@ fn a_credential_that_does_not_exist_was_not_copied() {
         publish(&mut reporter, &world);
         assert_eq!(reporter.state.copied_from.is_some(), is_copy, "{kind:?}");
     }
+    end(reporter);
+}
+
+#[test]
+fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut world = World::new();
+    let ours = *world.observation.machine.product_uuid.known().unwrap();
+    let state = State::new(MachineId::of(&world.observation.machine));
+    let mut reporter = reporter(&root, state);
+    let mut is_shown = |world: &World| {
+        publish(&mut reporter, world);
+        assert!(reporter.status_file.settle(SOON));
+        let status = status_file::read(&root).unwrap().to_string();
+        status.contains(&ours.to_string())
+    };
+    assert!(!is_shown(&world));
+    // The kubelet of another VM reports the Node.
+    world.node().system_uuid = Some(uuid::Uuid::from_u128(1));
+    assert!(!is_shown(&world));
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
+    assert!(!is_shown(&world));
     end(reporter);
 }
 

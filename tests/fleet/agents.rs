@@ -18,9 +18,7 @@ use super::record::Why;
 use super::store::{Side, namespace, vm_name};
 use super::wire::Line;
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::{
-    Agent, Clock, Next, Publish, Reasons, Reload, RoundReport, Trigger, Wait, Wake,
-};
+use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Round, Trigger, Wait, Wake};
 use crate::config::{FilePath, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
@@ -323,7 +321,7 @@ fn why(reasons: &Reasons, planned: Duration) -> Why {
 pub(super) struct Silent;
 
 impl Publish for Silent {
-    fn publish(&mut self, _: &RoundReport<'_>) {}
+    fn publish(&mut self, _: &Round, _: &Settings) {}
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}

@@ -16,7 +16,7 @@ use super::network::{Answer, NEVER, Network, Request, SERVERS, Way};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::{self, Clock, Mode, Publish, RoundReport, Trigger};
+use crate::agent::{self, Clock, Mode, Publish, Round, Trigger};
 use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::checks;
 use crate::commands::doctor::reads::Reads;
@@ -49,14 +49,14 @@ struct Reported {
 struct Reporter(Rc<RefCell<Reported>>);
 
 impl Publish for Reporter {
-    fn publish(&mut self, report: &RoundReport<'_>) {
+    fn publish(&mut self, round: &Round, _: &Settings) {
         let mut reported = self.0.borrow_mut();
-        let findings = report.plan.findings.iter();
+        let findings = round.plan.findings.iter();
         reported.findings = findings
             .map(|finding| (finding.code.as_str(), finding.seen.clone()))
             .collect();
-        if report.migrated.is_some() {
-            reported.latency = Some((report.trigger, report.latency));
+        if round.has_labeled_migration() {
+            reported.latency = Some((round.trigger(), round.latency()));
         }
     }
     fn hint(&mut self, _: Trigger) {}

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the reference of all findings, from the catalog, as Markdown.
 
-use std::fmt::Write;
-
 use harvester_node_agent::catalog::{Code, Group};
 
 /// The file below `packaging/docs/pages`.
@@ -11,6 +9,9 @@ const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/pages/harvester-node-agent-findings.7.md"
 );
+
+/// The first rows of each table.
+const HEADER: &str = "| finding | severity | problem |\n|---|---|---|\n";
 
 /// Returns the page.
 pub(crate) fn page() -> String {
@@ -27,19 +28,11 @@ pub(crate) fn page() -> String {
         if entries.is_empty() {
             continue;
         }
-        let _ = write!(
-            text,
-            "\n## {}\n\n| finding | severity | problem |\n|---|---|---|\n",
-            capitalized(group.title())
-        );
+        let title = capitalized(group.title());
+        text.push_str(&format!("\n## {title}\n\n{HEADER}"));
         for entry in entries {
-            let _ = writeln!(
-                text,
-                "| `{}` | {} | {} |",
-                entry.name,
-                entry.severity.as_str(),
-                entry.title
-            );
+            let (name, severity, title) = (entry.name, entry.severity.as_str(), entry.title);
+            text.push_str(&format!("| `{name}` | {severity} | {title} |\n"));
         }
     }
     text.push_str(

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds the libraries that are linked into the agent.
 
-use std::collections::BTreeMap;
 use std::error::Error;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 /// A library that is linked into the agent. Build scripts and procedural macros are not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +23,30 @@ pub(crate) struct Library {
     pub(crate) checksum: String,
 }
 
+/// What `cargo metadata` or `Cargo.lock` lists.
+#[derive(Debug, Deserialize)]
+struct Packages {
+    #[serde(alias = "package")]
+    packages: Vec<Package>,
+}
+
+/// A package: the license and the manifest from `cargo metadata`, the checksum from `Cargo.lock`.
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    license: Option<String>,
+    manifest_path: Option<PathBuf>,
+    checksum: Option<String>,
+}
+
+impl Packages {
+    fn find(&self, name: &str, version: &str) -> Option<&Package> {
+        let mut packages = self.packages.iter();
+        packages.find(|package| package.name == name && package.version == version)
+    }
+}
+
 /// Returns the linked libraries, by name and version.
 ///
 /// # Errors
@@ -36,77 +60,38 @@ pub(crate) fn linked() -> Result<Vec<Library>, Box<dyn Error>> {
         "--edges=normal,no-proc-macro",
         "--prefix=none",
         "--no-dedupe",
-        "--format={p}\t{l}",
+        "--format={p}",
     ])?;
-    let homes = homes()?;
-    let checksums = checksums()?;
+    let metadata = cargo(&["metadata", "--locked", "--format-version=1"])?;
+    let metadata: Packages = serde_json::from_str(&metadata)?;
+    let lock: Packages = toml::from_str(&fs::read_to_string(checkout().join("Cargo.lock"))?)?;
     let mut linked = Vec::new();
     for line in tree.lines() {
-        let (package, license) = line
-            .split_once('\t')
-            .ok_or("cargo tree prints no license")?;
-        let mut words = package.split_whitespace();
-        let (name, version) = (words.next(), words.next().and_then(|v| v.strip_prefix('v')));
-        let (Some(name), Some(version)) = (name, version) else {
+        let package = line.split_once(" v");
+        let Some((name, version)) = package.filter(|(name, _)| *name != "harvester-node-agent")
+        else {
             continue;
         };
-        if name == "harvester-node-agent" {
-            continue;
-        }
-        let key = (name.to_owned(), version.to_owned());
         let unknown = |what: &str| format!("{what} does not know {name} {version}");
+        let known = metadata.find(name, version).and_then(|package| {
+            let home = package.manifest_path.as_ref()?.parent()?;
+            Some((package.license.as_ref()?, home))
+        });
+        let (license, home) = known.ok_or_else(|| unknown("cargo metadata"))?;
+        let locked = lock.find(name, version);
+        let checksum = locked.and_then(|package| package.checksum.clone());
         linked.push(Library {
-            home: homes
-                .get(&key)
-                .ok_or_else(|| unknown("cargo metadata"))?
-                .clone(),
-            checksum: checksums
-                .get(&key)
-                .ok_or_else(|| unknown("Cargo.lock"))?
-                .clone(),
-            name: key.0,
-            version: key.1,
+            name: name.to_owned(),
+            version: version.to_owned(),
             // Older packages separate alternatives with a slash.
             license: license.replace('/', " OR "),
+            home: home.to_owned(),
+            checksum: checksum.ok_or_else(|| unknown("Cargo.lock"))?,
         });
     }
     linked.sort();
     linked.dedup();
     Ok(linked)
-}
-
-type Key = (String, String);
-
-/// Returns the source directory of each package.
-fn homes() -> Result<BTreeMap<Key, PathBuf>, Box<dyn Error>> {
-    let metadata: Value =
-        serde_json::from_str(&cargo(&["metadata", "--locked", "--format-version=1"])?)?;
-    let text = |package: &Value, key: &str| package.get(key)?.as_str().map(str::to_owned);
-    let packages = metadata.get("packages").and_then(Value::as_array);
-    Ok(packages
-        .into_iter()
-        .flatten()
-        .filter_map(|package| {
-            let manifest = PathBuf::from(text(package, "manifest_path")?);
-            let home = manifest.parent()?.to_owned();
-            Some(((text(package, "name")?, text(package, "version")?), home))
-        })
-        .collect())
-}
-
-/// Returns the checksum of each package of a registry.
-fn checksums() -> Result<BTreeMap<Key, String>, Box<dyn Error>> {
-    let path = checkout().join("Cargo.lock");
-    let lock: toml::Table = toml::from_str(&std::fs::read_to_string(path)?)?;
-    let packages = lock.get("package").and_then(toml::Value::as_array);
-    Ok(packages
-        .into_iter()
-        .flatten()
-        .filter_map(|package| {
-            let text = |key: &str| package.get(key)?.as_str().map(str::to_owned);
-            Some(((text("name")?, text("version")?), text("checksum")?))
-        })
-        .collect())
 }
 
 fn checkout() -> PathBuf {

@@ -36,13 +36,9 @@ pub(crate) fn text(libraries: &[Library]) -> Result<String, Box<dyn Error>> {
          Apache-2.0, https://www.rust-lang.org) and these libraries (https://crates.io):\n\n{list}"
     );
     for (text, libraries) in texts {
-        let libraries: Vec<String> = libraries.into_iter().collect();
+        let names = Vec::from_iter(libraries).join(", ");
         let line = "=".repeat(100);
-        write!(
-            whole,
-            "\n{line}\n{}\n{line}\n\n{text}\n",
-            libraries.join(", ")
-        )?;
+        write!(whole, "\n{line}\n{names}\n{line}\n\n{text}\n")?;
     }
     Ok(whole)
 }

@@ -21,7 +21,7 @@ mod sbom;
 use std::error::Error;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,9 +33,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["recording", title] => record(title),
-        [directory, date] if !directory.starts_with('-') => {
-            write_all(&PathBuf::from(directory), date)
-        }
+        [directory, date] if !directory.starts_with('-') => write_all(directory, date),
         _ => {
             eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
             return ExitCode::from(2);
@@ -56,20 +54,17 @@ fn record(title: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Error>> {
+fn write_all(directory: &str, date: &str) -> Result<(), Box<dyn Error>> {
+    let directory = Path::new(directory);
     let mut files = manual::pages(date)?;
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
     let libraries = libraries::linked()?;
-    files.push((
-        "third-party-licenses.txt".into(),
-        licenses::text(&libraries)?,
-    ));
-    files.push((
-        "harvester-node-agent.cdx.json".into(),
-        sbom::document(&libraries, date),
-    ));
+    let licenses = licenses::text(&libraries)?;
+    files.push(("third-party-licenses.txt".into(), licenses));
+    let sbom = sbom::document(&libraries, date);
+    files.push(("harvester-node-agent.cdx.json".into(), sbom));
     for (name, text) in files {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap_or(directory))?;

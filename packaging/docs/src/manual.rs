@@ -27,14 +27,9 @@ pub(crate) fn pages(date: &str) -> io::Result<Vec<(String, String)>> {
 }
 
 fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::Result<()> {
-    let man = Man::new(
-        command
-            .clone()
-            .subcommand_help_heading("COMMANDS")
-            .subcommand_value_name("COMMAND"),
-    )
-    .date(date)
-    .manual("Harvester node agent");
+    let named = command.clone().subcommand_help_heading("COMMANDS");
+    let named = named.subcommand_value_name("COMMAND");
+    let man = Man::new(named).date(date).manual("Harvester node agent");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     pages::layout(Roff::new()).to_writer(&mut page)?;
@@ -46,10 +41,8 @@ fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::
         man.render_subcommands_section(&mut page)?;
     }
     pages::append(Roff::new(), &rest(command)).to_writer(&mut page)?;
-    pages.push((
-        format!("man/{}", man.get_filename()),
-        String::from_utf8_lossy(&page).into_owned(),
-    ));
+    let text = String::from_utf8_lossy(&page).into_owned();
+    pages.push((format!("man/{}", man.get_filename()), text));
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         add(sub, date, pages)?;
     }

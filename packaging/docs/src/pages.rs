@@ -74,7 +74,10 @@ pub(crate) fn layout(mut roff: Roff) -> Roff {
 
 /// Appends Markdown to a page.
 pub(crate) fn append(roff: Roff, markdown: &str) -> Roff {
-    let mut page = Page::new(roff);
+    let mut page = Page {
+        roff,
+        ..Page::default()
+    };
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
         page.event(&event);
     }
@@ -82,6 +85,7 @@ pub(crate) fn append(roff: Roff, markdown: &str) -> Roff {
 }
 
 /// A page while it is written.
+#[derive(Default)]
 struct Page {
     roff: Roff,
     /// The text of the block that is being read.
@@ -94,29 +98,13 @@ struct Page {
     lists: Vec<Option<u64>>,
     /// The first paragraph of an item follows its mark.
     is_item_start: bool,
-    table: Table,
-}
-
-/// A table while it is read.
-#[derive(Default)]
-struct Table {
+    /// The cells of the current table's first row.
     header: Vec<Vec<Inline>>,
-    row: Vec<Vec<Inline>>,
+    /// The cells of the current row.
+    cells: Vec<Vec<Inline>>,
 }
 
 impl Page {
-    fn new(roff: Roff) -> Self {
-        Self {
-            roff,
-            line: Vec::new(),
-            is_italic: false,
-            link: None,
-            lists: Vec::new(),
-            is_item_start: false,
-            table: Table::default(),
-        }
-    }
-
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -132,11 +120,9 @@ impl Page {
     fn start(&mut self, tag: &Tag<'_>) {
         match tag {
             Tag::Paragraph if self.is_item_start => self.is_item_start = false,
-            Tag::Paragraph if self.lists.is_empty() => {
-                self.roff.control("PP", []);
-            }
             Tag::Paragraph => {
-                self.roff.control("IP", []);
+                let request = if self.lists.is_empty() { "PP" } else { "IP" };
+                self.roff.control(request, []);
             }
             Tag::CodeBlock(_) => {
                 self.flush();
@@ -161,7 +147,6 @@ impl Page {
             }
             Tag::Emphasis | Tag::Strong => self.is_italic = true,
             Tag::Link { dest_url, .. } => self.link = Some(dest_url.to_string()),
-            Tag::Table(_) => self.table = Table::default(),
             _ => {}
         }
     }
@@ -170,14 +155,11 @@ impl Page {
         match tag {
             TagEnd::Heading(level) => {
                 let title = plain(&std::mem::take(&mut self.line));
-                match level {
-                    HeadingLevel::H1 | HeadingLevel::H2 => {
-                        self.roff.control("SH", [title.to_uppercase().as_str()]);
-                    }
-                    _ => {
-                        self.roff.control("SS", [title.as_str()]);
-                    }
-                }
+                let (request, title) = match level {
+                    HeadingLevel::H1 | HeadingLevel::H2 => ("SH", title.to_uppercase()),
+                    _ => ("SS", title),
+                };
+                self.roff.control(request, [title.as_str()]);
             }
             TagEnd::Paragraph | TagEnd::Item => self.flush(),
             TagEnd::CodeBlock => {
@@ -197,8 +179,8 @@ impl Page {
                     self.line.push(roman(format!(" ({link})")));
                 }
             }
-            TagEnd::TableCell => self.table.row.push(std::mem::take(&mut self.line)),
-            TagEnd::TableHead => self.table.header = std::mem::take(&mut self.table.row),
+            TagEnd::TableCell => self.cells.push(std::mem::take(&mut self.line)),
+            TagEnd::TableHead => self.header = std::mem::take(&mut self.cells),
             TagEnd::TableRow => self.row(),
             _ => {}
         }
@@ -206,8 +188,8 @@ impl Page {
 
     /// Writes one row of a table: the first cell as the tag, the others below it, with their column's name where there are several.
     fn row(&mut self) {
-        let row = std::mem::take(&mut self.table.row);
-        let mut cells = row.into_iter().zip(self.table.header.clone());
+        let row = std::mem::take(&mut self.cells);
+        let mut cells = row.into_iter().zip(self.header.clone());
         let Some((tag, _)) = cells.next() else { return };
         self.roff.control("TP", []);
         self.roff.text(tag);

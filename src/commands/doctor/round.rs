@@ -116,7 +116,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let rounds = runtime.block_on(rounds);
     let round = rounds.last()?;
     let context = context(&clock, Vec::new());
-    let status = Status::new(&round.report(&settings), &context);
+    let status = Status::new(round, &context);
     shared.add("the additional checks of doctor", |found| {
         let findings = &mut found.checked.findings;
         findings.extend(round.plan.findings.iter().cloned());

@@ -9,8 +9,8 @@ use crate::facts::Fact;
 use crate::facts::clock::date;
 use crate::facts::observation::Observation;
 
-/// Days before expiration at which a credential is reported. The text contains the nearest step, so that it changes rarely.
-const STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
+/// Days before expiration from which a credential is reported. The text has the days that are left, so that it changes once a day.
+const SOON_DAYS: i64 = 30;
 
 /// The number of seconds in a day.
 const DAY: i64 = 86_400;
@@ -23,7 +23,7 @@ const LENIENCE: i64 = 60;
 pub enum End {
     /// Expired, as text: `expired at ...`.
     Over(String),
-    /// Expires soon, as text: `expires at ..., in less than ... days`.
+    /// Expires soon, as text: `expires at ..., in ... days`.
     Near(String),
 }
 
@@ -34,12 +34,13 @@ pub fn reported(end: i64, now: i64) -> Option<End> {
     if left <= 0 {
         return Some(End::Over(format!("expired at {date}")));
     }
-    let days = STEPS_DAYS.into_iter().find(|days| left < days * DAY)?;
-    let days = match days {
-        1 => "a day".to_owned(),
+    let left = match left / DAY {
+        SOON_DAYS.. => return None,
+        0 => "less than a day".to_owned(),
+        1 => "1 day".to_owned(),
         days => format!("{days} days"),
     };
-    Some(End::Near(format!("expires at {date}, in less than {days}")))
+    Some(End::Near(format!("expires at {date}, in {left}")))
 }
 
 /// Adds the findings for the Harvester token and the kubelet certificate.

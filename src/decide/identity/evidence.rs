@@ -18,7 +18,7 @@ pub struct Evidence {
     /// Whether the evidence matches the instance.
     #[serde(rename = "matches")]
     pub agrees: bool,
-    /// The compared values.
+    /// The compared values. An identifier of the firmware is not among them: only root can read it, and all users the status.
     pub detail: String,
 }
 
@@ -84,14 +84,14 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
         add(
             EvidenceKind::FirmwareUuid,
             ours == theirs,
-            format!("product_uuid {ours}, firmware UUID {theirs}"),
+            "product_uuid of this node, firmware UUID of the VM".to_owned(),
         );
     }
     if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
         add(
             EvidenceKind::FirmwareSerial,
             ours == theirs,
-            format!("product_serial {ours}, firmware serial {theirs}"),
+            "product_serial of this node, firmware serial of the VM".to_owned(),
         );
     }
     if let Some(ours) = machine

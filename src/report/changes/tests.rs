@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::time::Duration;
+
 use super::*;
 use crate::catalog::Group;
+use crate::decide::Refusal;
+use crate::decide::fixtures::World;
 use crate::decide::name_match::Verdict;
 use crate::decide::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
 };
 use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
+use crate::facts::topology::ZONE;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
 use crate::report::status::{
     AgentStatus, CredentialStatus, CredentialsStatus, IdentityStatus, LabelsStatus,
     PlacementStatus, VmStatus,
 };
+use crate::report::tests::round;
 
 fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
     Status {
@@ -79,21 +85,31 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
     }
 }
 
-/// Reports a status, with its findings.
-fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
-    news_of(reported, status, RoundEvents::default())
+/// Returns a round with the findings of a status, in which nothing else happened.
+fn quiet(status: &Status) -> Round {
+    let findings = status.findings.iter();
+    let findings = findings.map(|finding| Finding::new(finding.code, finding.observed.as_str()));
+    let mut round = round(&World::new(), &[]);
+    round.plan.findings = findings.collect();
+    let is_patch = |action: &Action| matches!(action, Action::PatchNode(_));
+    round.plan.actions.retain(is_patch);
+    round
 }
 
-fn news_of(reported: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
-    let findings = status.findings.iter();
-    let findings: Vec<Finding> = findings
-        .map(|finding| Finding::new(finding.code, finding.observed.as_str()))
-        .collect();
-    let events = RoundEvents {
-        findings: &findings,
-        ..events
-    };
-    reported.news(status, events)
+/// Writes these labels to the Node, so long after the trigger.
+fn label(round: &mut Round, labels: &BTreeMap<String, Option<String>>, latency: Duration) {
+    for action in &mut round.plan.actions {
+        if let Action::PatchNode(patch) = action {
+            patch.labels.clone_from(labels);
+        }
+    }
+    round.results = vec![Ok(())];
+    round.ended = round.reasons.at + latency;
+}
+
+/// Reports a status, with its findings.
+fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
+    reported.news(status, &quiet(status), ClockSteps::default())
 }
 
 fn ids(records: &[Record]) -> Vec<&str> {
@@ -145,18 +161,13 @@ fn a_finding_that_changes_is_reported_again_and_one_that_goes_is_resolved() {
 fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
     let mut reported = Reported::default();
     news(&mut reported, &status("hv-a", &[]));
-    let labels = [("topology.kubernetes.io/zone", Some("rack-b"))];
+    let there = status("hv-b", &[]);
+    let mut round = quiet(&there);
+    let labels = [(ZONE.to_owned(), Some("rack-b".to_owned()))];
+    label(&mut round, &labels.into(), Duration::from_millis(12));
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
-    let moved = Migration { from, to, at };
-    let news = reported.news(
-        &status("hv-b", &[]),
-        RoundEvents {
-            labels: &labels,
-            latency_ms: 12,
-            moved: Some(&moved),
-            ..RoundEvents::default()
-        },
-    );
+    round.plan.moved = Some(Migration { from, to, at });
+    let news = reported.news(&there, &round, ClockSteps::default());
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELED]);
     assert_eq!(
         (news[0].previous_host.as_deref(), news[0].host.as_deref()),
@@ -203,17 +214,14 @@ fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
 fn a_clock_that_was_set_is_reported_once_by_how_much() {
     let mut reported = Reported::default();
     let there = status("hv-a", &[]);
+    let mut round = quiet(&there);
+    round.plan.interruption = Some(Duration::from_millis(89));
     let mut after = |count| {
         let clock = ClockSteps {
             count,
             last: Some(ClockStep(-150_000_000)),
         };
-        let events = RoundEvents {
-            clock,
-            interruption_ms: Some(89),
-            ..RoundEvents::default()
-        };
-        reported.news(&there, events)
+        reported.news(&there, &round, clock)
     };
     // Steps before the first report are not reported.
     assert_eq!(ids(&after(1)), [message_id::IDENTIFIED]);
@@ -232,7 +240,7 @@ fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
         trigger,
         outcome,
         from: Some(crate::decide::fixtures::host("hv-a")),
-        took: std::time::Duration::from_secs(60),
+        took: Duration::from_secs(60),
         reads: 11,
     };
     let mut reported = Reported::default();
@@ -242,12 +250,10 @@ fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
     assert_eq!(hint.message_id, Some(message_id::SIGN));
     assert!(hint.message.contains("GUEST_ANNOUNCE"));
     assert_eq!(hint.host.as_deref(), Some("hv-a"));
+    let mut round = quiet(&there);
     let mut ended = |window_end: &WindowId| {
-        let events = RoundEvents {
-            window_end: Some(window_end),
-            ..RoundEvents::default()
-        };
-        reported.news(&there, events)
+        round.plan.window_end = Some(window_end.clone());
+        reported.news(&there, &round, ClockSteps::default())
     };
     let news = ended(&end(Trigger::Link, WindowOutcome::Unconfirmed));
     assert_eq!(
@@ -312,13 +318,11 @@ fn a_second_source_or_api_of_one_code_is_reported_and_resolved_on_its_own() {
     let there = status("hv-a", &[]);
     let mut reported = Reported::default();
     news(&mut reported, &there);
+    let mut round = quiet(&there);
     let mut messages = |findings: &[&Finding]| {
-        let findings: Vec<Finding> = findings.iter().copied().cloned().collect();
-        let events = RoundEvents {
-            findings: &findings,
-            ..RoundEvents::default()
-        };
-        let records = reported.news(&there, events).into_iter();
+        round.plan.findings = findings.iter().copied().cloned().collect();
+        let records = reported.news(&there, &round, ClockSteps::default());
+        let records = records.into_iter();
         records.map(|record| record.message).collect::<Vec<_>>()
     };
     let source = |name, text: &str| Finding::new(Code::SignalUnavailable, text).of_source(name);
@@ -363,10 +367,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     }
     let keys =
         ["region", "zone", "host"].map(|key| format!("failure-domain.beta.kubernetes.io/{key}"));
-    let value = "v".repeat(63);
-    let labels = keys
-        .each_ref()
-        .map(|key| (key.as_str(), Some(value.as_str())));
+    let labels = keys.map(|key| (key, Some("v".repeat(63))));
     let from = "o".repeat(253);
     let moved = Migration {
         from: from.clone(),
@@ -378,7 +379,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
             trigger: Trigger::Port,
             outcome,
             from: HostName::parse(&from).ok(),
-            took: std::time::Duration::from_secs(86_400),
+            took: Duration::from_secs(86_400),
             reads: usize::MAX,
         });
     let mut next = status(
@@ -410,22 +411,26 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
             message: Some(long.clone()),
         })
         .collect();
-    for window_end in &ends {
-        for refused in [None, Some(long.as_str())] {
-            let events = RoundEvents {
-                labels: &labels,
-                latency_ms: u64::MAX,
-                moved: Some(&moved),
-                scheduled: &scheduled,
-                window_end: Some(window_end),
-                started: Some(("qemu-guest-agent.service", refused)),
-                clock: ClockSteps {
-                    count: 1,
-                    last: Some(ClockStep(-99_999_999_150_000_000)),
-                },
-                ..RoundEvents::default()
-            };
-            records.extend(news_of(&mut reported.clone(), &next, events));
+    let clock = ClockSteps {
+        count: 1,
+        last: Some(ClockStep(-99_999_999_150_000_000)),
+    };
+    let mut round = quiet(&next);
+    label(&mut round, &labels.into(), Duration::from_millis(u64::MAX));
+    round.plan.moved = Some(moved);
+    round.plan.scheduled = scheduled;
+    let unit = Action::StartUnit("qemu-guest-agent.service".to_owned());
+    round.plan.actions.push(unit);
+    let refused = Refusal {
+        text: long.clone(),
+        passing: false,
+        retry_after: None,
+    };
+    for window_end in ends {
+        round.plan.window_end = Some(window_end);
+        for result in [Ok(()), Err(refused.clone())] {
+            round.results = vec![Ok(()), result];
+            records.extend(reported.clone().news(&next, &round, clock));
         }
     }
     news(&mut reported, &next);

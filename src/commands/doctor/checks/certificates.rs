@@ -98,14 +98,14 @@ mod tests {
     use crate::facts::Fact;
 
     #[test]
-    fn authorities_and_servers_are_reported_at_thirty_fourteen_seven_and_one_days() {
+    fn authorities_and_servers_are_reported_from_thirty_days_with_the_days_that_are_left() {
         let bench = Bench::new();
         for (left, text) in [
-            (31 * DAY, None),
-            (30 * DAY - 1, Some("less than 30 days")),
-            (14 * DAY - 1, Some("less than 14 days")),
-            (7 * DAY - 1, Some("less than 7 days")),
-            (DAY - 1, Some("less than a day")),
+            (30 * DAY, None),
+            (30 * DAY - 1, Some("in 29 days")),
+            (14 * DAY, Some("in 14 days")),
+            (2 * DAY - 1, Some("in 1 day")),
+            (DAY - 1, Some("in less than a day")),
             (0, Some("expired at")),
             (-DAY, Some("expired at")),
         ] {

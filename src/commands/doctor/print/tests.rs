@@ -129,11 +129,11 @@ fn unhealthy() -> Found {
         Finding::new(Code::HarvesterTlsError, "\u{1b}[2Junknown issuer"),
         Finding::new(
             Code::CredentialExpires,
-            "/a: CA a expires at 2026-12-20T10:00:00Z, in less than 30 days",
+            "/a: CA a expires at 2026-12-20T10:00:00Z, in 29 days",
         ),
         Finding::new(
             Code::CredentialExpires,
-            "/b: CA b expires at 2026-12-20T10:00:00Z, in less than 30 days",
+            "/b: CA b expires at 2026-12-20T10:00:00Z, in 29 days",
         ),
     ];
     found.checked.gaps = vec![
