@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Notifications to systemd: ready, reloading, stopping, a status line, and the watchdog.
 //!
-//! The messages are those of sd_notify(3). A service manager that does not read must not block the loop. Messages about
-//! readiness, reloading and stopping that could not be sent are kept and sent first the next time: a lost `READY=1` would make the
-//! start fail.
+//! The messages are those of `sd-notify`, but are sent here, because that library sends on a blocking socket and does not support
+//! abstract addresses. A service manager that does not read must not block the loop. Messages about readiness, reloading and
+//! stopping that could not be sent are kept and sent first the next time: a lost `READY=1` would make the start fail.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use sd_notify::NotifyState;
 
 use crate::sys::escape::one_line;
 
@@ -56,7 +56,7 @@ impl Notifier {
     /// Reports that the service is ready.
     pub fn ready(&mut self, status: &str) {
         let status = one_line(status, STATUS_LIMIT).into_owned();
-        self.owe(format!("READY=1\nSTATUS={status}\n"));
+        self.owe(&[NotifyState::Ready, NotifyState::Status(&status)]);
         self.status = Some(status);
     }
 
@@ -64,7 +64,7 @@ impl Notifier {
     pub fn status(&mut self, status: &str) {
         let status = one_line(status, STATUS_LIMIT);
         let is_new = self.status.as_deref() != Some(status.as_ref());
-        if is_new && self.send(&format!("STATUS={status}\n")) {
+        if is_new && self.send(&[NotifyState::Status(&status)]) {
             self.status = Some(status.into_owned());
         }
     }
@@ -72,19 +72,20 @@ impl Notifier {
     /// Reports that the configuration is being reloaded; [`Notifier::ready`] must follow.
     pub fn reloading(&mut self) {
         // systemd 253 and newer requires the start time of the reload.
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-        let now = now.as_micros();
-        self.owe(format!("RELOADING=1\nMONOTONIC_USEC={now}\n"));
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.owe(&[NotifyState::Reloading, now]),
+            Err(_) => self.owe(&[NotifyState::Reloading]),
+        }
     }
 
     /// Reports that the service is stopping.
     pub fn stopping(&mut self) {
-        self.owe("STOPPING=1\n".to_owned());
+        self.owe(&[NotifyState::Stopping]);
     }
 
     /// Notifies the watchdog. Must be called only by the loop itself, after progress.
     pub fn watchdog(&mut self) {
-        self.send("WATCHDOG=1\n");
+        self.send(&[NotifyState::Watchdog]);
     }
 
     /// Returns the interval for [`Notifier::watchdog`]: half the timeout of systemd. `None` if there is no watchdog.
@@ -93,18 +94,18 @@ impl Notifier {
     }
 
     /// Sends a message now or before the next one that is accepted.
-    fn owe(&mut self, message: String) {
+    fn owe(&mut self, states: &[NotifyState<'_>]) {
         if self.peer.is_some() {
             let least = self.owed.len().saturating_sub(OWED_LIMIT - 1);
             self.owed.drain(..least);
-            self.owed.push_back(message);
+            self.owed.push_back(message(states));
             self.pay();
         }
     }
 
     /// Sends a message after the pending ones, or not at all.
-    fn send(&mut self, message: &str) -> bool {
-        self.pay() && self.put(message)
+    fn send(&mut self, states: &[NotifyState<'_>]) -> bool {
+        self.pay() && self.put(&message(states))
     }
 
     /// Sends the pending messages, in order. Reports whether none is left.
@@ -132,6 +133,10 @@ fn peer(name: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
     let socket = UnixDatagram::unbound().ok()?;
     socket.set_nonblocking(true).ok()?;
     Some((socket, address))
+}
+
+fn message(states: &[NotifyState<'_>]) -> String {
+    states.iter().map(|state| format!("{state}\n")).collect()
 }
 
 fn watchdog_interval(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Option<Duration> {

@@ -94,7 +94,7 @@ fn a_manager_that_does_not_read_never_blocks_and_gets_the_important_part_later()
 fn a_status_that_did_not_get_through_is_sent_again() {
     let (_dir, socket, mut notifier) = listen();
     let mut number = 0;
-    while notifier.send("WATCHDOG=1\n") {
+    while notifier.send(&[NotifyState::Watchdog]) {
         number += 1;
         assert!(number < 100_000);
     }
