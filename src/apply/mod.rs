@@ -18,8 +18,6 @@ use crate::decide::action::EventDraft;
 use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::sys::debug::debug;
-use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, PatchKind};
 
 /// Patches labels and annotations. Returns the Node as the API returned it.
@@ -60,8 +58,7 @@ pub async fn send_events(
     own_path(own, about)?;
     for (index, draft) in drafts.iter().enumerate() {
         if let Err(error) = event::create(client, events, draft, index, own, now).await {
-            let (reason, error) = (draft.reason, chain(&error));
-            debug(|| format!("failed to send the Event {reason}: {error}"));
+            tracing::debug!(reason = draft.reason, error = %crate::sys::escape::chain(&error), "failed to send an Event");
         }
     }
     Ok(())

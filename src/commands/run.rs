@@ -37,7 +37,6 @@ use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
 use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
-use crate::sys::debug::debug;
 use crate::sys::escape::chain;
 use crate::sys::lock;
 use crate::sys::root::Root;
@@ -222,7 +221,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     let level = settings.log.level;
     let journal = process.journal(level);
     logging::debug_to_journal(&journal, level);
-    debug(|| format!("restriction of write access by Landlock: {write_access:?}"));
+    tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
     let last_migration = state.last_migration.as_ref();

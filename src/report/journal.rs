@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One entry in the journal for each change of state.
 //!
-//! Without journald they are lines of text on stderr. Both can block. So a separate thread writes them, behind a bounded queue: a
-//! sender never waits. Entries that do not fit are counted, and the count is logged as soon as the queue is empty again.
+//! `tracing-journald` writes them to journald; without it they are lines of text on stderr. Both can block. So a separate thread
+//! writes them, behind a bounded queue: a sender never waits. Entries that do not fit are counted, and the count is logged as soon
+//! as the queue is empty again.
 
 mod record;
 mod writer;

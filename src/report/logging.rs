@@ -1,41 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where debug messages are written, and the output of a panic. Reports for users go through `report::journal`.
+//! Debug events for developers, and the output of a panic.
+//!
+//! Reports for users go through `report::journal`. This module handles the debug events of our own modules, which are written only
+//! on request, and the message of a panic.
 
 use std::any::Any;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::{self, PanicHookInfo};
 use std::thread;
 
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
+use tracing::field::Field;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogLevel;
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::sink::StderrStyle;
-use crate::sys::debug;
 use crate::sys::escape::one_line;
+
+/// The target of our own events: those of HTTP and TLS libraries can contain headers, and headers contain tokens.
+const OWN_TARGET: &str = "harvester_node_agent";
 
 /// The maximum length of a panic message: a file name, a line and one of our own texts.
 const PANIC_LIMIT: usize = 512;
 
-/// The maximum length of a debug message on stderr: a sentence, and an error with its causes.
+/// The maximum length of a debug event on stderr: a sentence, and an error with its causes.
 const DEBUG_LIMIT: usize = 2048;
 
-/// Writes the debug messages to stderr if the level is debug. Later calls have no effect.
+/// Writes the debug events of our own modules to stderr if the level is debug. Later calls have no effect.
 pub fn debug_to_stderr(level: LogLevel) {
+    debug_to(level, |text| {
+        let line = format!("{}\n", one_line(&text, DEBUG_LIMIT));
+        let _ = io::stderr().write_all(line.as_bytes());
+    });
+}
+
+/// Writes the debug events to the journal, whose queue prevents blocking. Later calls have no effect.
+pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
+    let journal = journal.clone();
+    debug_to(level, move |text| {
+        journal.send(Record::new(Priority::Debug, text));
+    });
+}
+
+fn debug_to(level: LogLevel, write: impl Fn(String) + Send + Sync + 'static) {
     if level == LogLevel::Debug {
-        debug::write_to(|text| {
-            let line = format!("{}\n", one_line(&text, DEBUG_LIMIT));
-            let _ = io::stderr().write_all(line.as_bytes());
-        });
+        let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
+        let subscriber = tracing_subscriber::registry().with(filter);
+        // Fails only if there already is a subscriber.
+        let _ = subscriber.with(DebugEvents(write)).try_init();
     }
 }
 
-/// Writes the debug messages to the journal, whose queue prevents blocking. Later calls have no effect.
-pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
-    if level == LogLevel::Debug {
-        let journal = journal.clone();
-        debug::write_to(move |text| journal.send(Record::new(Priority::Debug, text)));
+/// Writes each event as text: the module, the message, and the fields.
+struct DebugEvents<F>(F);
+
+impl<S: Subscriber, F: Fn(String) + 'static> Layer<S> for DebugEvents<F> {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = format!("{}:", event.metadata().target());
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            // Writing to a string cannot fail.
+            let _ = match field.name() {
+                "message" => write!(text, " {value:?}"),
+                name => write!(text, " {name}={value:?}"),
+            };
+        });
+        (self.0)(text);
     }
 }
 
@@ -115,21 +152,25 @@ mod tests {
     }
 
     #[test]
-    fn debug_messages_are_shown_on_request_without_colors() {
-        let test = "report::logging::tests::debug_messages_are_shown_on_request_without_colors";
+    fn only_our_own_debug_events_are_shown_without_colours() {
+        let test = "report::logging::tests::only_our_own_debug_events_are_shown_without_colours";
         let Role::Parent(output) = own_process(test) else {
             debug_to_stderr(LogLevel::Info);
-            debug::debug(|| "not wanted".to_owned());
+            tracing::debug!("not wanted");
             debug_to_stderr(LogLevel::Debug);
             debug_to_stderr(LogLevel::Debug);
-            debug::debug(|| "shown \x1b[31m".to_owned());
+            tracing::debug!(text = "\x1b[31m", "shown");
+            tracing::trace!("too detailed");
+            tracing::error!(target: "hyper::proto", "authorization: secret");
             return;
         };
         assert!(output.status.success());
         let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(text.matches("shown \\x1b[31m\n").count(), 1, "{text}");
-        assert!(!text.contains('\x1b'), "{text}");
-        assert!(!text.contains("not wanted"), "{text}");
+        let shown = "harvester_node_agent::report::logging::tests: shown";
+        assert!(text.contains(shown), "{text}");
+        for hidden in ["\x1b", "secret", "too detailed", "not wanted"] {
+            assert!(!text.contains(hidden), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nix::sys::stat::fstat;
 
 use crate::sys::root::Root;
 
-/// journald's socket.
+/// journald's socket; the client library supports no other path.
 pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// The destination of records.

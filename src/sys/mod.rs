@@ -3,7 +3,6 @@
 //! of YAML and JSON with a memory limit; and enumerations whose variants have names. Independent of Kubernetes.
 
 pub mod atomic_file;
-pub mod debug;
 pub mod disk;
 pub mod document;
 pub mod epoll;

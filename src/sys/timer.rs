@@ -13,8 +13,6 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use tokio::net::unix::pipe;
 
-use crate::sys::debug::debug;
-
 /// The minimum wait; zero would disarm the kernel's timer.
 const LEAST: Duration = Duration::from_micros(1);
 
@@ -74,7 +72,7 @@ impl Kernel {
     pub(crate) fn set(&self, wait: Duration) {
         let expiration = Expiration::OneShot(TimeSpec::from_duration(wait.max(LEAST)));
         if let Err(error) = self.timer.set(expiration, TimerSetTimeFlags::empty()) {
-            debug(|| format!("failed to set the timer: {error}"));
+            tracing::debug!(%error, "failed to set the timer");
         }
     }
 

@@ -23,7 +23,6 @@ use super::source::{Lost, Output, Probe, Source, Work};
 use crate::agent::signal_board::Signal;
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
-use crate::sys::debug::debug;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
@@ -196,7 +195,7 @@ impl Listening {
         });
         match judged {
             Ok(announce) => {
-                debug(|| format!("virtio NIC {:?} sent an announcement", announce.nic));
+                tracing::debug!(nic = ?announce.nic, "a virtio NIC sent an announcement");
                 self.tally.announced += 1;
                 self.tell();
             }

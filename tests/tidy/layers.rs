@@ -12,7 +12,7 @@ type Rule = (&'static str, fn(&str) -> bool, &'static [&'static str]);
 const RULES: &[Rule] = &[
     ("facts, catalog and decide do no I/O", |name| ["facts", "catalog", "decide"].contains(&folder(name)), &[
         "tokio::", "reqwest::", "zbus::", "nix::", "rtnetlink::", "inotify::", "std::fs", "std::net::Tcp", "std::thread", "std::process",
-        "std::env", "::now()", "sys::debug",
+        "std::env", "::now()", "tracing::",
     ]),
     ("only apply sends changes", |name| !["apply", "wire"].contains(&folder(name)), &[
         "PatchKind", ".patch(", ".create(&", ".create(event",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One entry of the journal: as a datagram for journald, and as text for stderr.
+//! One entry of the journal: as an event of `tracing`, which `tracing-journald` sends, and as text for stderr.
 
 use std::borrow::Cow;
 
@@ -108,44 +108,47 @@ impl Record {
         }
     }
 
-    /// Returns the entry in journald's own protocol (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>): a line for each field, as no
-    /// value has a line break.
-    pub(super) fn datagram(&self) -> String {
-        let (message, detail) = (self.short_message(), self.detail());
-        let priority = (self.priority as u8).to_string();
-        let times = [self.latency_ms, self.interruption_ms];
-        let [latency, interruption] = times.map(|time| time.map(|time| time.to_string()));
+    /// Emits the entry as an event with the field names of the journal. A field that is `None` is omitted.
+    pub(super) fn emit(&self) {
         let event = self.event.as_ref();
-        let reason = event.map(|event| event.reason.as_str());
-        let target = event.and_then(|event| event.target_host.as_deref());
-        let deadline = event.and_then(|event| event.deadline.as_deref());
-        let fields = [
-            ("MESSAGE", Some(message.as_ref())),
-            ("PRIORITY", Some(priority.as_str())),
-            ("SYSLOG_IDENTIFIER", Some("harvester-node-agent")),
-            ("MESSAGE_ID", self.message_id),
-            ("HNA_FINDING", self.finding.as_deref()),
-            ("HNA_VM", self.vm.as_deref()),
-            ("HNA_HOST", self.host.as_deref()),
-            ("HNA_PREVIOUS_HOST", self.previous_host.as_deref()),
-            ("HNA_ZONE", self.zone.as_deref()),
-            ("HNA_TRIGGER", self.trigger.as_deref()),
-            ("HNA_LATENCY_MS", latency.as_deref()),
-            ("HNA_INTERRUPTION_MS", interruption.as_deref()),
-            ("HNA_DETAIL", detail.as_deref()),
-            ("HNA_EVENT_ID", event.map(|event| event.id.as_str())),
-            ("HNA_EVENT_TYPE", event.map(|event| event.kind.as_str())),
-            ("HNA_EVENT_STATE", event.map(|event| event.state.as_str())),
-            ("HNA_EVENT_REASON", reason),
-            ("HNA_TARGET_HOST", target),
-            ("HNA_DEADLINE", deadline),
-            ("HNA_IMPACT", self.impact.as_deref()),
-            ("HNA_FIX", self.fix.as_deref()),
-        ];
-        let fields = fields.into_iter();
-        fields
-            .filter_map(|(name, value)| Some(format!("{name}={}\n", field(value)?)))
-            .collect()
+        // The level of an event is a constant. `tracing` has no notice and syslog no trace: from notice downwards, each priority
+        // is the next lower level.
+        macro_rules! event {
+            ($level:ident) => {
+                tracing::event!(
+                    target: "harvester_node_agent",
+                    tracing::Level::$level,
+                    {
+                        message = &*self.short_message(),
+                        MESSAGE_ID = self.message_id,
+                        HNA_FINDING = field(self.finding.as_deref()),
+                        HNA_VM = field(self.vm.as_deref()),
+                        HNA_HOST = field(self.host.as_deref()),
+                        HNA_PREVIOUS_HOST = field(self.previous_host.as_deref()),
+                        HNA_ZONE = field(self.zone.as_deref()),
+                        HNA_TRIGGER = field(self.trigger.as_deref()),
+                        HNA_LATENCY_MS = self.latency_ms,
+                        HNA_INTERRUPTION_MS = self.interruption_ms,
+                        HNA_DETAIL = self.detail(),
+                        HNA_EVENT_ID = event.map(|event| event.id.as_str()),
+                        HNA_EVENT_TYPE = event.map(|event| event.kind.as_str()),
+                        HNA_EVENT_STATE = event.map(|event| event.state.as_str()),
+                        HNA_EVENT_REASON = event.map(|event| event.reason.as_str()),
+                        HNA_TARGET_HOST = field(event.and_then(|event| event.target_host.as_deref())),
+                        HNA_DEADLINE = event.and_then(|event| event.deadline.as_deref()),
+                        HNA_IMPACT = field(self.impact.as_deref()),
+                        HNA_FIX = field(self.fix.as_deref()),
+                    }
+                )
+            };
+        }
+        match self.priority {
+            Priority::Error => event!(ERROR),
+            Priority::Warning => event!(WARN),
+            Priority::Notice => event!(INFO),
+            Priority::Info => event!(DEBUG),
+            Priority::Debug => event!(TRACE),
+        }
     }
 
     /// Returns the entry as text: `priority: message [finding]`, with the whole message and the fix on separate lines.

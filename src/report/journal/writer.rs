@@ -3,15 +3,31 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use tracing::Dispatch;
+use tracing::dispatcher::with_default;
+use tracing_journald::{Priority as Syslog, PriorityMappings};
+use tracing_subscriber::layer::SubscriberExt;
+
 use super::record::{Priority, Record};
-use crate::report::sink::{JOURNAL_SOCKET, Sink, StderrStyle};
+use crate::report::sink::{Sink, StderrStyle};
+
+/// The name of the service in the journal.
+const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
+
+/// The priority of each level, as [`Record::emit`] uses it.
+const PRIORITIES: PriorityMappings = PriorityMappings {
+    error: Syslog::Error,
+    warn: Syslog::Warning,
+    info: Syslog::Notice,
+    debug: Syslog::Informational,
+    trace: Syslog::Debug,
+};
 
 /// The maximum number of queued entries: more than one change of every reported state. journald's socket holds as many or more.
 pub(super) const QUEUE_LENGTH: usize = 64;
@@ -93,7 +109,7 @@ pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: imp
 
 /// An open sink. Blocks while journald or the reader of stderr is stalled.
 enum Output {
-    Journald(UnixDatagram),
+    Journald(Dispatch),
     Stderr(StderrStyle),
 }
 
@@ -101,10 +117,16 @@ impl Output {
     fn open(sink: Sink) -> Self {
         let journald = match sink {
             Sink::Stderr(style) => return Self::Stderr(style),
-            Sink::Journal => journald(),
+            Sink::Journal => tracing_journald::layer(),
         };
         match journald {
-            Ok(socket) => Self::Journald(socket),
+            Ok(journald) => {
+                let journald = journald
+                    .with_field_prefix(None)
+                    .with_priority_mappings(PRIORITIES)
+                    .with_syslog_identifier(SYSLOG_IDENTIFIER.to_owned());
+                Self::Journald(Dispatch::new(tracing_subscriber::registry().with(journald)))
+            }
             Err(error) => {
                 // systemd forwards stderr to the journal when it is available again.
                 let output = Self::Stderr(StderrStyle::Prefixed);
@@ -116,21 +138,14 @@ impl Output {
         }
     }
 
-    /// Writes an entry in one write, so that lines of other writers do not interleave. An error cannot be reported anywhere.
+    /// Writes an entry in one write, so that lines of other writers do not interleave.
     fn write(&self, record: &Record) {
-        let _ = match self {
-            // By path each time: a restarted journald has another socket.
-            Self::Journald(socket) => socket
-                .send_to(record.datagram().as_bytes(), JOURNAL_SOCKET)
-                .map(drop),
-            Self::Stderr(style) => io::stderr().write_all(record.text(*style).as_bytes()),
-        };
+        match self {
+            Self::Journald(journald) => with_default(journald, || record.emit()),
+            Self::Stderr(style) => {
+                // An error of stderr cannot be reported anywhere.
+                let _ = io::stderr().write_all(record.text(*style).as_bytes());
+            }
+        }
     }
-}
-
-/// Opens a socket for journald. It ignores the empty datagram, which shows whether it listens.
-fn journald() -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    socket.send_to(&[], JOURNAL_SOCKET)?;
-    Ok(socket)
 }
