@@ -28,7 +28,7 @@ impl Observer {
                 self.facts.candidates = Fact::Failed(away(&error));
             }
             Some(Reach::Reached) if is_watched(&self.facts.candidates) => {
-                self.remember_candidates()
+                self.remember_candidates();
             }
             _ => {}
         }
