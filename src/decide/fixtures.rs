@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fixtures for the tests of decisions: one machine, its VM and its Node, which match unless a test changes them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "for tests only"
-)]
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the fuzz targets use a part of it")
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;

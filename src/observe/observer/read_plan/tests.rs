@@ -326,7 +326,7 @@ const ROWS: &[Row] = &[
             f.drop_in = Some(DropIn {
                 needs_reload: true,
                 is_listed: true,
-            })
+            });
         },
         |r| r.drop_in = true,
     ),
