@@ -28,9 +28,8 @@ impl Observer {
     /// Reads the files of this machine. While they cannot be read, the facts stay, and there is a finding.
     pub(super) async fn read_local(&mut self) -> Option<Finding> {
         let root = self.root.clone();
-        let read = move || {
-            has_descriptors().map(|()| (read_machine(&root), registration::read(&root)))
-        };
+        let read =
+            move || has_descriptors().map(|()| (read_machine(&root), registration::read(&root)));
         let what = match self.files.run(STALL, read).await {
             Some(Ok((machine, label_files))) => {
                 self.facts.machine = machine;
