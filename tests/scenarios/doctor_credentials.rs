@@ -339,7 +339,7 @@ async fn a_service_account_at_rancher_is_reported() {
 async fn ends_of_tokens_and_certificates_are_reported_in_time() {
     let world = World::lab(WorldOptions::default()).await;
     let user = format!("system:node:{}", world.node_name());
-    let soon = Validity::from_now(time::Duration::days(6));
+    let soon = Validity::from_now(time::Duration::hours(5 * 24 + 12));
     let authority = lab(&world.guest_api).authority();
     let identity = authority.client_identity_with(&user, &["system:nodes"], soon);
     world
@@ -423,7 +423,7 @@ async fn a_proxys_page_is_no_proof_that_the_node_is_gone() {
 async fn an_authority_that_ends_is_reported_with_its_file() {
     let world = World::lab(WorldOptions::default()).await;
     let file = "/var/lib/rancher/rke2/agent/server-ca.crt";
-    let soon = Validity::from_now(time::Duration::days(10));
+    let soon = Validity::from_now(time::Duration::hours(9 * 24 + 12));
     let old = Authority::with_validity("old-ca", soon).pem();
     let both = world.guest.read(file).unwrap() + &old;
     world.guest.write(file, both);

@@ -167,12 +167,15 @@ fn lines_are_wrapped_at_the_width_of_the_terminal() {
     }
 }
 
-/// The certificate of an authority that expires in so many days.
-fn authority(name: &str, days: i64) -> String {
+/// What is left of these certificates: between two whole days, so that the text is the same however long the test takes.
+const LEFT: time::Duration = time::Duration::hours(28 * 24 + 12);
+
+/// The certificate of an authority that expires soon.
+fn authority(name: &str) -> String {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, name);
-    let end = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+    let end = time::OffsetDateTime::now_utc() + LEFT;
     params.not_after = end;
     params
         .self_signed(&KeyPair::generate().unwrap())
@@ -190,7 +193,7 @@ async fn one_error_and_five_expiring_certificates_take_one_block_for_each_code()
     let mut service = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let user = format!("system:node:{}", world.node_name());
-    let soon = Validity::from_now(time::Duration::days(29));
+    let soon = Validity::from_now(LEFT);
     let issuer = lab(&world.guest_api).authority();
     let identity = issuer.client_identity_with(&user, &["system:nodes"], soon);
     world
@@ -204,7 +207,7 @@ async fn one_error_and_five_expiring_certificates_take_one_block_for_each_code()
         "rke2-server-ca@3",
         "rke2-server-ca@4",
     ] {
-        text.push_str(&authority(name, 29));
+        text.push_str(&authority(name));
     }
     world.guest.write(bundle, text);
     let part = |text: String| BASE64_URL_SAFE_NO_PAD.encode(text);
