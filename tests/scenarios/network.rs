@@ -282,7 +282,7 @@ mod slow {
         relay.lead_to(address(lab(&restored.harvester_api)));
         // The watch asks for versions of the future, and hears nothing until its silence ends it.
         let is_followed = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };
-        eventually(SOON * 4, "the host of the restored VM", is_followed).await;
+        eventually(SOON * 2, "the host of the restored VM", is_followed).await;
         assert!(agent.exited().is_none());
     }
 

@@ -186,7 +186,12 @@ impl Stream {
                     Ok(()) => is_behind = true,
                     Err(_) => return,
                 },
-                _ = bookmark.tick(), if self.bookmarks => self.send_bookmark(Value::Null),
+                _ = bookmark.tick(), if self.bookmarks => {
+                    // A watch from a version that the server has not reached yet gets none, as from kube-apiserver.
+                    if self.seen <= self.shared.store.revision() {
+                        self.send_bookmark(Value::Null);
+                    }
+                }
             }
         }
     }
