@@ -27,7 +27,10 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     // The kubeconfig that the finding is about.
     ("<KUBECONFIG>", "path of the kubeconfig"),
     ("<NODE_ADDRESS>", "address of this node"),
-    ("<USER>", "user of this node with sudo"),
+    (
+        "<USER>",
+        "user of this node with sudo without a password, or root",
+    ),
     ("<CLUSTER>", "name of the guest cluster"),
     ("<REGION>", "label value"),
     ("<ZONE>", "label value"),

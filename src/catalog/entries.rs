@@ -101,14 +101,25 @@ const DELETE_NODE: &str = "kubectl delete node <NODE>";
 const STOP: &str = "systemctl stop 'rke2-*' 'k3s*' 'kubelet*'";
 /// Starts the service that is enabled on this node.
 const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled 'rke2-*' 'k3s*' 'kubelet*' | grep -o '^[rk][^ ]*')";
+/// Prints the HTTP status: a server that accepts no anonymous request responds with 401.
+const RESPONSE: &str = "curl -ksS -o /dev/null -w '%{http_code}\\n' --max-time 5 <SERVER>/livez";
 const SERVICES: &str = "systemctl --no-pager status 'rke2-*' 'k3s*' 'kubelet*'";
 const JOURNAL: &str =
     "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet";
+/// RKE2 starts the kubelet with a log file of its own.
+const KUBELET_LOG: &str =
+    "test ! -e /var/lib/rancher/rke2 || tail -n 50 /var/lib/rancher/rke2/agent/logs/kubelet.log";
+/// The certificate of the kubelet on RKE2, K3s or kubeadm.
+const KUBELET_ISSUER: &str = "for file in /var/lib/rancher/*/agent/client-kubelet.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do test ! -e $file || openssl x509 -noout -subject -issuer -dates -in $file; done";
 const TOPOLOGY: &str =
     "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
 const CLOUD_PROVIDER_LOG: &str = "kubectl -n kube-system logs -l app.kubernetes.io/name=harvester-cloud-provider --prefix --tail=50";
-const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac,SINCE:.metadata.creationTimestamp,HOST:.status.nodeName'";
+const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac,STARTED:.metadata.creationTimestamp,HOST:.status.nodeName'";
+/// The server of a kubeconfig, and the files that it names.
+const NAMED_FILES: &str = "grep -nE '(server|tokenFile|proxy-url|certificate-authority|client-certificate|client-key):' <KUBECONFIG>";
+/// The age of VMs. A VMI is created at each start.
+const VM_AGES: &str = "kubectl -n <NAMESPACE> get vm -o 'custom-columns=NAME:.metadata.name,CREATED:.metadata.creationTimestamp'";
 
 /// Steps that several findings share.
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
@@ -241,12 +252,12 @@ catalog! {
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
-            "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
-            "Otherwise find the copy: the first command shows since when and where each VM runs, and the copy is the younger one. If that is not certain, change nothing.",
+            "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet: the kubelet then reports the new one.",
+            "Otherwise find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that and the disks of the VMs do not agree, change nothing.",
             "On the copy, never on the original: stop the Kubernetes service, remove the copied node state, set the hostname to the VM name, and join it as a new node. The state is removed by rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or, with kubeadm, as the next step says.",
             "`kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
         ],
-        run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
+        run: [harvester VM_HARDWARE, harvester VM_AGES, guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM.
         suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
@@ -254,11 +265,11 @@ catalog! {
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
         fix: [
-            "Find the copy: the command shows since when and where each VM runs. Stop it only if its disks and its Node show that it is not in use.",
+            "Find the copy: STARTED in the first command is only the last start of a VM, CREATED in the second one is its age. Stop it only if its disks and its Node show that it is not in use.",
             "Remove its MAC address in Harvester (Virtual Machines, Edit Config, Networks), or its firmware UUID (Edit YAML, spec.template.spec.domain.firmware).",
             "Start the VM.",
         ],
-        run: [harvester VM_HARDWARE];
+        run: [harvester VM_HARDWARE, harvester VM_AGES];
 
     NoTopologySource, "no-topology-source", Placement, Error [needs_placement, may_pass], "no source provides region and zone of the host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
@@ -438,7 +449,7 @@ catalog! {
         impact: "The API server (logs, exec) and load balancers use an address that this VM does not have. The Harvester cloud provider copies the address from the VMI.",
         fix: [
             "Find out which of the three is wrong.",
-            "After a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent or k3s.",
+            "After a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent, k3s, k3s-agent or kubelet.",
             "A `node-ip` in /etc/rancher/*/config.yaml must be an address of this VM.",
         ],
         run: [vm "ip -brief address", guest "kubectl get node <NODE> -o wide", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", vm "grep -rn node-ip /etc/rancher", vm "systemctl restart qemu-guest-agent"];
@@ -453,8 +464,9 @@ catalog! {
 
     HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [may_pass], "no Harvester kubeconfig found",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
-        impact: "The VM and its host cannot be read.",
+        impact: "The VM and its host cannot be read. Where the CSI driver and the cloud provider mount the same path, their new pods do not start, and no volume is attached. On a new node this is expected until Rancher has written the file.",
         fix: [
+            "If Rancher provisioned the cluster, select its cloud credential again: Rancher writes the file. Otherwise:",
             USE_SERVICE_ACCOUNT,
             "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml.",
         ],
@@ -503,12 +515,12 @@ catalog! {
         run: [vm "chmod 0600 <KUBECONFIG>"];
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "Harvester kubeconfig contains a Rancher token",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
-        impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
+        impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. If the CSI driver and the cloud provider use the same file, volumes are then not attached and the VM is not found.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
-        impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
+        impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. If the CSI driver and the cloud provider use the same file, they fail as well.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
@@ -559,24 +571,27 @@ catalog! {
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
         fix: [
             "Put the kubeconfig at the missing path.",
-            "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent or k3s.",
+            "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent, k3s or k3s-agent.",
         ],
         run: [vm "grep -rn cloud-provider-config /etc/rancher"];
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
-        fix: ["Set the owner of the reported file to root, and remove write permission for others."],
-        run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
+        fix: [
+            "Another user may have written it: check that the server and the files in it are those of another node. If that is not certain, write it anew: `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command.",
+            "Only then set the owner of the reported file to root, and remove write permission for others. If a directory is reported, find out what it is for: move the file to a directory of root, rather than change the owner.",
+        ],
+        run: [vm NAMED_FILES, vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
-            "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
+            "Kubelet certificates: restart rke2-server, rke2-agent, k3s or k3s-agent.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
-        impact: "Migrations are not detected; labels are unchanged. The CSI driver and the cloud provider use the same token.",
+        impact: "Migrations are not detected; labels are unchanged. If the CSI driver and the cloud provider use the same file, volumes are not attached and the VM is not found.",
         fix: [
             "Check the clock of this node first.",
             USE_SERVICE_ACCOUNT,
@@ -589,7 +604,7 @@ catalog! {
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
         fix: [
             "Check the clock of this node first.",
-            "Restart rke2-server, rke2-agent or k3s, one server at a time: that renews the certificate.",
+            "Restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: that renews the certificate.",
             "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE>`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
         ],
         run: [vm "timedatectl", vm JOURNAL],
@@ -597,12 +612,12 @@ catalog! {
 
     HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text, may_pass], "Harvester API is unreachable or returns server errors",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
-        impact: "Migrations are not detected until it is reachable; labels are unchanged.",
+        impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
-            "Check whether the API responds to this node, and whether the VM network has a route to the Harvester VIP.",
+            "Check whether the API responds to this node: any HTTP status, also 401, is a response; 000 is none. Check whether the VM network has a route to the Harvester VIP.",
             "During an upgrade of Harvester this is expected.",
         ],
-        run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
+        run: [vm RESPONSE, vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [is_error_text], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
@@ -655,17 +670,20 @@ catalog! {
         suppresses: [NoTopologySource, VmNotFound];
     GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text, may_pass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
-        fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
-        run: [vm SERVICES],
+        fix: [
+            "If no service of RKE2, K3s or the kubelet is running, see its journal, and start it.",
+            "If it is running, test the API: any HTTP status, also 401, is a response; 000 is none. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
+        ],
+        run: [vm SERVICES, vm JOURNAL, vm RESPONSE],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
         fix: [
-            "See in the journal whether the kubelet is rejected as well, and check the clock.",
-            "Compare the issuer of its certificate with the CA of the server: it may belong to another cluster, or come from the image.",
-            "Only if the kubelet is rejected and this node belongs to this cluster: restart rke2-server, rke2-agent or k3s, one server at a time.",
+            "See in the log of the kubelet whether it is rejected as well, and check the clock. RKE2 has this log in a file, K3s and kubeadm have it in the journal.",
+            "Compare the issuer of its certificate with the CA of the server: it may belong to another cluster, or come from the image. The last command prints the issuer.",
+            "Only if the kubelet is rejected and this node belongs to this cluster: restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, one server at a time.",
         ],
-        run: [vm JOURNAL, vm "timedatectl"],
+        run: [vm JOURNAL, vm KUBELET_LOG, vm "timedatectl", vm KUBELET_ISSUER],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
@@ -691,9 +709,9 @@ catalog! {
             "Check under which name the kubelet has registered.",
             "If the Node was deleted, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
             "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
-            "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
+            "If it has not registered, see the log of the kubelet.",
         ],
-        run: [guest "kubectl get nodes", vm JOURNAL],
+        run: [guest "kubectl get nodes", vm JOURNAL, vm KUBELET_LOG],
         suppresses: [NodeWriteFailed];
     NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text, may_pass], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
@@ -704,7 +722,7 @@ catalog! {
         see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Install the package on this VM, and in the image for new VMs. User data (`packages: [qemu-guest-agent]`) has an effect only at the first boot of a VM, and needs a package repository."],
-        run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
+        run: [vm "apt-get update && apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
         see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
@@ -807,7 +825,7 @@ catalog! {
         fix: [
             "Compare the clock with another node.",
             "Set the clock and synchronize it (NTP): `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed. If chrony runs already, `chronyc makestep` corrects the clock immediately.",
-            "Restart rke2-server, rke2-agent or k3s: certificates created in the meantime have wrong dates.",
+            "Restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet: certificates created in the meantime have wrong dates.",
         ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep  # only with chrony"],
         // Never the TLS errors: date and certificate may come from a server that cannot be verified.
@@ -888,9 +906,9 @@ catalog! {
         impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
         fix: [
             "If the disk does not respond, look for its errors in the kernel log, and for those of its volume in Harvester.",
-            "If too many files are open, look for the process that has them; the limit is `LimitNOFILE=` of the service, or the sysctl fs.file-max.",
+            "If too many files are open, look for the process that has them. The limits are `LimitNOFILE=` of the service, and the sysctl fs.file-max: `/proc/sys/fs/file-nr` has the open files and this maximum.",
         ],
-        run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
+        run: [vm "journalctl --no-pager -k -p warning -n 20", vm "cat /proc/sys/fs/file-nr", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [
@@ -905,7 +923,7 @@ catalog! {
         fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],
         run: [vm "systemctl unmask harvester-node-agent", vm "systemctl enable harvester-node-agent"];
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
-        impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
+        impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, whoever knows it can register as any of these Nodes on RKE2 and K3s.",
         fix: [
             "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",
             "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",

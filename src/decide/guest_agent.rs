@@ -311,7 +311,7 @@ fn not_installed(agent: &GuestAgent) -> Finding {
     let text = format!("systemd has no unit qemu-guest-agent or qemu-ga{asked}");
     let finding = Finding::new(Code::GuestAgentNotInstalled, text);
     let install = match agent.family {
-        Family::Debian => "apt-get install qemu-guest-agent",
+        Family::Debian => "apt-get update && apt-get install qemu-guest-agent",
         Family::RedHat => "dnf install qemu-guest-agent",
         Family::Suse => {
             "zypper install qemu-guest-agent  # SL Micro: transactional-update pkg install qemu-guest-agent, then reboot"

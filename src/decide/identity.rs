@@ -33,6 +33,14 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Reports whether the VM was identified only by what everybody on its network knows: users who may create VMs in the namespace can
+    /// give its name and MAC address to theirs.
+    pub fn is_imitable(&self) -> bool {
+        let is_public = |kind| matches!(kind, EvidenceKind::MacAddress | EvidenceKind::Name);
+        let mut agreeing = self.evidence.iter().filter(|item| item.agrees);
+        self.vmi().is_some() && agreeing.all(|item| is_public(item.kind))
+    }
+
     /// Returns our own instance, if exactly one was found.
     pub fn vmi(&self) -> Option<&Vmi> {
         match &self.vm {

@@ -65,8 +65,10 @@ pub struct Memory {
     pub unread: Option<u32>,
     /// The deadlines.
     pub agenda: Agenda,
-    /// Whether this process has searched for other VMs with our hostname.
+    /// Whether this process has searched for other VMs with our hostname or MAC address.
     pub has_searched: bool,
+    /// The number of consecutive searches that failed.
+    pub search_failures: u32,
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.

@@ -101,15 +101,29 @@ fn list(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
     Some(planned.unwrap_or(now.uptime + after))
 }
 
-/// Returns when other VMs are searched for that may have the hostname that KubeVirt made of our VM's name. One search since the start
-/// of the process is enough.
+/// Returns when other VMs are searched for: those that may have the hostname that KubeVirt made of our VM's name, and those with our
+/// MAC address, if nothing else identifies ours. One search since the start of the process is enough.
 fn search(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
     let scope = seen.reasons.scope;
-    memory.has_searched |= scope.search && seen.observation.candidates.known().is_some();
+    if scope.search {
+        let is_done = seen.observation.candidates.known().is_some();
+        memory.has_searched |= is_done;
+        memory.search_failures = match is_done {
+            true => 0,
+            false => memory.search_failures.saturating_add(1),
+        };
+    }
     let mut names = seen.identity.names.iter();
-    let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname);
+    let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname)
+        || seen.identity.is_imitable();
     let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
-    let soon = || now.uptime + schedule::list_delay(phase, now.random);
+    let soon = || {
+        let after = match memory.search_failures {
+            0 => schedule::list_delay(phase, now.random),
+            failures => schedule::list_retry(failures, now.random),
+        };
+        now.uptime + after
+    };
     let planned = memory.agenda.due(Job::Search).filter(|_| !scope.search);
     (is_wanted && !memory.has_searched).then(|| planned.unwrap_or_else(soon))
 }

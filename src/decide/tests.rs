@@ -5,6 +5,7 @@ mod history;
 
 use std::time::Duration;
 
+use super::agenda::Job;
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::label_state::LabelState;
 use super::labels::Owned;
@@ -1414,6 +1415,47 @@ fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
     world.reasons = Reasons::new(Trigger::Timer, due);
     world.reasons.scope = plan.next.scope;
     assert!(!world.plan().next.scope.search);
+}
+
+#[test]
+fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_once() {
+    let mut world = World::new();
+    world.settle();
+    world.memory = Memory::default();
+    assert!(!world.plan().next.scope.search);
+    world.observation.machine.product_uuid = Fact::Absent;
+    let plan = world.plan();
+    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    // A search that fails is repeated later and later.
+    let known = world.observation.candidates.clone();
+    let mut waits = Vec::new();
+    let mut plan = plan;
+    for _ in 0..3 {
+        world.apply(&plan);
+        world.uptime += plan.next.after;
+        world.reasons = Reasons::new(Trigger::Timer, world.uptime);
+        world.reasons.scope.search = true;
+        world.observation.candidates = Fact::Failed(Unavailable::new(
+            UnavailableKind::Unreachable,
+            "the list timed out",
+        ));
+        plan = world.plan();
+        world.observation.candidates = known.clone();
+        world.apply(&plan);
+        world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
+        plan = world.plan();
+        waits.push(plan.memory.agenda.due(Job::Search).unwrap() - world.uptime);
+    }
+    assert!(
+        waits[0] >= Duration::from_secs(600) && waits[1] > waits[0],
+        "{waits:?}"
+    );
+    world.apply(&plan);
+    world.reasons = Reasons::new(Trigger::Timer, world.uptime);
+    world.reasons.scope.search = true;
+    let plan = world.plan();
+    assert!(plan.memory.has_searched);
+    assert_eq!(plan.memory.agenda.due(Job::Search), None);
 }
 
 #[test]

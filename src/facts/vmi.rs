@@ -294,6 +294,7 @@ impl TryFrom<WireVmi> for Vmi {
             }
         }
         let mut active_pods = status.active_pods.0;
+        active_pods.retain(|uid, host| uid.len().max(host.len()) <= ANNOTATION_MAX);
         while active_pods.len() > PODS_MAX {
             active_pods.pop_last();
         }

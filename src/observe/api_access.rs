@@ -10,7 +10,7 @@ use crate::access::Credential;
 use crate::access::own_api;
 use crate::access::search::{self, Candidate, FoundCredential};
 use crate::access::source::{CredentialSource, LoadOutcome};
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{Api, Code, CommandPlace, Finding, Group};
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
@@ -273,12 +273,17 @@ fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<Finding> {
     let changeable = changeable.map(|found| {
         let place = found.place.to_string_lossy();
         let place = shell_word(&place);
-        about_credential(api, Code::CredentialWritableByOthers, found.to_string()).with_commands(
-            vec![
-                format!("chown -h root:root {place}"),
-                format!("chmod go-w {place}"),
-            ],
-        )
+        let finding = about_credential(api, Code::CredentialWritableByOthers, found.to_string());
+        let is_directory = |metadata: std::fs::Metadata| metadata.is_dir();
+        // Others may have changed the file, so its content comes first. A directory may rightly be another user's.
+        let checks = finding.commands().iter().take(1).cloned().collect();
+        let finding = finding.with_all_commands(checks);
+        match root.metadata(&found.place).is_ok_and(is_directory) {
+            true => finding.and_command(CommandPlace::Vm, format!("ls -ld {place}")),
+            false => finding
+                .and_command(CommandPlace::Vm, format!("chown -h root:root {place}"))
+                .and_command(CommandPlace::Vm, format!("chmod go-w {place}")),
+        }
     });
     readable.chain(changeable).collect()
 }

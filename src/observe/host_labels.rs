@@ -31,7 +31,7 @@ pub struct KeptLabels(BTreeMap<(Source, HostName), Kept>);
 #[derive(Debug)]
 struct Kept {
     answer: Fact<HostLabels>,
-    /// The generation of the credential, with which only a refusal ends.
+    /// The generation of the credential.
     generation: u64,
     until: Duration,
 }
@@ -58,8 +58,9 @@ impl KeptLabels {
         generation: u64,
         uptime: Duration,
     ) -> Option<&Fact<HostLabels>> {
-        let kept = self.0.get(about).filter(|kept| uptime < kept.until)?;
-        let is_valid = kept.answer.why().is_none() || kept.generation == generation;
+        let kept = self.0.get(about)?;
+        // Another credential may be for another Harvester, which has hosts of the same names.
+        let is_valid = uptime < kept.until && kept.generation == generation;
         is_valid.then_some(&kept.answer)
     }
 

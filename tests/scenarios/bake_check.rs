@@ -624,6 +624,23 @@ fn no_path_with_dots_leads_the_fix_out_of_the_tree() {
 }
 
 #[test]
+fn a_directory_where_a_setting_names_a_file_is_reported_and_never_removed() {
+    for setting in ["token-file: /usr", "cloud-provider-config: /usr"] {
+        let tree = Tree::clean();
+        tree.write("/usr/bin/true", "");
+        tree.write("/etc/rancher/rke2/config.yaml", &format!("{setting}\n"));
+        let (exit, faults) = tree.check();
+        assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
+        let seen = faults[0]["observed"].as_str().unwrap();
+        assert!(seen.contains("/usr as a file"), "{seen}");
+        let step = faults[0]["fix"][0].as_str().unwrap();
+        assert!(step.contains("Correct the setting"), "{step}");
+        let all = commands(&faults[0]).join("\n");
+        assert!(!all.contains("rm "), "{all}");
+    }
+}
+
+#[test]
 fn of_a_link_only_the_link_is_removed_and_what_is_behind_is_named() {
     let id = "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1";
     for (link, code) in [

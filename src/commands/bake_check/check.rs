@@ -189,9 +189,9 @@ impl Check<'_> {
         };
         let settings = &loaded.settings;
         let harvester = settings.harvester.kubeconfig.iter();
-        harvester.for_each(|path| self.thing(Code::ImageHarvesterCredential, path));
+        harvester.for_each(|path| self.file(Code::ImageHarvesterCredential, path));
         let guest = settings.guest.kubeconfig.iter();
-        guest.for_each(|path| self.thing(Code::ImageKubeletCredential, path));
+        guest.for_each(|path| self.file(Code::ImageKubeletCredential, path));
         let is_of_one_vm = |value: &&Effective| OF_ONE_VM.contains(&value.key.as_str());
         let values = loaded.values.iter().filter(|value| !value.is_default);
         for value in values.filter(is_of_one_vm) {
@@ -227,7 +227,7 @@ impl Check<'_> {
         }
         self.credentials(&settings.distributions);
         for path in &settings.secret_files {
-            self.thing(Code::ImageClusterToken, path);
+            self.file(Code::ImageClusterToken, path);
         }
         // With a node ID that is unique to each machine, the name can be the same on all of them.
         let has_id = |kind| {
@@ -255,12 +255,12 @@ impl Check<'_> {
     /// Checks for credentials at all paths where the agent searches for them, and next to those.
     fn credentials(&mut self, distributions: &[Distribution]) {
         for candidate in harvester_candidates(None, distributions) {
-            self.thing(Code::ImageHarvesterCredential, &candidate.path);
+            self.file(Code::ImageHarvesterCredential, &candidate.path);
         }
         // The first iteration is for the configured distributions, the second one for the default paths.
         for distributions in [distributions, &[]] {
             for candidate in kubelet_candidates(None, distributions) {
-                self.thing(Code::ImageKubeletCredential, &candidate.path);
+                self.file(Code::ImageKubeletCredential, &candidate.path);
             }
         }
         let configured = distributions.iter().map(|one| one.data_dir.as_path());
@@ -334,6 +334,25 @@ impl Check<'_> {
         };
         let names = names.iter().filter(|name| fits(name));
         names.map(|name| dir.join(name)).collect()
+    }
+
+    /// Adds the file that a setting names, if it is present and not empty. A directory is never added: the setting is wrong, and the
+    /// directory may be one of the system.
+    fn file(&mut self, code: Code, path: &Path) {
+        let is_directory = |metadata: std::fs::Metadata| metadata.is_dir();
+        if !self.root.metadata(path).is_ok_and(is_directory) {
+            self.thing(code, path);
+        } else if !self.root.list(path).is_ok_and(|names| names.is_empty()) {
+            let seen = format!(
+                "a setting names {} as a file, but it is a directory",
+                path.display()
+            );
+            let finding = Finding::new(Code::ImageUnreadable, seen);
+            let finding = finding.with_remedy("Correct the setting that names this path.");
+            if !self.findings.contains(&finding) {
+                self.findings.push(finding);
+            }
+        }
     }
 
     /// Adds a file or directory, if it is present and not empty.

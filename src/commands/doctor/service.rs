@@ -95,8 +95,11 @@ impl Service {
         let reported = problems
             .filter(|_| self.is_running() == Some(true))
             .filter(|one| one.code.entry().flags.needs_memory && is_new(one.code));
-        let findings = reported
-            .map(|one| Finding::new(one.code, one.observed.clone()).with_steps(one.fix.clone()));
+        let findings = reported.map(|one| {
+            Finding::new(one.code, one.observed.clone())
+                .with_steps(one.fix.clone())
+                .with_all_commands(one.commands.clone())
+        });
         findings.collect()
     }
 

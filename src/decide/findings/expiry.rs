@@ -103,12 +103,13 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
             let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
             Some(match life.group {
                 Group::HarvesterCredential => {
-                    let steps = Code::HarvesterCredentialExpired.entry();
-                    let steps = steps.fix.iter().map(|step| (*step).to_owned());
-                    finding.with_steps(steps.collect())
+                    let expired = Code::HarvesterCredentialExpired.entry();
+                    let steps = expired.fix.iter().map(|step| (*step).to_owned());
+                    let finding = finding.with_steps(steps.collect());
+                    finding.with_all_commands(expired.commands.to_vec())
                 }
                 _ => finding.with_remedy(
-                    "Restart rke2-server, rke2-agent or k3s: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
+                    "Restart rke2-server, rke2-agent, k3s or k3s-agent: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
                      automatically; restart it if it did not.",
                 ),
             })

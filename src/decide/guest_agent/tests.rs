@@ -303,10 +303,16 @@ fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_t
 #[test]
 fn each_family_gets_the_commands_of_its_own() {
     for (family, command) in [
-        (Family::Debian, "apt-get install qemu-guest-agent"),
+        (
+            Family::Debian,
+            "apt-get update && apt-get install qemu-guest-agent",
+        ),
         (Family::RedHat, "dnf install qemu-guest-agent"),
         (Family::Suse, "zypper install qemu-guest-agent"),
-        (Family::Other, "apt-get install qemu-guest-agent || zypper"),
+        (
+            Family::Other,
+            "apt-get update && apt-get install qemu-guest-agent || zypper",
+        ),
     ] {
         let agent = GuestAgent {
             family,

@@ -12,8 +12,8 @@ use crate::report::relative::span;
 
 const NEW_HARVESTER_KUBECONFIG: &str = "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester \
     itself expires, plan its rotation with the Harvester documentation first.";
-const RESTART_HARVESTER: &str = "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it \
-    automatically.";
+const RESTART_HARVESTER: &str = "On the management nodes of Harvester, restart rke2-server, one node at a time. With the setting \
+    auto-rotate-rke2-certs (off by default), Harvester 1.3 and later renews it automatically.";
 const ROTATE_CA: &str = "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate \
     rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the \
     service on each node.";
