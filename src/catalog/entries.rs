@@ -466,7 +466,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
         impact: "The VM and its host cannot be read. Where the CSI driver and the cloud provider mount the same path, their new pods do not start, and no volume is attached. On a new node this is expected until Rancher has written the file.",
         fix: [
-            "If Rancher provisioned the cluster, select its cloud credential again: Rancher writes the file. Otherwise:",
+            "If Rancher provisioned the cluster, select its cloud credential again: Rancher writes the file. Otherwise use the next steps.",
             USE_SERVICE_ACCOUNT,
             "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml.",
         ],

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_labels_of_the_last_hosts_are_known_until_the_next_poll_with_any_credential() {
+    fn the_labels_of_the_last_hosts_are_known_until_the_next_poll_or_another_credential() {
         let about = |number: usize| {
             let host = HostName::parse(&format!("hv-{number}")).unwrap();
             (Source::HostNode, host)
@@ -291,8 +291,9 @@ mod tests {
             kept.keep(about(number), &labels, 0, second * uptime, minute);
         }
         assert_eq!(kept.get(&about(0), 0, second), None);
-        assert_eq!(kept.get(&about(1), 1, minute), Some(&labels));
-        assert_eq!(kept.get(&about(1), 1, minute + 2 * second), None);
+        assert_eq!(kept.get(&about(1), 0, minute), Some(&labels));
+        assert_eq!(kept.get(&about(1), 1, minute), None);
+        assert_eq!(kept.get(&about(1), 0, minute + 2 * second), None);
         let (_, host) = about(2);
         kept.forget_host(&host);
         assert_eq!(kept.get(&about(2), 0, minute), None);

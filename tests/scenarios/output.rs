@@ -36,6 +36,9 @@ fn wide(text: &str) -> Vec<&str> {
             "ssh ",
             "systemctl ",
             "journalctl ",
+            "curl ",
+            "tail ",
+            "openssl ",
         ]
         .iter()
         .any(|command| line.contains(command))
