@@ -425,7 +425,7 @@ async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
+async fn a_hostname_change_interrupts_a_slow_read_which_is_then_repeated() {
     let mut facts = Facts::new();
     facts.settle();
     let slowly = |io: &mut FakeIo, wait: &mut FakeWait| {
@@ -473,7 +473,7 @@ async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_reported_first()
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_never_rest_do_not_keep_a_slow_answer_from_being_heard() {
+async fn constant_hostname_changes_do_not_block_a_slow_read() {
     let mut facts = Facts::new();
     facts.settle();
     let restless = |io: &mut FakeIo, wait: &mut FakeWait| {

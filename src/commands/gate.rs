@@ -184,11 +184,13 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
 fn copied(root: &Root) -> Option<String> {
     let machine = observe::machine::read_machine(root);
     // A daemon that cannot save its state still has a status.
-    state::recall(root, &MachineId::of(&machine))
+    let before = state::recall(root, &MachineId::of(&machine))
         .copied_from
-        .or_else(|| last(root).0?.identity.copied_from)
-        // Only root may read the UUID of the other VM, and the journal has more readers.
-        .map(|_| "its disk was used by a VM with another product_uuid".to_owned())
+        .or_else(|| last(root).0?.identity.copied_from)?;
+    let ours = machine.product_uuid.known().copied().unwrap_or_default();
+    Some(format!(
+        "its disk was used with product_uuid {before}, and this VM has {ours}"
+    ))
 }
 
 /// Returns the answer if there is nothing to wait for.

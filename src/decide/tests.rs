@@ -1036,7 +1036,7 @@ fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
 }
 
 #[test]
-fn peace_ends_a_fight_and_a_node_made_anew_is_none() {
+fn a_restored_label_ends_the_conflict_and_a_recreated_node_has_none() {
     let mut world = World::new();
     world.settle();
     for _ in 0..6 {
@@ -1202,7 +1202,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
 }
 
 #[test]
-fn a_rival_that_rests_now_and_then_is_left_alone_as_well() {
+fn an_intermittent_conflict_also_stops_writes() {
     let (writes, world) = fought(World::new(), |world, round| match round % 2 {
         0 => strip(world),
         // The same as written, so that no change is needed.
@@ -1307,7 +1307,7 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
 }
 
 #[test]
-fn a_look_that_asks_nothing_puts_off_no_retry() {
+fn a_round_without_requests_does_not_postpone_a_retry() {
     let mut world = World::new();
     world.settle();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");

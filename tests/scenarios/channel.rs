@@ -201,7 +201,10 @@ async fn makes_the_agent_look(client: &mut Client<VirtioPort>) -> Value {
 fn signal(status: &Value) -> (bool, String) {
     let signals = status["eventSources"].as_array().unwrap();
     let mut channel = signals.iter().filter(|signal| signal["name"] == "port");
-    let signal = channel.next().unwrap();
+    // The first status may be written before this event source has said anything.
+    let Some(signal) = channel.next() else {
+        return (false, String::new());
+    };
     (
         signal["active"].as_bool().unwrap(),
         signal["detail"].as_str().unwrap().to_owned(),

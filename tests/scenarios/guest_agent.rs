@@ -10,7 +10,7 @@ use crate::{On, SOON, TOPOLOGY, condition_becomes, findings, findings_become, on
 
 on_both!(
     a_guest_agent_that_stops_is_on_the_node_at_once,
-    each_thing_that_is_in_its_way_has_a_name,
+    each_cause_of_an_unhealthy_guest_agent_has_a_finding,
 );
 
 const HEALTHY: &str = "QemuGuestAgentReady";
@@ -82,7 +82,7 @@ async fn a_guest_agent_that_stops_is_on_the_node_at_once(on: On) {
     assert_eq!(events(&world, "GuestAgentNotRunning").await, 1);
 }
 
-async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
+async fn each_cause_of_an_unhealthy_guest_agent_has_a_finding(on: On) {
     let (world, _bus, systemd) = world_with(on, Unit::running()).await;
     let agent = settled(&world, &systemd).await;
     condition_becomes(&world, HEALTHY, "True", "Healthy").await;

@@ -8,8 +8,8 @@ use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually}
 
 use crate::channel::{PORT, resync};
 use crate::{
-    IDENTITY, On, SOON, agent, condition, condition_becomes, findings_become, label_becomes,
-    on_both, serve,
+    IDENTITY, On, SOON, TOPOLOGY, ZONE, agent, condition, condition_becomes, findings_become,
+    label_becomes, on_both, serve,
 };
 
 on_both!(
@@ -20,6 +20,7 @@ on_both!(
     without_any_source_every_attempt_and_the_rbac_that_would_help_are_named,
     labels_follow_even_when_the_hostname_is_wrong,
     the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here,
+    a_node_whose_name_has_a_domain_is_labeled_and_reported,
 );
 
 async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record(on: On) {
@@ -57,6 +58,31 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
             SOON,
         )
         .await;
+}
+
+/// With `vm.example.org` as host name and Node name, the labels follow the VM, and the name is reported.
+async fn a_node_whose_name_has_a_domain_is_labeled_and_reported(on: On) {
+    let mut vm = VmSpec::named(VM_NAME);
+    vm.fqdn = Some(format!("{VM_NAME}.example.org"));
+    let world = on
+        .world(WorldOptions {
+            vm,
+            ..WorldOptions::default()
+        })
+        .await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    condition_becomes(&world, IDENTITY, "False", "HostnameDiffers").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    findings_become(&world, &["hostname-differs"]).await;
+    let doctor = crate::words(&agent(&world, &["doctor"]).await.stdout);
+    assert!(doctor.contains(world.node_name()), "{doctor}");
+    // With the same name in the configuration of the distribution, it is meant.
+    world.guest.rancher_config(Some(world.node_name()));
+    world.guest.kernel_hostname(VM_NAME);
+    world.guest.static_hostname(VM_NAME);
+    findings_become(&world, &["configured-override"]).await;
 }
 
 async fn the_name_of_another_vm_is_an_error(on: On) {

@@ -692,7 +692,7 @@ async fn killed_during(request: Request) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_before_and_after_each_request_doubles_nothing_and_tears_no_pair() {
+async fn sigkill_around_each_request_causes_no_duplicate_and_no_partial_labels() {
     for (what, verb, path) in REQUESTS {
         for is_done in [false, true] {
             killed_during(Request {

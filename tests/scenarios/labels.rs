@@ -17,7 +17,7 @@ on_both!(
     a_dry_run_says_what_it_would_write_and_writes_nothing,
     a_cloud_controller_reverts_nothing,
     a_label_that_a_person_changed_is_put_right,
-    a_rival_is_named_and_left_alone_after_three_reverts,
+    a_conflicting_writer_is_reported_and_writes_stop_after_three_reverts,
     a_node_that_was_made_anew_is_labelled_anew,
     a_host_relabelled_in_harvester_is_followed,
     hold_keeps_the_first_zone_and_report_writes_none,
@@ -111,7 +111,7 @@ async fn a_label_that_a_person_changed_is_put_right(on: On) {
     assert_eq!(world.node_label("team").await.as_deref(), Some("a"));
 }
 
-async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
+async fn a_conflicting_writer_is_reported_and_writes_stop_after_three_reverts(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;

@@ -16,7 +16,7 @@ on_both!(
     annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
     a_credential_that_reads_hosts_needs_no_annotations,
     a_failed_migration_writes_nothing,
-    there_and_back_ends_right,
+    repeated_migrations_end_with_the_labels_of_the_last_host,
     a_restart_on_another_host_is_followed,
     a_move_while_the_agent_was_down_is_reported,
     the_last_migration_is_reported_after_a_restart_too,
@@ -133,7 +133,7 @@ async fn a_failed_migration_writes_nothing(on: On) {
     assert_eq!(next.label(HOST).as_deref(), Some("hv-c"), "{}", next.node);
 }
 
-async fn there_and_back_ends_right(on: On) {
+async fn repeated_migrations_end_with_the_labels_of_the_last_host(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;

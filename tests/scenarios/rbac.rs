@@ -21,7 +21,7 @@ use crate::{BINARY, HOST, On, SOON, ZONE, agent, findings_become, label_becomes,
 
 on_both!(
     the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused,
-    each_missing_right_is_named_or_made_up_for,
+    each_missing_permission_is_reported_or_has_a_fallback,
     roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name;
     real:
     kubectl_applies_the_roles_once_and_takes_them_back,
@@ -217,7 +217,7 @@ enum Says {
     OtherWay,
 }
 
-async fn each_missing_right_is_named_or_made_up_for(on: On) {
+async fn each_missing_permission_is_reported_or_has_a_fallback(on: On) {
     let world = without_rights(on).await;
     let objects = printed(&world, &[]).await;
     let all = rights(&objects);

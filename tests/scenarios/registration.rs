@@ -532,7 +532,7 @@ async fn a_clone_beside_its_original_holds_the_gate_whatever_its_configuration_s
 }
 
 #[tokio::test]
-async fn a_kubelet_that_has_registered_before_starts_at_once_and_without_a_word() {
+async fn the_gate_does_not_delay_a_registered_kubelet_and_logs_nothing() {
     let world = World::lab(WorldOptions::default()).await;
     world.guest.kernel_hostname("localhost");
     let output = agent(&world, &["gate"]).await;

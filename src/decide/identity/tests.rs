@@ -331,7 +331,7 @@ fn hardware_that_agrees_in_part_is_reported_whatever_the_names() {
 }
 
 #[test]
-fn thousands_of_doubles_are_a_short_text() {
+fn a_list_of_duplicate_vms_is_truncated() {
     let mut world = World::new();
     for number in 0..2_000 {
         world.add_vmi(|other| other.name = VmName::parse(&format!("clone-{number}")).unwrap());

@@ -145,7 +145,7 @@ fn a_host_that_is_named_and_placed_nowhere_keeps_the_labels() {
 }
 
 #[test]
-fn the_host_is_not_heard_when_it_is_doubtful_which_vm_we_are() {
+fn host_metrics_are_ignored_if_the_vm_is_ambiguous() {
     let mut world = World::new();
     with_hosts_table(&mut world);
     world.observation.host_metrics = Fact::Known(HostMetrics {

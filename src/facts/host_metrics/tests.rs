@@ -72,7 +72,7 @@ fn what_the_host_cannot_collect_is_no_fault() {
 }
 
 #[test]
-fn whatever_is_no_clear_word_of_the_host_is_refused_in_one_line() {
+fn invalid_host_metrics_are_rejected_with_a_one_line_error() {
     let host = |value: &str| metrics(&metric("host", "HostName", value));
     let bomb = "<!DOCTYPE metrics [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]>";
     let deep = |depth: usize| "<a>".repeat(depth) + &"</a>".repeat(depth);

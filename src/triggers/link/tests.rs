@@ -132,7 +132,7 @@ fn only_the_kernel_and_only_a_virtio_nic_announces() {
 }
 
 #[test]
-fn how_the_signal_stands_is_said_of_each_virtio_nic() {
+fn the_announcement_state_of_each_virtio_nic_is_reported() {
     let nic = |name: &str, announce| Nic {
         name: name.to_owned(),
         address: None,

@@ -115,7 +115,7 @@ async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
 }
 
 #[tokio::test]
-async fn a_liar_is_not_heard_neither_in_public_nor_in_private() {
+async fn signals_of_other_senders_are_ignored_broadcast_and_unicast() {
     let mut followed = Followed::new();
     let daemon = Daemon::start(&followed.tree).await;
     let systemd = systemd(&daemon).await;

@@ -485,7 +485,7 @@ async fn a_stream_that_is_over_frees_the_way_for_the_next_even_while_it_is_held(
 }
 
 #[tokio::test]
-async fn the_kernel_asks_whether_a_quiet_peer_lives() {
+async fn tcp_keepalive_is_enabled() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
     let _watch = open(&client(&server.url())).await;
     let peer = format!("0100007F:{:04X}", server.address.port());

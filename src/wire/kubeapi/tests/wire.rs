@@ -127,7 +127,7 @@ async fn text_that_is_not_json_is_a_fault_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_page_for_people_is_not_taken_for_success() {
+async fn an_html_page_is_not_a_successful_response() {
     let error = error_of(answer(200, "text/html; charset=utf-8", "", "{}")).await;
     is(&error, Kind::Refused, "text/html");
 }

@@ -39,6 +39,8 @@ pub struct VmSpec {
     pub serial: Option<String>,
     /// `spec.hostname`, when it differs from the name on purpose.
     pub hostname: Option<String>,
+    /// The host name and Node name of the guest, when it adds a domain to that of the platform.
+    pub fqdn: Option<String>,
 }
 
 impl VmSpec {
@@ -57,6 +59,7 @@ impl VmSpec {
             firmware: Firmware::FromName,
             serial: Some(uuid::Uuid::new_v4().to_string()),
             hostname: None,
+            fqdn: None,
         }
     }
 
@@ -74,10 +77,11 @@ impl VmSpec {
         self
     }
 
-    /// The host name that the platform gives to the guest, and so the name of its Node.
+    /// The host name of the guest, and so the name of its Node: the one that the platform gives, unless the guest adds a domain.
     #[must_use]
     pub fn guest_name(&self) -> &str {
-        self.hostname.as_deref().unwrap_or(&self.name)
+        let name = self.fqdn.as_deref().or(self.hostname.as_deref());
+        name.unwrap_or(&self.name)
     }
 
     /// The address of its first NIC in the VM network, made of the last octets of its MAC.
@@ -130,7 +134,7 @@ impl Vm {
         format!("harvester://{}", self.uid)
     }
 
-    /// The host name that the platform gave to the guest, and so the name of its Node.
+    /// The host name of the guest, and so the name of its Node.
     #[must_use]
     pub fn guest_name(&self) -> &str {
         self.spec.guest_name()
