@@ -320,7 +320,7 @@ where
             let observed = observed(settings, io, publish, clock, &memory, reasons.scope).await;
             // File changes that were read but not applied yet are lost, so all facts that depend on them are read again.
             let cut = Reasons {
-                scope: wanted.scope.and(Scope::KNOWN),
+                scope: wanted.scope | Scope::KNOWN,
                 renamed: false,
                 ..wanted
             };

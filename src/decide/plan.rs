@@ -20,7 +20,7 @@ use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::facts::names::HostName;
-use crate::facts::trigger::{Next, Reasons, Trigger};
+use crate::facts::trigger::{Next, Reasons, Scope, Trigger};
 use crate::facts::vmi::Vmi;
 
 /// The time for which reads may fail before a condition with status `True` becomes `Unknown`. A failover of Harvester's VIP or a
@@ -78,7 +78,12 @@ pub fn plan(
         ..seen
     };
     let mut window_end = admit(&mut memory, seen, run_kind);
-    memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
+    memory.note_names(
+        settings,
+        seen.identity,
+        seen.reasons.scope.contains(Scope::VM),
+        now,
+    );
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
     let scheduled = match run_kind {
@@ -271,7 +276,7 @@ fn hold_refused(
             memory.forget_refusal(write);
         }
     }
-    if !seen.reasons.scope.refused {
+    if !seen.reasons.scope.contains(Scope::AFRESH) {
         let is_due = |refused: &Refused| refused.due <= now.uptime;
         let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
         actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
@@ -293,7 +298,7 @@ fn probe_result<'a>(
             .filter(|_| !is_host_late)
             .map(|placement| &placement.host),
         is_answered: !is_host_late && (seen.placement.is_some() || seen.identity.vmi().is_some()),
-        is_read: seen.reasons.scope.vm,
+        is_read: seen.reasons.scope.contains(Scope::VM),
         is_settled: sync.is_final() && !is_unwritten,
     }
 }

@@ -249,7 +249,7 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
     assert_eq!(codes(&plan), [Code::NodeOfAnotherVm]);
     assert_eq!(plan.sync.reason(), "NodeOfAnotherVm");
     // The kubelet may not have started yet.
-    assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
+    assert!(plan.next.scope.contains(Scope::NODE) && plan.next.after < Duration::from_secs(60));
     let ours = *world.observation.machine.product_uuid.known().unwrap();
     let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
     for fine in [None, Some(ours), Some(swapped)] {
@@ -484,7 +484,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(plan.next.trigger, Trigger::Hostname);
     assert_eq!(
         (plan.next.after, plan.next.scope),
-        (Duration::from_secs(2), Scope::MOVED)
+        (Duration::from_secs(2), Scope::VM)
     );
     world.apply(&plan);
     world.uptime += Duration::from_secs(1);
@@ -648,7 +648,7 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     let plan = world.plan();
     assert_eq!(plan.window_end, None);
     assert_eq!(plan.next.trigger, Trigger::Resync);
-    assert_eq!(plan.next.scope, Scope::MOVED);
+    assert_eq!(plan.next.scope, Scope::VM);
     assert!(
         plan.next.after < Duration::from_millis(200),
         "{:?}",
@@ -802,11 +802,7 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
         ended.window_end.unwrap().outcome,
         WindowOutcome::ApiUnavailable
     );
-    let unanswered = Scope {
-        files: true,
-        vm: true,
-        ..Scope::NONE
-    };
+    let unanswered = Scope::FILES | Scope::VM;
     assert_eq!(
         (ended.next.trigger, ended.next.scope),
         (Trigger::Timer, unanswered),
@@ -1286,7 +1282,7 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
         world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
         let plan = world.plan();
         let due = world.uptime + plan.next.after;
-        assert!(plan.next.scope.files && plan.next.scope.units);
+        assert!(plan.next.scope.contains(Scope::LOCAL));
         world.memory = plan.memory;
         // A round that reads no files postpones nothing.
         world.uptime += plan.next.after / 2;
@@ -1401,19 +1397,19 @@ fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
     world.vmi().name = VmName::parse("web.prod-2").unwrap();
     world.memory = Memory::default();
     let plan = world.plan();
-    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    assert!(plan.next.scope.contains(Scope::SEARCH) && plan.next.after <= Duration::from_secs(60));
     let due = world.uptime + plan.next.after;
     world.apply(&plan);
     // Another round does not postpone it.
     world.uptime += plan.next.after / 2;
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
-    assert!(plan.next.scope.search && world.uptime + plan.next.after <= due);
+    assert!(plan.next.scope.contains(Scope::SEARCH) && world.uptime + plan.next.after <= due);
     world.apply(&plan);
     world.uptime = due;
     world.reasons = Reasons::new(Trigger::Timer, due);
     world.reasons.scope = plan.next.scope;
-    assert!(!world.plan().next.scope.search);
+    assert!(!world.plan().next.scope.contains(Scope::SEARCH));
 }
 
 #[test]
@@ -1448,7 +1444,7 @@ fn a_namespace_that_is_listed_later_is_looked_at_then() {
     });
     let plan = world.plan();
     assert_eq!(plan.next.after, later);
-    assert!(plan.next.scope.vm);
+    assert!(plan.next.scope.contains(Scope::VM));
     assert!(patches(&plan).is_empty());
 }
 

@@ -29,14 +29,14 @@ impl Observer {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> Observation {
-        if scope.hinted {
+        if scope.contains(Scope::AT_ONCE) {
             self.connections.skip_backoff();
         }
         let stalled = self.read_local().await;
         alive();
         let before = self.generations();
         let uncertain = self.take_delivered();
-        if scope.refused {
+        if scope.contains(Scope::AFRESH) {
             self.host_labels.forget_refusals();
         }
         let is_needed =
@@ -137,7 +137,7 @@ impl Observer {
         // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
-        if scope.units {
+        if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);
             self.health.set("downward-metrics", is_offered, detail);
         }

@@ -64,7 +64,7 @@ impl Observer {
         now: Now,
         key: ListKey,
     ) -> ListPolicy {
-        if !self.is_daemon || scope.search {
+        if !self.is_daemon || scope.contains(Scope::SEARCH) {
             return ListPolicy::Always;
         }
         if settings.harvester.vm.is_some() {
