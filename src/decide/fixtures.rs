@@ -320,6 +320,7 @@ fn vmi() -> Vmi {
         name: VmName::parse(VM).unwrap(),
         namespace: Namespace::parse("default").unwrap(),
         uid: "vmi-uid".to_owned(),
+        resource_version: None,
         vm_uid: Some("vm-uid".to_owned()),
         hostname: None,
         firmware_uuid: Some(firmware_uuid(VM)),

@@ -50,7 +50,7 @@ impl Observer {
         }
         Uncertain {
             vm: match vmi.delivered {
-                Some(Delivered::Object { object, version }) => !self.accept_vmi(object, version),
+                Some(Delivered::Object { object, version }) => !self.accept_vmi(object, &version),
                 Some(Delivered::Unknown) => true,
                 None => false,
             },
@@ -74,23 +74,26 @@ impl Observer {
     }
 
     /// Accepts the delivered instance. Returns `false` if it cannot be determined whether it is ours and newer.
-    fn accept_vmi(&mut self, vmi: Vmi, version: String) -> bool {
+    fn accept_vmi(&mut self, vmi: Vmi, version: &str) -> bool {
         let Some(own) = self.own.as_mut().filter(|own| {
             own.vmi.uid == vmi.uid && own.vmi.namespace == vmi.namespace && own.vmi.name == vmi.name
         }) else {
             return false;
         };
-        let known = self.versions.iter().find(|(uid, _)| *uid == vmi.uid);
-        match age(&version, known.and_then(|(_, version)| version.as_deref())) {
+        // It may have been read again since it was found.
+        let mut read = self.facts.candidates.known().into_iter();
+        let read = read.find_map(|known| known.vmis.iter().find(|read| read.uid == vmi.uid));
+        let known = read.unwrap_or(&own.vmi).resource_version.as_deref();
+        match age(version, known) {
             Age::Doubtful => return false,
             Age::Same => return self.facts.candidates.known().is_some(),
             Age::Newer => {}
         }
-        self.versions = vec![(vmi.uid.clone(), Some(version))];
         let known = std::mem::replace(&mut own.vmi, vmi);
         let is_unrelated = Vmi {
             announcements: own.vmi.announcements.clone(),
             guest_agent: own.vmi.guest_agent.clone(),
+            resource_version: own.vmi.resource_version.clone(),
             ..known
         } == own.vmi;
         self.remember_candidates();

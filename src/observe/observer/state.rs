@@ -17,7 +17,7 @@ use crate::facts::clock::ClockSteps;
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::registration::LabelFile;
 use crate::facts::vmi::Vmi;
@@ -68,7 +68,7 @@ pub struct Observer {
     /// The VM found in an earlier run.
     pub(super) earlier: Option<VmName>,
     /// Our own instance, and the search that found it.
-    pub(super) own: Option<OwnInstance>,
+    pub(super) own: Option<harvester::OwnInstance>,
     pub(super) names: harvester::Names,
     /// The last results of the sources, until the VM is read again.
     pub(super) reads: Option<PlacementReads>,
@@ -77,8 +77,6 @@ pub struct Observer {
     pub(super) host_labels: KeptLabels,
     /// The settings with which `reads` was read.
     pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
-    /// UID and resource version of the instances as last read or delivered.
-    pub(super) versions: Vec<(String, Option<String>)>,
     /// Our Node before its API became unreachable.
     pub(super) last_node: Option<Node>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
@@ -131,7 +129,6 @@ impl Observer {
             cleared: None,
             host_labels: KeptLabels::default(),
             read_for: None,
-            versions: Vec::new(),
             last_node: None,
             duplicates: BTreeSet::new(),
             listing: Listing::default(),
@@ -188,15 +185,6 @@ fn unread() -> Observation {
         is_unread: false,
         findings: Vec::new(),
     }
-}
-
-/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
-#[derive(Debug)]
-pub(super) struct OwnInstance {
-    pub(super) vmi: Vmi,
-    pub(super) others: Candidates,
-    pub(super) names: harvester::Names,
-    pub(super) generation: u64,
 }
 
 /// The inputs of a list of the namespace: our names, the namespace, and the credential.
