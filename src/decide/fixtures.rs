@@ -20,7 +20,7 @@ use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, 
 use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
-use crate::facts::nic::Mac;
+use crate::facts::nic::{Announce, Mac, Nic};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
 use crate::facts::placement::{HostLabels, PlacementReads};
@@ -263,8 +263,12 @@ fn observation() -> Observation {
             platform_hostname: Fact::Known(VM.to_owned()),
             product_uuid: Fact::Known(firmware_uuid(VM)),
             product_serial: Fact::Absent,
-            nics: Fact::Absent,
-            macs: Fact::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
+            nics: Fact::Known(vec![Nic {
+                name: "eth0".to_owned(),
+                address: Mac::parse(MAC),
+                driver: Some("virtio_net".to_owned()),
+                announce: Announce::Negotiated,
+            }]),
             vendor: Fact::Known(Vendor {
                 sys_vendor: "KubeVirt".to_owned(),
                 product_family: "KubeVirt".to_owned(),

@@ -26,8 +26,6 @@ pub struct Machine {
     pub product_serial: Fact<String>,
     /// The NICs that have a device.
     pub nics: Fact<Vec<Nic>>,
-    /// The permanent addresses of physical NICs, without those of CNI devices.
-    pub macs: Fact<BTreeSet<Mac>>,
     /// DMI `sys_vendor` and `product_family`.
     pub vendor: Fact<Vendor>,
     /// `/etc/machine-id`.
@@ -44,7 +42,6 @@ impl Machine {
             product_uuid: Fact::Failed(why.clone()),
             product_serial: Fact::Failed(why.clone()),
             nics: Fact::Failed(why.clone()),
-            macs: Fact::Failed(why.clone()),
             vendor: Fact::Failed(why.clone()),
             machine_id: Fact::Failed(why.clone()),
         }
@@ -63,6 +60,14 @@ impl Machine {
             self.machine_id.why(),
         ];
         reads.into_iter().flatten().any(|why| why.kind.is_passing())
+    }
+
+    /// Returns the permanent addresses of the NICs, as far as they are known.
+    pub fn macs(&self) -> BTreeSet<Mac> {
+        let nics = self.nics.known().into_iter().flatten();
+        let mut macs = BTreeSet::new();
+        macs.extend(nics.filter_map(|nic| nic.address));
+        macs
     }
 
     /// Returns a number that is constant for this machine and differs from others, to spread a fleet over time. KubeVirt gives

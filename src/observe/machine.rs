@@ -21,7 +21,6 @@ const INSTANCE_DATA_MAX: u64 = 4 << 20;
 
 /// Reads all local facts of this machine.
 pub fn read_machine(root: &Root) -> Machine {
-    let nics = nics::read(root);
     Machine {
         kernel_hostname: kernel_hostname(root),
         static_hostname: static_hostname(root),
@@ -30,8 +29,7 @@ pub fn read_machine(root: &Root) -> Machine {
             Uuid::parse_str(text).ok()
         }),
         product_serial: serial(root),
-        macs: nics::addresses(&nics),
-        nics,
+        nics: nics::read(root),
         vendor: vendor(root),
         machine_id: line(root, "/etc/machine-id"),
     }
@@ -163,7 +161,7 @@ mod tests {
         let machine = read_machine(&root);
         assert_eq!(machine.kernel_hostname, Fact::Absent);
         assert_eq!(machine.product_uuid, Fact::Absent);
-        assert_eq!(machine.macs, Fact::Absent);
+        assert_eq!(machine.nics, Fact::Absent);
         assert_eq!(machine.vendor, Fact::Absent);
     }
 
@@ -179,13 +177,8 @@ mod tests {
             ("/sys/class/net/cali0/address", "ee:ee:ee:ee:ee:ee\n"),
             ("/sys/class/net/cni0/address", "8a:11:fd:30:aa:02\n"),
         ]);
-        let macs = read_machine(&root).macs;
-        let texts: Vec<String> = macs
-            .known()
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let macs = read_machine(&root).macs();
+        let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["6e:22:41:9c:0a:71"]);
     }
 
