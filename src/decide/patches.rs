@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::action::{ConditionsPatch, DesiredCondition, NodePatch, Transition};
+use super::action::{ConditionsPatch, DesiredCondition, NodePatch};
 use super::events;
 use super::identity::Identity;
 use super::labels::{LabelPlan, SkipReason};
@@ -115,15 +115,9 @@ pub fn conditions_patch(
     let conditions = changed
         .into_iter()
         .map(|wanted| {
-            let same = node
-                .condition(wanted.kind)
-                .is_some_and(|present| present.status == wanted.status);
-            let transition = if same {
-                Transition::SameStatus
-            } else {
-                Transition::NewStatus
-            };
-            (wanted, transition)
+            let present = node.condition(wanted.kind);
+            let is_new = present.is_none_or(|present| present.status != wanted.status);
+            (wanted, is_new)
         })
         .collect();
     Some(ConditionsPatch {
