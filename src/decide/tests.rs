@@ -1073,7 +1073,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
             .insert(ZONE.to_owned(), "rival".to_owned());
         world
             .node()
-            .label_managers
+            .managers
             .insert(ZONE.to_owned(), "kubectl-label".to_owned());
         let plan = world.plan();
         writes += patches(&plan).len();
@@ -1096,7 +1096,7 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
     let revert = |world: &mut World| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-x".to_owned());
-        node.label_managers
+        node.managers
             .insert(ZONE.to_owned(), "kubectl-label".to_owned());
     };
     let found = |world: &World| codes(&world.plan()).contains(&Code::LabelConflict);
@@ -1185,7 +1185,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
 
     let overwritten = fought(World::new(), |world, round| {
         let node = world.node();
-        node.annotation_managers
+        node.managers
             .insert(ANNOTATION_OWNED.to_owned(), "clone".to_owned());
         node.annotations.insert(
             ANNOTATION_OWNED.to_owned(),

@@ -149,8 +149,7 @@ impl Observer {
         }
         node.labels = delivered.labels;
         node.annotations = delivered.annotations;
-        node.label_managers = delivered.label_managers;
-        node.annotation_managers = delivered.annotation_managers;
+        node.managers = delivered.managers;
         node.resource_version = Some(version);
         // A cloud provider that initializes the Node writes labels and `spec.providerID`.
         node.provider_id.is_some()
