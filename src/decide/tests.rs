@@ -19,6 +19,7 @@ use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
 };
 use crate::facts::observation::{Candidates, Coverage};
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -55,9 +56,9 @@ fn worlds() -> Vec<World> {
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
-        |w| w.reads.host_node = forbidden(),
-        |w| w.reads.host_node = Fact::Known(host_labels("eu-1", "rack a")),
-        |w| w.reads.host_node = Fact::Absent,
+        |w| w.answer(Source::HostNode, forbidden()),
+        |w| w.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "rack a"))),
+        |w| w.answer(Source::HostNode, Fact::Absent),
         |w| w.annotate("hv-b", "eu-1", "rack-b"),
         |w| w.change_vmi(|vmi| vmi.host = None),
         |w| w.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout"),
@@ -145,16 +146,15 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
             Fact::failed(UnavailableKind::Unreachable, "timeout"),
         ] {
             let is_missing = read == Fact::Absent;
-            world.reads.host_node = read;
-            for configmap in [
-                Fact::failed(UnavailableKind::NotAsked, "not needed"),
-                Fact::Known(host_labels("eu-1", "")),
-            ] {
+            world.answer(Source::HostNode, read);
+            for configmap in [None, Some(Fact::Known(host_labels("eu-1", "")))] {
                 // The ConfigMap speaks for a host that has no Node.
-                if is_missing && configmap.known().is_some() {
+                if is_missing && configmap.is_some() {
                     continue;
                 }
-                world.reads.configmap = configmap;
+                let answers = &mut world.reads.answers;
+                answers.remove(&Source::ConfigMap);
+                answers.extend(configmap.map(|answer| (Source::ConfigMap, answer)));
                 let plan = world.plan();
                 assert!(
                     patches(&plan)
@@ -412,11 +412,11 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
 #[test]
 fn annotations_that_stay_stale_are_a_finding_after_the_settling_time() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-a", "eu-1", "rack-a");
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let plan = world.plan();
     assert_eq!((plan.actions.len(), codes(&plan)), (0, vec![]));
     world.memory = plan.memory;
@@ -813,7 +813,7 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
 #[test]
 fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let plan = world.plan();
     let finding = plan
         .findings
@@ -846,11 +846,11 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
 #[test]
 fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-a", "eu-1", "rack-a");
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-b", "eu-1", "rack b");
     let plan = world.plan();
     assert!(patches(&plan).is_empty());
@@ -978,7 +978,10 @@ fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condit
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = Fact::failed(UnavailableKind::Unreachable, "503");
+    world.answer(
+        Source::HostNode,
+        Fact::failed(UnavailableKind::Unreachable, "503"),
+    );
     let plan = world.plan();
     assert!(
         plan.next.after <= Duration::from_millis(500),
@@ -1226,7 +1229,7 @@ fn a_rival_that_adds_a_label_that_we_removed_is_left_alone() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
     world.settle();
-    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
+    world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "")));
     let (writes, world) = fought(world, |world, _| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-a".to_owned());

@@ -4,6 +4,7 @@
 use super::state::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
+use crate::facts::placement::Source;
 use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -115,7 +116,7 @@ impl Observer {
             .then(|| Topology::parse(&own.vmi.annotations).ok())
             .flatten()
             .filter(|topology| !topology.is_empty());
-        let reported = reads.host_node.known();
+        let reported = reads.answers.get(&Source::HostNode).and_then(Fact::known);
         let reported = reported.and_then(|labels| Topology::parse(labels).ok());
         let is_doubtful = match (&annotated, &reported) {
             // Harvester copies these labels: if they differ, ours are older.
