@@ -31,6 +31,14 @@ pub struct Placement {
     pub tried: Vec<Tried>,
 }
 
+impl Placement {
+    /// Returns the region or zone of the host, under its newer key.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let known = self.known.as_ref()?;
+        known.topology.value(key).map(LabelValue::as_str)
+    }
+}
+
 /// A topology and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {

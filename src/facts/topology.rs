@@ -26,6 +26,13 @@ pub fn is_host_key(key: &str) -> bool {
     [REGION, ZONE, HOSTNAME].contains(&key)
 }
 
+/// Reports whether this is the key of a region or zone, also a deprecated one.
+pub fn is_topology_key(key: &str) -> bool {
+    TWINS
+        .iter()
+        .any(|(key_now, beta)| [*key_now, *beta].contains(&key))
+}
+
 /// The maximum length of a label value in Kubernetes.
 const LABEL_VALUE_MAX: usize = 63;
 
