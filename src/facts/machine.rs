@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::fact::{Fact, Unavailable};
+use super::fact::Fact;
 use super::nic::{Mac, Nic};
 
 /// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
 
 /// The local facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The host name of the kernel (`uname -n`).
     pub kernel_hostname: Fact<String>,
@@ -33,20 +33,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates the facts of a machine whose files could not be read.
-    pub fn unread(why: &Unavailable) -> Self {
-        Self {
-            kernel_hostname: Fact::Failed(why.clone()),
-            static_hostname: Fact::Failed(why.clone()),
-            platform_hostname: Fact::Failed(why.clone()),
-            product_uuid: Fact::Failed(why.clone()),
-            product_serial: Fact::Failed(why.clone()),
-            nics: Fact::Failed(why.clone()),
-            vendor: Fact::Failed(why.clone()),
-            machine_id: Fact::Failed(why.clone()),
-        }
-    }
-
     /// Reports whether the kernel could not read a file, which may pass.
     pub fn is_unread(&self) -> bool {
         let reads = [

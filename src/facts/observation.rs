@@ -18,7 +18,7 @@ use super::vmi::Vmi;
 use crate::catalog::Finding;
 
 /// The facts of one observation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Observation {
     /// This machine.
     pub machine: Machine,

@@ -49,13 +49,10 @@ fn kernel_hostname(root: &Root) -> Fact<String> {
 
 /// Reads `/etc/hostname` like systemd: the first line that is neither empty nor a comment (hostname(5)). It may be a template.
 fn static_hostname(root: &Root) -> Fact<String> {
-    match root.read(STATIC_HOSTNAME, LINE_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => match effective_hostname(&String::from_utf8_lossy(&bytes)) {
-            Some(name) => Fact::Known(name.to_owned()),
-            None => Fact::Absent,
-        },
-    }
+    Fact::from(root.read(STATIC_HOSTNAME, LINE_MAX)).and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        effective_hostname(&text).map(str::to_owned).into()
+    })
 }
 
 #[derive(Deserialize)]
@@ -70,23 +67,18 @@ struct InstanceDataV1 {
 
 fn platform_hostname(root: &Root) -> Fact<String> {
     let path = "/run/cloud-init/instance-data.json";
-    match root.read(path, INSTANCE_DATA_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => match serde_json::from_slice::<InstanceData>(&bytes) {
-            Ok(data) => match data
-                .v1
-                .and_then(|v1| v1.local_hostname)
-                .filter(|name| !name.is_empty())
-            {
-                Some(name) => Fact::Known(name),
-                None => Fact::Absent,
-            },
+    Fact::from(root.read(path, INSTANCE_DATA_MAX)).and_then(|bytes| {
+        match serde_json::from_slice::<InstanceData>(&bytes) {
+            Ok(data) => {
+                let name = data.v1.and_then(|v1| v1.local_hostname);
+                name.filter(|name| !name.is_empty()).into()
+            }
             Err(error) => Fact::failed(
                 UnavailableKind::Malformed,
                 format!("`{path}` is not JSON of cloud-init: {error}"),
             ),
-        },
-    }
+        }
+    })
 }
 
 /// Reads the serial. KubeVirt omits it if the VM has none; the firmware then shows one of these values.
@@ -113,31 +105,22 @@ fn vendor(root: &Root) -> Fact<Vendor> {
 }
 
 fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
-    match line(root, path) {
-        Fact::Known(text) => match parse(&text) {
-            Some(value) => Fact::Known(value),
-            None => Fact::failed(
-                UnavailableKind::Malformed,
-                format!("`{path}` has `{}`", text.escape_debug()),
-            ),
-        },
-        Fact::Absent => Fact::Absent,
-        Fact::Failed(why) => Fact::Failed(why),
-    }
+    line(root, path).and_then(|text| {
+        let malformed = || format!("`{path}` has `{}`", text.escape_debug());
+        parse(&text).map_or_else(
+            || Fact::failed(UnavailableKind::Malformed, malformed()),
+            Fact::Known,
+        )
+    })
 }
 
 /// Reads the first line of a file, trimmed; an empty line counts as absent. Bytes that are not UTF-8 are replaced.
 fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
-    match root.read(path, LINE_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes);
-            match text.trim().lines().next() {
-                Some(first) if !first.is_empty() => Fact::Known(first.to_owned()),
-                _ => Fact::Absent,
-            }
-        }
-    }
+    Fact::from(root.read(path, LINE_MAX)).and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        let first = text.trim().lines().next();
+        first.map(str::to_owned).into()
+    })
 }
 
 #[cfg(test)]

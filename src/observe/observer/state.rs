@@ -13,7 +13,7 @@ use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::decide::schedule::Random;
-use crate::facts::clock::ClockSteps;
+use crate::facts::UnavailableKind;
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
@@ -21,7 +21,6 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::registration::LabelFile;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::harvester;
 use crate::observe::host_labels::KeptLabels;
@@ -114,7 +113,7 @@ impl Observer {
             connections: Connections::default(),
             health,
             files: DiskWork::default(),
-            facts: unread(),
+            facts: Observation::default(),
             distribution_problems: Vec::new(),
             is_distribution_unread: false,
             delivered_version: None,
@@ -162,28 +161,6 @@ impl Observer {
         self.read_for
             .as_ref()
             .is_none_or(|(topology, extra)| (topology, extra) == wanted)
-    }
-}
-
-/// Returns the facts before the first read.
-fn unread() -> Observation {
-    let why = Unavailable::new(UnavailableKind::NotAsked, "not read yet");
-    Observation {
-        machine: Machine::unread(&why),
-        distributions: Vec::new(),
-        kubelet: Fact::Failed(why.clone()),
-        node: Fact::Failed(why.clone()),
-        harvester: Fact::Failed(why.clone()),
-        candidates: Fact::Failed(why.clone()),
-        vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
-        host_metrics: Fact::Failed(why.clone()),
-        pod_info: Fact::Absent,
-        guest_agent: Fact::Failed(why),
-        label_files: Vec::new(),
-        drop_in: None,
-        clock: ClockSteps::default(),
-        is_unread: false,
-        findings: Vec::new(),
     }
 }
 
