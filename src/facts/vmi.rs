@@ -127,6 +127,13 @@ pub enum NotAVmi {
     },
 }
 
+impl NotAVmi {
+    /// Creates the error of a field from that of its name.
+    pub fn name(field: &'static str) -> impl Fn(NotAName) -> Self {
+        move |source| Self::Name { field, source }
+    }
+}
+
 #[derive(Deserialize)]
 struct WireVmi {
     metadata: WireVmiMetadata,
@@ -332,14 +339,8 @@ impl TryFrom<WireVmi> for Vmi {
                 }),
         };
         Ok(Self {
-            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
-                field: "metadata.name",
-                source,
-            })?,
-            namespace: Namespace::parse(&namespace).map_err(|source| NotAVmi::Name {
-                field: "metadata.namespace",
-                source,
-            })?,
+            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
+            namespace: Namespace::parse(&namespace).map_err(NotAVmi::name("metadata.namespace"))?,
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
@@ -355,10 +356,7 @@ impl TryFrom<WireVmi> for Vmi {
             host: host
                 .map(|host| HostName::parse(&host))
                 .transpose()
-                .map_err(|source| NotAVmi::Name {
-                    field: "status.nodeName",
-                    source,
-                })?,
+                .map_err(NotAVmi::name("status.nodeName"))?,
             annotated_by_harvester: metadata
                 .labels
                 .get(CREATOR)

@@ -16,7 +16,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("commands", 6450, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
     ("config", 1240, ""),
     ("decide", 5090, "names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence"),
-    ("facts", 2070, "templates of hostnames; what user data asks for; files that could not be read"),
+    ("facts", 2020, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
     ("observe", 3180, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
