@@ -10,7 +10,7 @@ use super::{product_files, product_lines, read};
 #[rustfmt::skip]
 const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1630, "a value that may be a secret is not shown; an encoded kubeconfig is named with the command that decodes it; the token of one that cannot be used"),
-    ("agent", 640, "the VM whose disk was copied; the last migration with its duration"),
+    ("agent", 620, "the VM whose disk was copied; the last migration with its duration"),
     ("apply", 390, "a flood of bus signals stops no hook"),
     ("catalog", 1320, "findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything"),
     ("commands", 6450, "since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used"),
