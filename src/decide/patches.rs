@@ -85,13 +85,11 @@ pub fn node_patch(
     })
 }
 
-/// Returns the patch of conditions, if one of them changes. `is_daemon`: no condition becomes `Unknown`, because the failure may
-/// be temporary.
+/// Returns the patch of conditions, if one of them changes.
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
     wanted: Vec<DesiredCondition>,
-    is_daemon: bool,
 ) -> Option<ConditionsPatch> {
     if !settings.report.node_conditions {
         return None;
@@ -99,7 +97,6 @@ pub fn conditions_patch(
     let changed: Vec<DesiredCondition> = wanted
         .into_iter()
         .filter(|wanted| wanted.is_change(node))
-        .filter(|wanted| !(is_daemon && wanted.status == "Unknown"))
         .collect();
     if changed.is_empty() {
         return None;

@@ -120,9 +120,7 @@ pub fn plan(
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
         let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
-        let patch = conditions.and_then(|(wanted, is_in_grace)| {
-            conditions_patch(settings, node, wanted, is_in_grace)
-        });
+        let patch = conditions_patch(settings, node, conditions);
         actions.extend(patch.map(Action::PatchConditions));
     }
     actions.extend(reload.into_iter().map(Action::EditLabelFile));
@@ -223,8 +221,8 @@ fn local_actions(
     start.into_iter().chain(hooks).collect()
 }
 
-/// Returns the conditions that describe the state, and whether failed reads may pass before one with status `True` becomes
-/// `Unknown`. Returns nothing while the state of the labels is not final.
+/// Returns the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
+/// becomes `Unknown`.
 fn desired_conditions(
     settings: &Settings,
     seen: Scene<'_>,
@@ -233,9 +231,9 @@ fn desired_conditions(
     memory: &Memory,
     run_kind: RunKind,
     now: Now,
-) -> Option<(Vec<DesiredCondition>, bool)> {
+) -> Vec<DesiredCondition> {
     if *sync == LabelState::Pending {
-        return None;
+        return Vec::new();
     }
     let are_names_final = memory.names_left(settings, now).is_none();
     let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
@@ -254,7 +252,9 @@ fn desired_conditions(
             .unread_since
             .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
     let conditions = conditions.into_iter().flatten().chain(lifecycle);
-    Some((conditions.collect(), is_in_grace))
+    conditions
+        .filter(|wanted| !(is_in_grace && wanted.status == "Unknown"))
+        .collect()
 }
 
 /// Removes the writes whose retry is not due, whatever caused this round, and forgets the refusals of writes that are not wanted.
