@@ -4,11 +4,12 @@
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::nics;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::names::effective_hostname;
+use crate::facts::nic::Nic;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
+use crate::wire::netlink::inventory::read_nics;
 
 /// The file of the static host name; every tool that changes the host name permanently replaces it.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";
@@ -29,7 +30,7 @@ pub fn read_machine(root: &Root) -> Machine {
             Uuid::parse_str(text).ok()
         }),
         product_serial: serial(root),
-        nics: nics::read(root),
+        nics: nics(root),
         vendor: vendor(root),
         machine_id: line(root, "/etc/machine-id"),
     }
@@ -89,6 +90,14 @@ fn serial(root: &Root) -> Fact<String> {
         }
         seen => seen,
     }
+}
+
+/// Reads the NICs that have a device.
+fn nics(root: &Root) -> Fact<Vec<Nic>> {
+    Fact::from(read_nics(root)).and_then(|nics| match nics.is_empty() {
+        true => Fact::Absent,
+        false => Fact::Known(nics),
+    })
 }
 
 fn vendor(root: &Root) -> Fact<Vendor> {
