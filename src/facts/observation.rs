@@ -53,6 +53,15 @@ pub struct Observation {
     pub findings: Vec<Finding>,
 }
 
+impl Observation {
+    /// Returns the instances that may be this machine, as far as they are known.
+    pub fn vmis(&self) -> &[Vmi] {
+        let known = self.candidates.known();
+        let vmis = known.map(|candidates| candidates.vmis.as_slice());
+        vmis.unwrap_or_default()
+    }
+}
+
 /// The credential of the kubelet, without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubelet {

@@ -82,8 +82,8 @@ impl Observer {
             return false;
         };
         // It may have been read again since it was found.
-        let mut read = self.facts.candidates.known().into_iter();
-        let read = read.find_map(|known| known.vmis.iter().find(|read| read.uid == vmi.uid));
+        let mut read = self.facts.vmis().iter();
+        let read = read.find(|read| read.uid == vmi.uid);
         let known = read.unwrap_or(&own.vmi).resource_version.as_deref();
         match age(version, known) {
             Age::Doubtful => return false,

@@ -218,13 +218,8 @@ impl Observer {
     async fn read_stopped_vm(&mut self) {
         let own = self.own.as_ref().map(|own| &own.vmi);
         // The first read is before the instance is known to be ours.
-        let only = match self
-            .facts
-            .candidates
-            .known()
-            .map(|known| known.vmis.as_slice())
-        {
-            Some([only]) => Some(only),
+        let only = match self.facts.vmis() {
+            [only] => Some(only),
             _ => None,
         };
         let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {
