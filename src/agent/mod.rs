@@ -236,18 +236,14 @@ pub async fn run<IO, P, T, R, C>(
 }
 
 /// Runs rounds until there is nothing left to write. `Mode::DryRun` writes nothing. Returns the rounds.
-pub async fn once<IO, C>(
+pub async fn once(
     settings: &Settings,
-    io: &mut IO,
+    io: &mut (impl Observe + Apply),
     publish: &mut dyn Publish,
-    clock: &C,
+    clock: &impl Clock,
     memory: Memory,
     mode: Mode,
-) -> Vec<Round>
-where
-    IO: Observe + Apply,
-    C: Clock,
-{
+) -> Vec<Round> {
     let mut rounds: Vec<Round> = Vec::new();
     let mut memory = memory;
     for _ in 0..ONCE_ROUNDS {
@@ -293,19 +289,15 @@ struct Attempt {
 
 /// Observes, decides, and applies. An unavailable API may take long to time out, and a new name is reported immediately: when
 /// `renamed` completes, the reads are canceled for a round on cached facts, and repeated after it.
-async fn round<IO, C>(
+async fn round(
     settings: &Settings,
-    io: &mut IO,
+    io: &mut (impl Observe + Apply),
     publish: &mut dyn Publish,
-    clock: &C,
+    clock: &impl Clock,
     memory: Memory,
     attempt: Attempt,
     renamed: Pin<&mut dyn Future<Output = ()>>,
-) -> Round
-where
-    IO: Observe + Apply,
-    C: Clock,
-{
+) -> Round {
     let wanted = attempt.reasons;
     let reading = observed(settings, io, publish, clock, &memory, wanted.scope);
     let reading = tokio::select! {
@@ -320,7 +312,7 @@ where
             let observed = observed(settings, io, publish, clock, &memory, reasons.scope).await;
             // File changes that were read but not applied yet are lost, so all facts that depend on them are read again.
             let cut = Reasons {
-                scope: wanted.scope.and(Scope::KNOWN),
+                scope: wanted.scope | Scope::KNOWN,
                 renamed: false,
                 ..wanted
             };
@@ -361,18 +353,14 @@ where
 }
 
 /// Observes the facts, the identity and the placement.
-async fn observed<IO, C>(
+async fn observed(
     settings: &Settings,
-    io: &mut IO,
+    io: &mut impl Observe,
     publish: &mut dyn Publish,
-    clock: &C,
+    clock: &impl Clock,
     memory: &Memory,
     scope: Scope,
-) -> (Observation, Identity, Option<Placement>)
-where
-    IO: Observe,
-    C: Clock,
-{
+) -> (Observation, Identity, Option<Placement>) {
     let observation = io
         .observation(settings, scope, clock.now(), &mut || publish.alive())
         .await;

@@ -206,8 +206,8 @@ fn named(scope: Scope) -> &'static str {
         Scope::DELIVERED => "delivered",
         Scope::RELOAD => "reload",
         Scope::REFUSED => "refused",
-        _ if scope == Scope::KNOWN.and(Scope::DELIVERED) => "Known and delivered",
-        Scope::MOVED | Scope::HINTED => "VM",
+        _ if scope == Scope::KNOWN | Scope::DELIVERED => "Known and delivered",
+        Scope::VM | Scope::HINTED => "VM",
         Scope::NONE => "nothing",
         _ => "something else",
     }

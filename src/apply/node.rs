@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::decide::{ConditionsPatch, NodePatch, Now, Transition};
+use crate::decide::{ConditionsPatch, NodePatch, Now};
 use crate::facts::clock::rfc3339;
 
 /// Returns a merge patch of labels and annotations. With `uid`, the API refuses it if the Node was re-created after it was read.
@@ -27,7 +27,7 @@ pub fn conditions_body(patch: &ConditionsPatch, now: Now) -> Value {
     let conditions: Vec<Value> = patch
         .conditions
         .iter()
-        .map(|(wanted, transition)| {
+        .map(|(wanted, is_new_status)| {
             let mut condition = json!({
                 "type": wanted.kind,
                 "status": wanted.status,
@@ -35,7 +35,7 @@ pub fn conditions_body(patch: &ConditionsPatch, now: Now) -> Value {
                 "message": wanted.message,
                 "lastHeartbeatTime": time,
             });
-            if let (Transition::NewStatus, Some(fields)) = (transition, condition.as_object_mut()) {
+            if let (true, Some(fields)) = (is_new_status, condition.as_object_mut()) {
                 fields.insert("lastTransitionTime".to_owned(), json!(time));
             }
             condition
@@ -81,10 +81,7 @@ mod tests {
         };
         let patch = ConditionsPatch {
             node: NodeName::parse("n").unwrap(),
-            conditions: vec![
-                (wanted.clone(), Transition::NewStatus),
-                (wanted, Transition::SameStatus),
-            ],
+            conditions: vec![(wanted.clone(), true), (wanted, false)],
             announce: Vec::new(),
         };
         let wall = UtcDateTime::from_unix_timestamp(0).unwrap();

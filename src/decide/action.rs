@@ -129,19 +129,10 @@ pub struct NodePatch {
 pub struct ConditionsPatch {
     /// Our own Node.
     pub node: NodeName,
-    /// The conditions. A change of status sets `lastTransitionTime`.
-    pub conditions: Vec<(DesiredCondition, Transition)>,
+    /// The conditions, each with whether its status changes, which sets `lastTransitionTime`.
+    pub conditions: Vec<(DesiredCondition, bool)>,
     /// The Events to send when the patch is accepted.
     pub announce: Vec<EventDraft>,
-}
-
-/// The kind of change of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
-    /// The status changes.
-    NewStatus,
-    /// Only the reason or the message changes.
-    SameStatus,
 }
 
 /// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or a host name, so

@@ -153,7 +153,7 @@ impl ConflictTracker {
             .labels
             .iter()
             .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
-            .map(|(key, _)| (key, node.label_managers.get(key)));
+            .map(|(key, _)| (key, node.managers.get(key)));
         // Compares with the value on the Node: a conflicting writer can influence the value that we would write.
         let annotations = patch
             .annotations
@@ -162,7 +162,7 @@ impl ConflictTracker {
                 let written = self.annotations.get(*key);
                 written.is_some() && written != node.annotations.get(*key)
             })
-            .map(|key| (key, node.annotation_managers.get(key)));
+            .map(|key| (key, node.managers.get(key)));
         labels.chain(annotations).next()
     }
 }
@@ -177,7 +177,7 @@ mod tests {
             serde_json::from_value(serde_json::json!({"metadata": {"name": "n", "uid": "u"}}))
                 .unwrap();
         node.labels.insert(ZONE.to_owned(), zone.to_owned());
-        node.label_managers
+        node.managers
             .insert(ZONE.to_owned(), "kubectl-label".to_owned());
         node
     }

@@ -20,10 +20,10 @@ use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, 
 use crate::facts::lifecycle::Announcements;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
-use crate::facts::nic::Mac;
+use crate::facts::nic::{Announce, Mac, Nic};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
-use crate::facts::placement::{HostLabels, PlacementReads};
+use crate::facts::placement::{HostLabels, PlacementReads, Source};
 use crate::facts::registration::LabelFileContent;
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
@@ -48,19 +48,23 @@ pub(crate) struct World {
 impl World {
     /// Creates a VM, hostname and Node with one name, on host hv-a in eu-1/rack-a, read from the host's Node.
     pub(crate) fn new() -> Self {
-        let reads = PlacementReads {
-            host_node: Fact::Known(host_labels("eu-1", "rack-a")),
-            ..PlacementReads::none(host("hv-a"))
-        };
-        Self {
+        let mut world = Self {
             settings: Settings::default(),
             observation: observation(),
-            reads,
+            reads: PlacementReads::none(host("hv-a")),
             memory: Memory::default(),
             run_kind: RunKind::Daemon,
             uptime: Duration::from_secs(100),
             reasons: Reasons::new(Trigger::Timer, Duration::from_secs(100)),
-        }
+        };
+        let labels = host_labels("eu-1", "rack-a");
+        world.answer(Source::HostNode, Fact::Known(labels));
+        world
+    }
+
+    /// Replaces the answer of a source about the host.
+    pub(crate) fn answer(&mut self, source: Source, answer: Fact<HostLabels>) {
+        self.reads.answers.insert(source, answer);
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -198,10 +202,8 @@ impl World {
     /// Migrates the VM to another host, whose Node can be read.
     pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
         self.change_vmi(|vmi| vmi.host = Some(host(to)));
-        self.reads = PlacementReads {
-            host_node: Fact::Known(host_labels(region, zone)),
-            ..PlacementReads::none(host(to))
-        };
+        self.reads = PlacementReads::none(host(to));
+        self.answer(Source::HostNode, Fact::Known(host_labels(region, zone)));
     }
 
     /// Adds the annotations of Harvester for a host.
@@ -263,8 +265,12 @@ fn observation() -> Observation {
             platform_hostname: Fact::Known(VM.to_owned()),
             product_uuid: Fact::Known(firmware_uuid(VM)),
             product_serial: Fact::Absent,
-            nics: Fact::Absent,
-            macs: Fact::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
+            nics: Fact::Known(vec![Nic {
+                name: "eth0".to_owned(),
+                address: Mac::parse(MAC),
+                driver: Some("virtio_net".to_owned()),
+                announce: Announce::Negotiated,
+            }]),
             vendor: Fact::Known(Vendor {
                 sys_vendor: "KubeVirt".to_owned(),
                 product_family: "KubeVirt".to_owned(),
@@ -320,6 +326,7 @@ fn vmi() -> Vmi {
         name: VmName::parse(VM).unwrap(),
         namespace: Namespace::parse("default").unwrap(),
         uid: "vmi-uid".to_owned(),
+        resource_version: None,
         vm_uid: Some("vm-uid".to_owned()),
         hostname: None,
         firmware_uuid: Some(firmware_uuid(VM)),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::placement::{Absence, Placement};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
-use crate::facts::topology::{LabelValue, TWINS};
+use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
 
 /// The maximum number of owned labels: region and zone under both keys, the host, and the extra labels.
 const OWNED_MAX: usize = 64;
@@ -37,9 +37,9 @@ impl Owned {
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
         let Self(mut labels) = read.unwrap_or_default();
-        let is_topology = |key: &str| TWINS.iter().any(|(ga, beta)| key == *ga || key == *beta);
         let may_be_ours = |key: &str| {
-            is_topology(key) || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
+            is_topology_key(key)
+                || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
         };
         labels.retain(|key, _| may_be_ours(key));
         while labels.len() > OWNED_MAX {
@@ -62,6 +62,17 @@ pub struct Left {
     pub wanted: Option<String>,
     /// The reason why it was not changed.
     pub reason: SkipReason,
+}
+
+impl Left {
+    fn new(node: &Node, key: &str, wanted: Option<&str>, reason: SkipReason) -> Self {
+        Self {
+            key: key.to_owned(),
+            present: node.labels.get(key).cloned(),
+            wanted: wanted.map(str::to_owned),
+            reason,
+        }
+    }
 }
 
 /// The reason why a label was skipped.
@@ -106,20 +117,12 @@ pub fn plan_labels(
         .any(|left| left.reason == SkipReason::HostHasNone);
     let undecided = placement.known.is_none() && carries_topology(node);
     if moved && (stays || undecided) {
-        plan.left = TWINS
+        let present = TWINS
             .iter()
-            .filter(|(key, _)| node.labels.contains_key(*key))
-            .map(|(key, _)| Left {
-                key: (*key).to_owned(),
-                present: node.labels.get(*key).cloned(),
-                wanted: placement
-                    .known
-                    .as_ref()
-                    .and_then(|known| known.topology.value(key))
-                    .map(ToString::to_string),
-                reason: SkipReason::WouldMix,
-            })
-            .collect();
+            .filter(|(key, _)| node.labels.contains_key(*key));
+        let reason = SkipReason::WouldMix;
+        let left = present.map(|(key, _)| Left::new(node, key, placement.value(key), reason));
+        plan.left = left.collect();
         return plan;
     }
     plan.left = left;
@@ -127,8 +130,8 @@ pub fn plan_labels(
         plan.change(node, &key, value);
     }
     for (key, twin) in TWINS {
-        plan.adopt(node, placement, key, key);
-        plan.adopt(node, placement, key, twin);
+        plan.adopt(node, key, placement.value(key));
+        plan.adopt(node, twin, placement.value(key));
     }
     plan_host_label(settings, node, placement, owned, &mut plan);
     plan_extra(settings, node, placement, owned, moved, &mut plan);
@@ -166,13 +169,9 @@ impl LabelPlan {
     }
 
     /// Takes ownership of a label that already has the wanted value.
-    fn adopt(&mut self, node: &Node, placement: &Placement, wanted_key: &str, key: &str) {
-        let wanted = placement
-            .known
-            .as_ref()
-            .and_then(|known| known.topology.value(wanted_key));
+    fn adopt(&mut self, node: &Node, key: &str, wanted: Option<&str>) {
         if let (Some(present), Some(wanted)) = (node.labels.get(key), wanted)
-            && present == wanted.as_str()
+            && present == wanted
         {
             self.owned.0.insert(key.to_owned(), present.clone());
         }
@@ -195,13 +194,12 @@ fn plan_topology(
     };
     for (key, twin) in TWINS {
         let present = node.labels.get(key).or_else(|| node.labels.get(twin));
-        let wanted = known.topology.value(key).map(LabelValue::as_str);
+        let wanted = placement.value(key);
         let mut leave = |reason| {
+            let present = present.cloned();
             left.push(Left {
-                key: key.to_owned(),
-                present: present.cloned(),
-                wanted: wanted.map(str::to_owned),
-                reason,
+                present,
+                ..Left::new(node, key, wanted, reason)
             });
         };
         let with_twin = |value: Option<&str>| {
@@ -252,24 +250,21 @@ fn plan_host_label(
         match LabelValue::parse(host) {
             Ok(_) => plan.change(node, key, Some(host.to_owned())),
             // A host name may be longer than a label value. A truncated name could be the name of another host.
-            Err(_) => plan.left.push(Left {
-                key: key.to_owned(),
-                present: node.labels.get(key).cloned(),
-                wanted: Some(host.to_owned()),
-                reason: SkipReason::HostHasNone,
-            }),
+            Err(_) => {
+                let left = Left::new(node, key, Some(host), SkipReason::HostHasNone);
+                plan.left.push(left);
+            }
         }
     }
     // Labels that we own and that are no longer configured: an earlier host label, removed extra labels.
     for key in owned.0.keys() {
-        let is_topology = TWINS.iter().any(|(ga, beta)| key == ga || key == beta);
         let mut wanted = settings
             .topology
             .host_label
             .iter()
             .chain(settings.labels.extra.keys());
         let is_wanted = wanted.any(|wanted| wanted.as_str() == key);
-        if !is_topology && !is_wanted {
+        if !is_topology_key(key) && !is_wanted {
             plan.drop(node, owned, key);
         }
     }
@@ -287,12 +282,8 @@ fn plan_extra(
     // Labels of the previous host stay until those of the new host can be read. This is reported and retried.
     let unread = |plan: &mut LabelPlan, key: &str| {
         if moved && owned.0.contains_key(key) {
-            plan.left.push(Left {
-                key: key.to_owned(),
-                present: node.labels.get(key).cloned(),
-                wanted: None,
-                reason: SkipReason::HostNotRead,
-            });
+            let left = Left::new(node, key, None, SkipReason::HostNotRead);
+            plan.left.push(left);
         }
     };
     let Some((host_labels, absence)) = &placement.host_labels else {
@@ -312,40 +303,24 @@ fn plan_extra(
             None if *absence == Absence::Silent => unread(plan, key),
             None if owned.0.contains_key(key) => plan.drop(node, owned, key),
             None => {}
-            Some(wanted) => plan.left.push(Left {
-                key: key.to_owned(),
-                present: present.cloned(),
-                wanted: Some(wanted.clone()),
-                reason: SkipReason::NotManaged,
-            }),
+            Some(wanted) => {
+                let left = Left::new(node, key, Some(wanted), SkipReason::NotManaged);
+                plan.left.push(left);
+            }
         }
     }
 }
 
 /// Reports the differences without changes.
 fn report_only(settings: &Settings, node: &Node, placement: &Placement, plan: &mut LabelPlan) {
-    let topology = placement.known.iter().flat_map(|known| {
-        TWINS.iter().map(|(key, _)| {
-            (
-                (*key).to_owned(),
-                known.topology.value(key).map(ToString::to_string),
-            )
-        })
-    });
-    let host = settings
-        .topology
-        .host_label
-        .iter()
-        .map(|key| (key.as_str().to_owned(), Some(placement.host.to_string())));
-    for (key, wanted) in topology.chain(host) {
-        let present = node.labels.get(&key).cloned();
+    let topology = TWINS.map(|(key, _)| (key, placement.value(key)));
+    let host = settings.topology.host_label.iter();
+    let host = host.map(|key| (key.as_str(), Some(placement.host.as_str())));
+    for (key, wanted) in topology.into_iter().chain(host) {
+        let present = node.labels.get(key).map(String::as_str);
         if present != wanted && wanted.is_some() {
-            plan.left.push(Left {
-                key,
-                present,
-                wanted,
-                reason: SkipReason::ReportOnly,
-            });
+            let left = Left::new(node, key, wanted, SkipReason::ReportOnly);
+            plan.left.push(left);
         }
     }
 }

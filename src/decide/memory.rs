@@ -186,17 +186,9 @@ impl Memory {
         }
         if let Some(vmi) = seen.identity.vmi() {
             self.last_vmi = Some(vmi.clone());
-            let others = seen
-                .observation
-                .candidates
-                .known()
-                .map(|candidates| candidates.vmis.as_slice())
-                .unwrap_or_default();
-            self.last_others = others
-                .iter()
-                .map(|other| other.name.clone())
-                .filter(|name| *name != vmi.name)
-                .collect();
+            let names = seen.observation.vmis().iter().map(|other| &other.name);
+            let others = names.filter(|name| **name != vmi.name);
+            self.last_others = others.cloned().collect();
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
         let labeled = seen

@@ -36,8 +36,7 @@ pub mod watch_cuts;
 pub mod write_results;
 
 pub use action::{
-    Action, ConditionsPatch, HookRun, NodeEvents, NodePatch, Refusal, Transition, Write,
-    WriteResult,
+    Action, ConditionsPatch, HookRun, NodeEvents, NodePatch, Refusal, Write, WriteResult,
 };
 pub use input::{Now, RunKind, Scene};
 pub use memory::{Memory, Migration, Refused};

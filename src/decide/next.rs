@@ -14,19 +14,20 @@ use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
+/// The reads of both APIs.
+const READ: Scope = Scope::VM.union(Scope::NODE);
+
 /// Returns what to read again after failures: nothing from an API that answered.
 fn unanswered(seen: Scene<'_>) -> Scope {
     let placement = seen
         .placement
         .and_then(|placement| placement.trouble.as_ref());
-    Scope {
-        // A new credential may fix the failure.
-        files: true,
-        vm: seen.observation.candidates.known().is_none(),
-        host: placement.is_some(),
-        node: seen.observation.node.known().is_none(),
-        ..Scope::NONE
-    }
+    // A new credential may fix the failure.
+    let mut scope = Scope::FILES;
+    scope.set(Scope::VM, seen.observation.candidates.known().is_none());
+    scope.set(Scope::HOST, placement.is_some());
+    scope.set(Scope::NODE, seen.observation.node.known().is_none());
+    scope
 }
 
 /// Returns when files are read again that the kernel could not read, whatever the rounds until then are for.
@@ -36,11 +37,13 @@ fn unread(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
         return None;
     }
     let planned = memory.agenda.due(Job::Unread);
-    planned.filter(|_| !seen.reasons.scope.files).or_else(|| {
-        let failures = memory.unread.map_or(1, |count| count.saturating_add(1));
-        memory.unread = Some(failures);
-        Some(now.uptime + schedule::retry(failures, None, now.random))
-    })
+    planned
+        .filter(|_| !seen.reasons.scope.contains(Scope::FILES))
+        .or_else(|| {
+            let failures = memory.unread.map_or(1, |count| count.saturating_add(1));
+            memory.unread = Some(failures);
+            Some(now.uptime + schedule::retry(failures, None, now.random))
+        })
 }
 
 /// Returns when reads are retried that failed.
@@ -72,7 +75,7 @@ fn poll(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Dura
     let phase = Phase::of(seen.observation.machine.phase(), Purpose::Poll);
     let read = seen.reasons.scope;
     // A round that read less does not postpone the poll.
-    let is_served = read.refused || read.vm && read.node;
+    let is_served = read.contains(Scope::AFRESH) || read.contains(READ);
     let planned = memory.agenda.due(Job::Poll);
     let planned = planned.filter(|due| !is_served && *due > now.uptime);
     let after = || schedule::poll(settings.timing.poll, phase, now.uptime, now.random);
@@ -83,8 +86,8 @@ fn poll(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Dura
 fn reload(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
     let phase = Phase::of(seen.observation.machine.phase(), Purpose::Reload);
     let scope = seen.reasons.scope;
-    match scope.refused {
-        _ if scope.vm && scope.node => None,
+    match scope.contains(Scope::AFRESH) {
+        _ if scope.contains(READ) => None,
         true => Some(now.uptime + schedule::reload_delay(phase)),
         false => memory.agenda.due(Job::Reload),
     }
@@ -97,15 +100,15 @@ fn list(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
     let after = why?.retry_after?;
     // A round that did not read the VM does not postpone that.
     let planned = memory.agenda.due(Job::List);
-    let planned = planned.filter(|_| !seen.reasons.scope.vm);
+    let planned = planned.filter(|_| !seen.reasons.scope.contains(Scope::VM));
     Some(planned.unwrap_or(now.uptime + after))
 }
 
 /// Returns when other VMs are searched for: those that may have the hostname that KubeVirt made of our VM's name, and those with our
 /// MAC address, if nothing else identifies ours. One search since the start of the process is enough.
 fn search(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
-    let scope = seen.reasons.scope;
-    if scope.search {
+    let is_search = seen.reasons.scope.contains(Scope::SEARCH);
+    if is_search {
         let is_done = seen.observation.candidates.known().is_some();
         memory.has_searched |= is_done;
         memory.search_failures = match is_done {
@@ -124,7 +127,7 @@ fn search(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
         };
         now.uptime + after
     };
-    let planned = memory.agenda.due(Job::Search).filter(|_| !scope.search);
+    let planned = memory.agenda.due(Job::Search).filter(|_| !is_search);
     (is_wanted && !memory.has_searched).then(|| planned.unwrap_or_else(soon))
 }
 
@@ -147,11 +150,9 @@ fn reads(
     match &memory.window {
         // While the window is open, its schedule is the only retry of reads.
         Some(window) => {
-            let scope = Scope {
-                host: !passing.is_empty(),
-                node: seen.observation.node.known().is_none(),
-                ..Scope::MOVED
-            };
+            let mut scope = Scope::VM;
+            scope.set(Scope::HOST, !passing.is_empty());
+            scope.set(Scope::NODE, seen.observation.node.known().is_none());
             let wait = window.wait(now.uptime);
             let wait = wait.max(requested(&passing).unwrap_or_default());
             (Job::Window, now.uptime + wait, Trigger::Resync, scope)
@@ -196,21 +197,14 @@ pub(super) fn next_round(
     let refused = refused.filter(|due| *due > now.uptime).min();
     let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
     let verdict = if is_unsearched {
-        Scope::MOVED
+        Scope::VM
     } else {
         Scope::NONE
     };
-    let searched = Scope {
-        search: true,
-        ..Scope::MOVED
-    };
-    let node = Scope {
-        node: true,
-        ..Scope::NONE
-    };
+    let searched = Scope::VM | Scope::SEARCH;
     let (timer, pod) = (Trigger::Timer, memory.pod_poll(seen, now));
     let deadlines = [
-        (Job::Settle, settling.map(after), timer, Scope::MOVED),
+        (Job::Settle, settling.map(after), timer, Scope::VM),
         (Job::Names, names.map(after), Trigger::Hostname, verdict),
         (Job::Start, start.map(after), Trigger::Units, Scope::UNITS),
         (Job::GuestAgent, guest_agent.map(after), timer, Scope::NONE),
@@ -220,7 +214,7 @@ pub(super) fn next_round(
             Trigger::Reload,
             Scope::KNOWN,
         ),
-        (Job::List, list(seen, memory, now), timer, Scope::MOVED),
+        (Job::List, list(seen, memory, now), timer, Scope::VM),
         (Job::Refused, refused, timer, Scope::REFUSED),
         (
             Job::Withheld,
@@ -235,7 +229,7 @@ pub(super) fn next_round(
             Job::Reporter,
             memory.reporters.check().map(after),
             timer,
-            node,
+            Scope::NODE,
         ),
     ];
     let left = |due: Duration| due.saturating_sub(now.uptime);

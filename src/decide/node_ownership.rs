@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::input::{Now, Scene};
 use crate::facts::observation::Observation;
+use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
 
 /// The time for which only our kubelet must report the Node after that of another machine did: each kubelet reports at least every
@@ -57,7 +58,7 @@ impl Reporters {
             self.other?;
             let since = *self.ours_since.get_or_insert(now.uptime);
             // A Node that was not read again proves nothing.
-            let is_new = seen.reasons.scope.node;
+            let is_new = seen.reasons.scope.contains(Scope::NODE);
             if is_new && now.uptime.saturating_sub(since) >= self.limit() {
                 *self = Self {
                     has_seen_ours: true,

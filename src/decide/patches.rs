@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::action::{ConditionsPatch, DesiredCondition, NodePatch, Transition};
+use super::action::{ConditionsPatch, DesiredCondition, NodePatch};
 use super::events;
 use super::identity::Identity;
 use super::labels::{LabelPlan, SkipReason};
@@ -85,13 +85,11 @@ pub fn node_patch(
     })
 }
 
-/// Returns the patch of conditions, if one of them changes. `is_daemon`: no condition becomes `Unknown`, because the failure may
-/// be temporary.
+/// Returns the patch of conditions, if one of them changes.
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
     wanted: Vec<DesiredCondition>,
-    is_daemon: bool,
 ) -> Option<ConditionsPatch> {
     if !settings.report.node_conditions {
         return None;
@@ -99,7 +97,6 @@ pub fn conditions_patch(
     let changed: Vec<DesiredCondition> = wanted
         .into_iter()
         .filter(|wanted| wanted.is_change(node))
-        .filter(|wanted| !(is_daemon && wanted.status == "Unknown"))
         .collect();
     if changed.is_empty() {
         return None;
@@ -115,15 +112,9 @@ pub fn conditions_patch(
     let conditions = changed
         .into_iter()
         .map(|wanted| {
-            let same = node
-                .condition(wanted.kind)
-                .is_some_and(|present| present.status == wanted.status);
-            let transition = if same {
-                Transition::SameStatus
-            } else {
-                Transition::NewStatus
-            };
-            (wanted, transition)
+            let present = node.condition(wanted.kind);
+            let is_new = present.is_none_or(|present| present.status != wanted.status);
+            (wanted, is_new)
         })
         .collect();
     Some(ConditionsPatch {

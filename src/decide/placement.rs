@@ -11,7 +11,7 @@ use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topolo
 use crate::facts::pod_info::PodInfo;
 use crate::facts::topology::{IllegalValue, LabelValue, Topology};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Unavailable};
 use crate::sys::named::named;
 
 /// The host of this VM and its topology.
@@ -29,6 +29,14 @@ pub struct Placement {
     pub trouble: Option<Unavailable>,
     /// The result of each source, in order.
     pub tried: Vec<Tried>,
+}
+
+impl Placement {
+    /// Returns the region or zone of the host, under its newer key.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let known = self.known.as_ref()?;
+        known.topology.value(key).map(LabelValue::as_str)
+    }
 }
 
 /// A topology and its source.
@@ -209,8 +217,8 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     };
     let empty = empty.filter(|_| tried.iter().all(silent));
     let current = Some(reads).filter(|reads| reads.host == *host);
-    let asked = current.map(|reads| [&reads.host_node, &reads.launcher_pod, &reads.configmap]);
-    let mut failures = asked.into_iter().flatten().filter_map(Fact::why);
+    let answers = current.into_iter().flat_map(|reads| reads.answers.values());
+    let mut failures = answers.filter_map(Fact::why);
     let trouble = failures.find(|why| why.kind.is_passing()).cloned();
     Placement {
         host: host.clone(),
@@ -232,44 +240,34 @@ fn topology(
     source: Source,
 ) -> Result<Topology, Failed> {
     let host = &located.host;
-    let seen = match source {
+    let answer = match source {
         Source::HostsTable => return stated(settings, host),
         Source::PodInfo => return parse(of_pod(located)?, host),
         Source::VmiAnnotations => {
             let vmi = located.host_source.vmi().ok_or_else(unasked)?;
             return parse(annotations(vmi, host)?, host);
         }
-        Source::HostNode => &reads.host_node,
-        Source::LauncherPod => &reads.launcher_pod,
-        Source::ConfigMap => &reads.configmap,
+        Source::HostNode | Source::LauncherPod | Source::ConfigMap => reads.answers.get(&source),
     };
     if reads.host != *host {
         let text = format!("read for host {}", reads.host);
         return Err((PlacementOutcome::Stale, text));
     }
-    parse(weigh(seen)?, host)
+    parse(weigh(answer)?, host)
 }
 
 /// Returns all labels of the host, from the first source that has them.
 fn all_labels(settings: &Settings, reads: &PlacementReads) -> Option<(HostLabels, Absence)> {
-    let sources = [
-        (Source::HostNode, &reads.host_node),
-        (Source::ConfigMap, &reads.configmap),
-    ];
-    let allowed = &settings.topology.sources;
+    let sources = [Source::HostNode, Source::ConfigMap].into_iter();
+    let sources = sources.filter(|source| settings.topology.sources.contains(source));
     let (mut all, mut absence) = (None, Absence::Proven);
-    for (_, seen) in sources
-        .iter()
-        .filter(|(source, _)| allowed.contains(source))
-    {
-        match seen {
+    for answer in sources.filter_map(|source| reads.answers.get(&source)) {
+        match answer {
             // It may have labels that the other lacks.
             Fact::Failed(why) if why.kind.is_passing() => return None,
-            Fact::Failed(why) if why.kind != UnavailableKind::NotAsked => {
-                absence = Absence::Silent;
-            }
+            Fact::Failed(_) => absence = Absence::Silent,
             Fact::Known(labels) if all.is_none() => all = Some((labels.clone(), absence)),
-            Fact::Known(_) | Fact::Absent | Fact::Failed(_) => {}
+            Fact::Known(_) | Fact::Absent => {}
         }
     }
     all
@@ -321,16 +319,12 @@ fn unasked() -> Failed {
 
 type Failed = (PlacementOutcome, String);
 
-fn weigh(seen: &Fact<HostLabels>) -> Result<&HostLabels, Failed> {
-    match seen {
-        Fact::Known(labels) => Ok(labels),
-        Fact::Absent => Err((PlacementOutcome::Empty, "does not exist".to_owned())),
-        Fact::Failed(Unavailable {
-            kind: UnavailableKind::NotAsked,
-            text,
-            ..
-        }) => Err((PlacementOutcome::NotNeeded, text.clone())),
-        Fact::Failed(why) => Err((PlacementOutcome::Failed, why.text.clone())),
+fn weigh(answer: Option<&Fact<HostLabels>>) -> Result<&HostLabels, Failed> {
+    match answer {
+        None => Err((PlacementOutcome::NotNeeded, "not read".to_owned())),
+        Some(Fact::Known(labels)) => Ok(labels),
+        Some(Fact::Absent) => Err((PlacementOutcome::Empty, "does not exist".to_owned())),
+        Some(Fact::Failed(why)) => Err((PlacementOutcome::Failed, why.text.clone())),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::facts::names::HostName;
-use crate::facts::trigger::{Next, Reasons, Trigger};
+use crate::facts::trigger::{Next, Reasons, Scope, Trigger};
 use crate::facts::vmi::Vmi;
 
 /// The time for which reads may fail before a condition with status `True` becomes `Unknown`. A failover of Harvester's VIP or a
@@ -78,7 +78,12 @@ pub fn plan(
         ..seen
     };
     let mut window_end = admit(&mut memory, seen, run_kind);
-    memory.note_names(settings, seen.identity, seen.reasons.scope.vm, now);
+    memory.note_names(
+        settings,
+        seen.identity,
+        seen.reasons.scope.contains(Scope::VM),
+        now,
+    );
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
     let scheduled = match run_kind {
@@ -115,9 +120,7 @@ pub fn plan(
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
         let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
-        let patch = conditions.and_then(|(wanted, is_in_grace)| {
-            conditions_patch(settings, node, wanted, is_in_grace)
-        });
+        let patch = conditions_patch(settings, node, conditions);
         actions.extend(patch.map(Action::PatchConditions));
     }
     actions.extend(reload.into_iter().map(Action::EditLabelFile));
@@ -218,8 +221,8 @@ fn local_actions(
     start.into_iter().chain(hooks).collect()
 }
 
-/// Returns the conditions that describe the state, and whether failed reads may pass before one with status `True` becomes
-/// `Unknown`. Returns nothing while the state of the labels is not final.
+/// Returns the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
+/// becomes `Unknown`.
 fn desired_conditions(
     settings: &Settings,
     seen: Scene<'_>,
@@ -228,9 +231,9 @@ fn desired_conditions(
     memory: &Memory,
     run_kind: RunKind,
     now: Now,
-) -> Option<(Vec<DesiredCondition>, bool)> {
+) -> Vec<DesiredCondition> {
     if *sync == LabelState::Pending {
-        return None;
+        return Vec::new();
     }
     let are_names_final = memory.names_left(settings, now).is_none();
     let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
@@ -249,7 +252,9 @@ fn desired_conditions(
             .unread_since
             .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
     let conditions = conditions.into_iter().flatten().chain(lifecycle);
-    Some((conditions.collect(), is_in_grace))
+    conditions
+        .filter(|wanted| !(is_in_grace && wanted.status == "Unknown"))
+        .collect()
 }
 
 /// Removes the writes whose retry is not due, whatever caused this round, and forgets the refusals of writes that are not wanted.
@@ -271,7 +276,7 @@ fn hold_refused(
             memory.forget_refusal(write);
         }
     }
-    if !seen.reasons.scope.refused {
+    if !seen.reasons.scope.contains(Scope::AFRESH) {
         let is_due = |refused: &Refused| refused.due <= now.uptime;
         let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
         actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
@@ -293,7 +298,7 @@ fn probe_result<'a>(
             .filter(|_| !is_host_late)
             .map(|placement| &placement.host),
         is_answered: !is_host_late && (seen.placement.is_some() || seen.identity.vmi().is_some()),
-        is_read: seen.reasons.scope.vm,
+        is_read: seen.reasons.scope.contains(Scope::VM),
         is_settled: sync.is_final() && !is_unwritten,
     }
 }

@@ -7,7 +7,6 @@
 mod event;
 
 use serde::{Deserialize, Serialize};
-use time::UtcDateTime;
 use uuid::Uuid;
 
 pub use event::{ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType};
@@ -17,6 +16,7 @@ use super::input::Now;
 use crate::facts::Fact;
 use crate::facts::clock::rfc3339;
 use crate::facts::lifecycle::{MaintenanceStrategy, VirtualMachine};
+use crate::facts::names::HostName;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 
@@ -49,19 +49,6 @@ struct OpenEvent {
     /// The last published state.
     event: ScheduledEvent,
     /// The UID of the migration, once it is known.
-    migration: Option<String>,
-}
-
-/// What the instance shows.
-struct Announced {
-    state: ScheduledEventState,
-    kind: ScheduledEventType,
-    reason: ScheduledEventReason,
-    source: &'static str,
-    target: Option<String>,
-    started: Option<UtcDateTime>,
-    deadline: Option<UtcDateTime>,
-    message: Option<String>,
     migration: Option<String>,
 }
 
@@ -122,18 +109,17 @@ impl EventTracker {
 
     /// Returns the next state to publish, if there is one.
     fn step(&mut self, vmi: &Vmi, vm: Option<&VirtualMachine>, now: Now) -> Option<ScheduledEvent> {
-        let announced = self.announced(vmi, vm);
-        let (Some(open), Some(announced)) = (&mut self.open, announced.as_ref()) else {
+        let announced = self.announced(vmi, vm, now);
+        let (Some(open), Some(shown)) = (&mut self.open, &announced) else {
             return match announced {
-                Some(announced) => Some(self.begin(vmi, &announced, now)),
+                Some(announced) => Some(self.begin(vmi, announced)),
                 None => self.end(ScheduledEventState::Canceled, now),
             };
         };
-        if open.event.kind != announced.kind {
+        if open.event.kind != shown.event.kind {
             return self.end(ScheduledEventState::Canceled, now);
         }
-        let is_other =
-            |known: &String| announced.migration.as_ref().is_some_and(|uid| uid != known);
+        let is_other = |known: &String| shown.migration.as_ref().is_some_and(|uid| uid != known);
         if open.migration.as_ref().is_some_and(is_other) {
             // Its end was not observed.
             let host = vmi.host.as_ref().map(ToString::to_string);
@@ -146,9 +132,8 @@ impl EventTracker {
                 now,
             );
         }
-        open.migration = open.migration.take().or(announced.migration.clone());
-        let is_new = announced.state > open.event.state;
-        announced.apply(&mut open.event, now, is_new);
+        let is_new = shown.event.state > open.event.state;
+        open.show(shown, is_new);
         if !is_new {
             return None;
         }
@@ -159,33 +144,12 @@ impl EventTracker {
         Some(event)
     }
 
-    fn begin(&mut self, vmi: &Vmi, announced: &Announced, now: Now) -> ScheduledEvent {
+    fn begin(&mut self, vmi: &Vmi, mut announced: OpenEvent) -> ScheduledEvent {
         let name = format!("{}/{}", vmi.uid, self.count);
         self.count += 1;
-        let mut event = ScheduledEvent {
-            id: Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string(),
-            time: String::new(),
-            state: announced.state,
-            kind: announced.kind,
-            reason: announced.reason,
-            source: String::new(),
-            host: vmi.host.as_ref().map(ToString::to_string),
-            target_host: None,
-            start_time: None,
-            deadline: None,
-            message: None,
-        };
-        let source = vmi.announcements.migration.as_ref();
-        let source =
-            source.filter(|migration| Some(&migration.uid) == announced.migration.as_ref());
-        if let Some(host) = source.and_then(|migration| migration.source.as_ref()) {
-            event.host = Some(host.to_string());
-        }
-        announced.apply(&mut event, now, true);
-        self.open = Some(OpenEvent {
-            event: event.clone(),
-            migration: announced.migration.clone(),
-        });
+        announced.event.id = Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string();
+        let event = announced.event.clone();
+        self.open = Some(announced);
         if event.state.is_final() {
             self.close();
         }
@@ -208,39 +172,45 @@ impl EventTracker {
         self.finished = migration.or(self.finished.take());
     }
 
-    /// Returns what the instance shows, except a migration whose end was published.
-    fn announced(&self, vmi: &Vmi, vm: Option<&VirtualMachine>) -> Option<Announced> {
+    /// Returns what the instance shows, as a new event without an ID; not a migration whose end was published.
+    fn announced(&self, vmi: &Vmi, vm: Option<&VirtualMachine>, now: Now) -> Option<OpenEvent> {
         let shown = &vmi.announcements;
+        let name = |host: &HostName| host.to_string();
+        let event = |kind, state, reason, source: &str| ScheduledEvent {
+            id: String::new(),
+            time: rfc3339(now.wall),
+            state,
+            kind,
+            reason,
+            source: source.to_owned(),
+            host: vmi.host.as_ref().map(name),
+            target_host: None,
+            start_time: None,
+            deadline: None,
+            message: None,
+        };
         if let Some(stop) = &shown.stop {
-            return Some(Announced {
-                state: ScheduledEventState::InProgress,
-                kind: ScheduledEventType::Stop,
-                reason: stop_reason(vmi, vm),
-                source: "metadata.deletionTimestamp",
-                target: None,
-                started: Some(stop.requested),
-                deadline: stop.deadline(),
-                message: stop_message(vmi, vm),
+            let (kind, reason) = (ScheduledEventType::Stop, stop_reason(vmi, vm));
+            let state = ScheduledEventState::InProgress;
+            return Some(OpenEvent {
+                event: ScheduledEvent {
+                    start_time: Some(rfc3339(stop.requested)),
+                    deadline: stop.deadline().map(rfc3339),
+                    message: stop_message(vmi, vm),
+                    ..event(kind, state, reason, "metadata.deletionTimestamp")
+                },
                 migration: None,
             });
         }
         let host = vmi.host.as_ref();
         // KubeVirt resets the field after the VM moved.
         let is_evicted = host.is_some() && shown.evacuated_host.as_ref() == host;
-        let migration = |state, source, target: Option<String>| Announced {
-            state,
-            kind: ScheduledEventType::LiveMigration,
-            reason: match is_evicted {
-                true => ScheduledEventReason::Eviction,
-                false => ScheduledEventReason::MigrationRequested,
-            },
-            source,
-            target,
-            started: None,
-            deadline: None,
-            message: None,
-            migration: None,
+        let reason = match is_evicted {
+            true => ScheduledEventReason::Eviction,
+            false => ScheduledEventReason::MigrationRequested,
         };
+        let migration =
+            |state, source| event(ScheduledEventType::LiveMigration, state, reason, source);
         let last = shown.migration.as_ref();
         if let Some(current) = last.filter(|last| self.finished.as_ref() != Some(&last.uid)) {
             let is_over = current.is_over(host);
@@ -251,13 +221,16 @@ impl EventTracker {
                 (false, ..) if current.started.is_some() => ScheduledEventState::InProgress,
                 (false, ..) => ScheduledEventState::Planned,
             };
-            let target = current.target.as_ref().map(ToString::to_string);
             let failure = current.failure.as_deref().filter(|_| state.is_final());
-            return Some(Announced {
-                started: current.started,
-                message: failure.map(|text| one_line(text, MESSAGE_MAX).into_owned()),
+            return Some(OpenEvent {
+                event: ScheduledEvent {
+                    host: current.source.as_ref().or(host).map(name),
+                    target_host: current.target.as_ref().map(name),
+                    start_time: current.started.map(rfc3339),
+                    message: failure.map(|text| one_line(text, MESSAGE_MAX).into_owned()),
+                    ..migration(state, "status.migrationState")
+                },
                 migration: Some(current.uid.clone()),
-                ..migration(state, "status.migrationState", target)
             });
         }
         // The label of a migration that is over may stay for a moment.
@@ -270,23 +243,33 @@ impl EventTracker {
             (false, true, false) => "status.evacuationNodeName",
             (false, false, _) => return None,
         };
-        let target = target.map(ToString::to_string);
-        Some(migration(ScheduledEventState::Planned, source, target))
+        Some(OpenEvent {
+            event: ScheduledEvent {
+                target_host: target.map(name),
+                ..migration(ScheduledEventState::Planned, source)
+            },
+            migration: None,
+        })
     }
 }
 
-impl Announced {
-    /// Adds what is known now to an event. The reason is that of its first state.
-    fn apply(&self, event: &mut ScheduledEvent, now: Now, is_new: bool) {
+impl OpenEvent {
+    /// Adds what is shown now. The reason and the host are those of the first state.
+    fn show(&mut self, shown: &Self, is_new: bool) {
+        self.migration = self.migration.take().or(shown.migration.clone());
+        let (event, shown) = (&mut self.event, &shown.event);
         if is_new {
-            event.time = rfc3339(now.wall);
-            event.state = self.state;
-            self.source.clone_into(&mut event.source);
+            event.time.clone_from(&shown.time);
+            event.state = shown.state;
+            event.source.clone_from(&shown.source);
         }
-        event.target_host = self.target.clone().or(event.target_host.take());
-        event.start_time = self.started.map(rfc3339).or(event.start_time.take());
-        event.deadline = self.deadline.map(rfc3339).or(event.deadline.take());
-        event.message = self.message.clone().or(event.message.take());
+        let newer = |shown: &Option<String>, before: &mut Option<String>| {
+            *before = shown.clone().or(before.take());
+        };
+        newer(&shown.target_host, &mut event.target_host);
+        newer(&shown.start_time, &mut event.start_time);
+        newer(&shown.deadline, &mut event.deadline);
+        newer(&shown.message, &mut event.message);
     }
 }
 

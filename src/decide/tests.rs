@@ -20,6 +20,7 @@ use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
 };
 use crate::facts::observation::{Candidates, Coverage};
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -56,9 +57,9 @@ fn worlds() -> Vec<World> {
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
-        |w| w.reads.host_node = forbidden(),
-        |w| w.reads.host_node = Fact::Known(host_labels("eu-1", "rack a")),
-        |w| w.reads.host_node = Fact::Absent,
+        |w| w.answer(Source::HostNode, forbidden()),
+        |w| w.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "rack a"))),
+        |w| w.answer(Source::HostNode, Fact::Absent),
         |w| w.annotate("hv-b", "eu-1", "rack-b"),
         |w| w.change_vmi(|vmi| vmi.host = None),
         |w| w.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout"),
@@ -146,16 +147,15 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
             Fact::failed(UnavailableKind::Unreachable, "timeout"),
         ] {
             let is_missing = read == Fact::Absent;
-            world.reads.host_node = read;
-            for configmap in [
-                Fact::failed(UnavailableKind::NotAsked, "not needed"),
-                Fact::Known(host_labels("eu-1", "")),
-            ] {
+            world.answer(Source::HostNode, read);
+            for configmap in [None, Some(Fact::Known(host_labels("eu-1", "")))] {
                 // The ConfigMap speaks for a host that has no Node.
-                if is_missing && configmap.known().is_some() {
+                if is_missing && configmap.is_some() {
                     continue;
                 }
-                world.reads.configmap = configmap;
+                let answers = &mut world.reads.answers;
+                answers.remove(&Source::ConfigMap);
+                answers.extend(configmap.map(|answer| (Source::ConfigMap, answer)));
                 let plan = world.plan();
                 assert!(
                     patches(&plan)
@@ -250,7 +250,7 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
     assert_eq!(codes(&plan), [Code::NodeOfAnotherVm]);
     assert_eq!(plan.sync.reason(), "NodeOfAnotherVm");
     // The kubelet may not have started yet.
-    assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
+    assert!(plan.next.scope.contains(Scope::NODE) && plan.next.after < Duration::from_secs(60));
     let ours = *world.observation.machine.product_uuid.known().unwrap();
     let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
     for fine in [None, Some(ours), Some(swapped)] {
@@ -413,11 +413,11 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
 #[test]
 fn annotations_that_stay_stale_are_a_finding_after_the_settling_time() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-a", "eu-1", "rack-a");
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let plan = world.plan();
     assert_eq!((plan.actions.len(), codes(&plan)), (0, vec![]));
     world.memory = plan.memory;
@@ -485,7 +485,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(plan.next.trigger, Trigger::Hostname);
     assert_eq!(
         (plan.next.after, plan.next.scope),
-        (Duration::from_secs(2), Scope::MOVED)
+        (Duration::from_secs(2), Scope::VM)
     );
     world.apply(&plan);
     world.uptime += Duration::from_secs(1);
@@ -649,7 +649,7 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     let plan = world.plan();
     assert_eq!(plan.window_end, None);
     assert_eq!(plan.next.trigger, Trigger::Resync);
-    assert_eq!(plan.next.scope, Scope::MOVED);
+    assert_eq!(plan.next.scope, Scope::VM);
     assert!(
         plan.next.after < Duration::from_millis(200),
         "{:?}",
@@ -803,11 +803,7 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
         ended.window_end.unwrap().outcome,
         WindowOutcome::ApiUnavailable
     );
-    let unanswered = Scope {
-        files: true,
-        vm: true,
-        ..Scope::NONE
-    };
+    let unanswered = Scope::FILES | Scope::VM;
     assert_eq!(
         (ended.next.trigger, ended.next.scope),
         (Trigger::Timer, unanswered),
@@ -818,7 +814,7 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
 #[test]
 fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let plan = world.plan();
     let finding = plan
         .findings
@@ -851,11 +847,11 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
 #[test]
 fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-a", "eu-1", "rack-a");
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-b", "eu-1", "rack b");
     let plan = world.plan();
     assert!(patches(&plan).is_empty());
@@ -983,7 +979,10 @@ fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condit
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = Fact::failed(UnavailableKind::Unreachable, "503");
+    world.answer(
+        Source::HostNode,
+        Fact::failed(UnavailableKind::Unreachable, "503"),
+    );
     let plan = world.plan();
     assert!(
         plan.next.after <= Duration::from_millis(500),
@@ -1078,7 +1077,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
             .insert(ZONE.to_owned(), "rival".to_owned());
         world
             .node()
-            .label_managers
+            .managers
             .insert(ZONE.to_owned(), "kubectl-label".to_owned());
         let plan = world.plan();
         writes += patches(&plan).len();
@@ -1101,7 +1100,7 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
     let revert = |world: &mut World| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-x".to_owned());
-        node.label_managers
+        node.managers
             .insert(ZONE.to_owned(), "kubectl-label".to_owned());
     };
     let found = |world: &World| codes(&world.plan()).contains(&Code::LabelConflict);
@@ -1190,7 +1189,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
 
     let overwritten = fought(World::new(), |world, round| {
         let node = world.node();
-        node.annotation_managers
+        node.managers
             .insert(ANNOTATION_OWNED.to_owned(), "clone".to_owned());
         node.annotations.insert(
             ANNOTATION_OWNED.to_owned(),
@@ -1231,7 +1230,7 @@ fn a_rival_that_adds_a_label_that_we_removed_is_left_alone() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
     world.settle();
-    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
+    world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "")));
     let (writes, world) = fought(world, |world, _| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-a".to_owned());
@@ -1287,7 +1286,7 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
         world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
         let plan = world.plan();
         let due = world.uptime + plan.next.after;
-        assert!(plan.next.scope.files && plan.next.scope.units);
+        assert!(plan.next.scope.contains(Scope::LOCAL));
         world.memory = plan.memory;
         // A round that reads no files postpones nothing.
         world.uptime += plan.next.after / 2;
@@ -1402,19 +1401,19 @@ fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
     world.vmi().name = VmName::parse("web.prod-2").unwrap();
     world.memory = Memory::default();
     let plan = world.plan();
-    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    assert!(plan.next.scope.contains(Scope::SEARCH) && plan.next.after <= Duration::from_secs(60));
     let due = world.uptime + plan.next.after;
     world.apply(&plan);
     // Another round does not postpone it.
     world.uptime += plan.next.after / 2;
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
-    assert!(plan.next.scope.search && world.uptime + plan.next.after <= due);
+    assert!(plan.next.scope.contains(Scope::SEARCH) && world.uptime + plan.next.after <= due);
     world.apply(&plan);
     world.uptime = due;
     world.reasons = Reasons::new(Trigger::Timer, due);
     world.reasons.scope = plan.next.scope;
-    assert!(!world.plan().next.scope.search);
+    assert!(!world.plan().next.scope.contains(Scope::SEARCH));
 }
 
 #[test]
@@ -1422,10 +1421,10 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
     let mut world = World::new();
     world.settle();
     world.memory = Memory::default();
-    assert!(!world.plan().next.scope.search);
+    assert!(!world.plan().next.scope.contains(Scope::SEARCH));
     world.observation.machine.product_uuid = Fact::Absent;
     let plan = world.plan();
-    assert!(plan.next.scope.search && plan.next.after <= Duration::from_secs(60));
+    assert!(plan.next.scope.contains(Scope::SEARCH) && plan.next.after <= Duration::from_secs(60));
     // A search that fails is repeated later and later.
     let known = world.observation.candidates.clone();
     let mut waits = Vec::new();
@@ -1434,7 +1433,7 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
         world.apply(&plan);
         world.uptime += plan.next.after;
         world.reasons = Reasons::new(Trigger::Timer, world.uptime);
-        world.reasons.scope.search = true;
+        world.reasons.scope |= Scope::SEARCH;
         world.observation.candidates = Fact::Failed(Unavailable::new(
             UnavailableKind::Unreachable,
             "the list timed out",
@@ -1452,7 +1451,7 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
     );
     world.apply(&plan);
     world.reasons = Reasons::new(Trigger::Timer, world.uptime);
-    world.reasons.scope.search = true;
+    world.reasons.scope |= Scope::SEARCH;
     let plan = world.plan();
     assert!(plan.memory.has_searched);
     assert_eq!(plan.memory.agenda.due(Job::Search), None);
@@ -1490,7 +1489,7 @@ fn a_namespace_that_is_listed_later_is_looked_at_then() {
     });
     let plan = world.plan();
     assert_eq!(plan.next.after, later);
-    assert!(plan.next.scope.vm);
+    assert!(plan.next.scope.contains(Scope::VM));
     assert!(patches(&plan).is_empty());
 }
 

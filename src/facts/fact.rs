@@ -53,6 +53,20 @@ impl<T> Fact<T> {
     }
 }
 
+impl<T> Default for Fact<T> {
+    /// Creates a fact whose source was not read yet.
+    fn default() -> Self {
+        Self::failed(UnavailableKind::NotAsked, "not read yet")
+    }
+}
+
+/// A source without a value is absent.
+impl<T> From<Option<T>> for Fact<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Self::Known)
+    }
+}
+
 /// The error of a source that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unavailable {

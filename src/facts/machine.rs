@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::fact::{Fact, Unavailable};
+use super::fact::Fact;
 use super::nic::{Mac, Nic};
 
 /// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
 
 /// The local facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The host name of the kernel (`uname -n`).
     pub kernel_hostname: Fact<String>,
@@ -26,8 +26,6 @@ pub struct Machine {
     pub product_serial: Fact<String>,
     /// The NICs that have a device.
     pub nics: Fact<Vec<Nic>>,
-    /// The permanent addresses of physical NICs, without those of CNI devices.
-    pub macs: Fact<BTreeSet<Mac>>,
     /// DMI `sys_vendor` and `product_family`.
     pub vendor: Fact<Vendor>,
     /// `/etc/machine-id`.
@@ -35,21 +33,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates the facts of a machine whose files could not be read.
-    pub fn unread(why: &Unavailable) -> Self {
-        Self {
-            kernel_hostname: Fact::Failed(why.clone()),
-            static_hostname: Fact::Failed(why.clone()),
-            platform_hostname: Fact::Failed(why.clone()),
-            product_uuid: Fact::Failed(why.clone()),
-            product_serial: Fact::Failed(why.clone()),
-            nics: Fact::Failed(why.clone()),
-            macs: Fact::Failed(why.clone()),
-            vendor: Fact::Failed(why.clone()),
-            machine_id: Fact::Failed(why.clone()),
-        }
-    }
-
     /// Reports whether the kernel could not read a file, which may pass.
     pub fn is_unread(&self) -> bool {
         let reads = [
@@ -63,6 +46,14 @@ impl Machine {
             self.machine_id.why(),
         ];
         reads.into_iter().flatten().any(|why| why.kind.is_passing())
+    }
+
+    /// Returns the permanent addresses of the NICs, as far as they are known.
+    pub fn macs(&self) -> BTreeSet<Mac> {
+        let nics = self.nics.known().into_iter().flatten();
+        let mut macs = BTreeSet::new();
+        macs.extend(nics.filter_map(|nic| nic.address));
+        macs
     }
 
     /// Returns a number that is constant for this machine and differs from others, to spread a fleet over time. KubeVirt gives

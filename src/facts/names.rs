@@ -28,8 +28,8 @@ const NODE_ID_DIGITS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a {kind}: {rule}")]
 pub struct NotAName {
-    kind: &'static str,
-    rule: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) rule: &'static str,
 }
 
 /// The rule of [`is_dns_name`].
@@ -37,8 +37,9 @@ const DNS_NAME: &str = "lower-case letters, digits, `-` and `.`, at most 253 cha
 /// The rule of [`is_dns_label`].
 const DNS_LABEL: &str = "lower-case letters, digits and `-`, at most 63 characters";
 
-macro_rules! object_name {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $is_name:path, $rule:path) => {
+/// Declares types of names and values, each with its description in errors and its rule.
+macro_rules! object_names {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal, $is_name:path, $rule:path;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String")]
@@ -70,53 +71,25 @@ macro_rules! object_name {
                 formatter.write_str(&self.0)
             }
         }
-    };
+    )*};
 }
 
-object_name!(
+pub(super) use object_names;
+
+object_names! {
     /// The name of a Harvester VM. Its VirtualMachineInstance has the same name.
-    VmName,
-    "VM name",
-    is_dns_name,
-    DNS_NAME
-);
-object_name!(
+    VmName = "VM name", is_dns_name, DNS_NAME;
     /// The name of a Node of the guest cluster.
-    NodeName,
-    "node name",
-    is_dns_name,
-    DNS_NAME
-);
-object_name!(
+    NodeName = "node name", is_dns_name, DNS_NAME;
     /// The name of a physical host: a Node of the Harvester cluster.
-    HostName,
-    "name of a Harvester host",
-    is_dns_name,
-    DNS_NAME
-);
-object_name!(
+    HostName = "name of a Harvester host", is_dns_name, DNS_NAME;
     /// The name of a namespace of the Harvester cluster.
-    Namespace,
-    "namespace",
-    is_dns_label,
-    DNS_LABEL
-);
-
-object_name!(
+    Namespace = "namespace", is_dns_label, DNS_LABEL;
     /// The name of a service account, unique within its namespace.
-    AccountName,
-    "service account name",
-    is_dns_name,
-    DNS_NAME
-);
-
-object_name!(
+    AccountName = "service account name", is_dns_name, DNS_NAME;
     /// The name of a Secret, unique within its namespace.
-    SecretName,
-    "name of a Secret",
-    is_dns_name,
-    DNS_NAME
-);
+    SecretName = "name of a Secret", is_dns_name, DNS_NAME;
+}
 
 /// The Secret of a service account's token without expiry. Kubernetes invalidates such a token by a label of its Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,8 +35,8 @@ const HARVESTER_PROVIDER: &str = "harvester://";
 /// The maximum number of conditions of a Node that are kept; usually there are about ten.
 const CONDITIONS_MAX: usize = 1000;
 
-/// The maximum number of labels, and of annotations, of a Node whose field managers are kept.
-const MANAGED_LABELS_MAX: usize = 1000;
+/// The maximum number of labels and annotations of a Node whose field managers are kept.
+const MANAGED_MAX: usize = 2000;
 
 /// The maximum length of a field manager's name, in characters, as in Kubernetes.
 const MANAGER_MAX: usize = 128;
@@ -62,10 +62,8 @@ pub struct Node {
     pub system_uuid: Option<Uuid>,
     /// `status.conditions`.
     pub conditions: Vec<NodeCondition>,
-    /// The last field manager of each label, according to `metadata.managedFields`.
-    pub label_managers: BTreeMap<String, String>,
-    /// The last field manager of each annotation.
-    pub annotation_managers: BTreeMap<String, String>,
+    /// The last field manager of each label and annotation, according to `metadata.managedFields`.
+    pub managers: BTreeMap<String, String>,
 }
 
 impl Node {
@@ -157,63 +155,41 @@ struct WireNodeFields {
 #[derive(Deserialize)]
 struct WireNodeMetadataFields {
     #[serde(rename = "f:labels", default)]
-    labels: Keys<MANAGED_LABELS_MAX>,
+    labels: Keys<MANAGED_MAX>,
     #[serde(rename = "f:annotations", default)]
-    annotations: Keys<MANAGED_LABELS_MAX>,
+    annotations: Keys<MANAGED_MAX>,
 }
 
-/// The latest field manager of each label and annotation. An object may have tens of thousands of entries: each is read once and
-/// not kept.
+/// The latest field manager of each label and annotation, with the RFC 3339 timestamp, which is compared as text. An object may have
+/// tens of thousands of entries: each is read once and not kept.
 #[derive(Default)]
-struct Managers {
-    labels: Newest,
-    annotations: Newest,
-}
+struct Managers(BTreeMap<String, (Option<String>, String)>);
 
 impl Managers {
     fn add(&mut self, entry: WireNodeManagedFields) {
-        let (Some(manager), Some(metadata)) = (
-            entry.manager,
-            entry.fields_v1.and_then(|fields| fields.metadata),
-        ) else {
+        let fields = entry.fields_v1.and_then(|fields| fields.metadata);
+        let (Some(manager), Some(metadata)) = (entry.manager, fields) else {
             return;
         };
         let manager: String = manager.chars().take(MANAGER_MAX).collect();
         // A longer text is not a timestamp.
         let time = entry.time.filter(|time| time.len() <= 64);
-        self.labels.add(metadata.labels.0, &manager, time.as_ref());
-        self.annotations
-            .add(metadata.annotations.0, &manager, time.as_ref());
-    }
-}
-
-/// The latest field manager of each key. RFC 3339 timestamps are compared as text.
-#[derive(Default)]
-struct Newest(BTreeMap<String, (Option<String>, String)>);
-
-impl Newest {
-    fn add(&mut self, keys: Vec<String>, manager: &str, time: Option<&String>) {
+        let keys = metadata.labels.0.into_iter().chain(metadata.annotations.0);
         for mut key in keys {
             if !key.starts_with("f:") || key.len() > KEY_BYTES + 2 {
                 continue;
             }
             key.drain(..2);
-            let is_full = self.0.len() == MANAGED_LABELS_MAX;
+            let is_full = self.0.len() == MANAGED_MAX;
             match self.0.get_mut(&key) {
-                Some(newest) if newest.0.as_ref() > time => {}
-                Some(newest) => *newest = (time.cloned(), manager.to_owned()),
+                Some(newest) if newest.0 > time => {}
+                Some(newest) => *newest = (time.clone(), manager.clone()),
                 None if is_full => {}
                 None => {
-                    self.0.insert(key, (time.cloned(), manager.to_owned()));
+                    self.0.insert(key, (time.clone(), manager.clone()));
                 }
             }
         }
-    }
-
-    fn into_managers(self) -> BTreeMap<String, String> {
-        let mut managers = BTreeMap::new();
-        managers.extend(self.0.into_iter().map(|(key, (_, name))| (key, name)));
-        managers
     }
 }
 
@@ -290,6 +266,7 @@ impl TryFrom<WireNode> for Node {
             status,
         } = wire;
         let name = metadata.name.ok_or(NotANode::Missing("metadata.name"))?;
+        let managers = metadata.managed_fields.0.into_iter();
         Ok(Self {
             name: NodeName::parse(&name).map_err(NotANode::Name)?,
             uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
@@ -302,8 +279,7 @@ impl TryFrom<WireNode> for Node {
                 .and_then(|info| info.system_uuid)
                 .and_then(|text| hyphenated(text.trim())),
             conditions: status.conditions.0,
-            label_managers: metadata.managed_fields.labels.into_managers(),
-            annotation_managers: metadata.managed_fields.annotations.into_managers(),
+            managers: managers.map(|(key, (_, name))| (key, name)).collect(),
         })
     }
 }
@@ -326,7 +302,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            node.label_managers["topology.kubernetes.io/zone"],
+            node.managers["topology.kubernetes.io/zone"],
             "kubectl-label"
         );
         assert_eq!(node.vm_uid(), Some("vm-uid"));
@@ -368,12 +344,12 @@ mod tests {
         let object =
             json!({"metadata": {"name": "n", "uid": "u", "managedFields": entries}}).to_string();
         let node: Node = serde_json::from_str(&object).unwrap();
-        assert_eq!(node.label_managers["a"], "m3599");
+        assert_eq!(node.managers["a"], "m3599");
     }
 
     #[test]
     fn of_the_managed_fields_little_is_kept_however_much_they_hold() {
-        let labels: BTreeMap<String, serde_json::Value> = (0..2 * MANAGED_LABELS_MAX)
+        let labels: BTreeMap<String, serde_json::Value> = (0..2 * MANAGED_MAX)
             .map(|number| (format!("f:l{number}"), json!({})))
             .collect();
         let node: Node = serde_json::from_value(json!({
@@ -384,9 +360,9 @@ mod tests {
             ]},
         }))
         .unwrap();
-        assert_eq!(node.label_managers.len(), MANAGED_LABELS_MAX);
+        assert_eq!(node.managers.len(), MANAGED_MAX);
         let is_short = |manager: &String| manager.chars().count() == MANAGER_MAX;
-        assert!(node.label_managers.values().all(is_short));
+        assert!(node.managers.values().all(is_short));
     }
 
     #[test]

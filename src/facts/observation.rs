@@ -18,7 +18,7 @@ use super::vmi::Vmi;
 use crate::catalog::Finding;
 
 /// The facts of one observation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Observation {
     /// This machine.
     pub machine: Machine,
@@ -51,6 +51,15 @@ pub struct Observation {
     /// What is wrong beside the main reads: an invalid file of the distribution, a credential that others can read, an event source
     /// that does not work.
     pub findings: Vec<Finding>,
+}
+
+impl Observation {
+    /// Returns the instances that may be this machine, as far as they are known.
+    pub fn vmis(&self) -> &[Vmi] {
+        let known = self.candidates.known();
+        let vmis = known.map(|candidates| candidates.vmis.as_slice());
+        vmis.unwrap_or_default()
+    }
 }
 
 /// The credential of the kubelet, without its secrets.

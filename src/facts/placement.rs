@@ -48,37 +48,28 @@ impl fmt::Display for Source {
     }
 }
 
-/// The reads of all sources for one host. A source that was not needed is [`UnavailableKind::NotAsked`].
+/// The answers of the sources for one host. A source that was not asked has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementReads {
     /// The host.
     pub host: HostName,
-    /// The labels of the host's Node.
-    pub host_node: Fact<HostLabels>,
-    /// The labels of the virt-launcher pod on the host.
-    pub launcher_pod: Fact<HostLabels>,
-    /// The host's entry in the ConfigMap.
-    pub configmap: Fact<HostLabels>,
+    /// The labels of the host according to each source.
+    pub answers: BTreeMap<Source, Fact<HostLabels>>,
 }
 
 impl PlacementReads {
     /// Creates reads of which none was sent yet.
     pub fn none(host: HostName) -> Self {
-        Self::all(host, || Fact::failed(UnavailableKind::NotAsked, "not read"))
+        let answers = BTreeMap::new();
+        Self { host, answers }
     }
 
     /// Creates reads that all failed for one reason.
     pub fn failed(host: HostName, text: &str) -> Self {
-        Self::all(host, || Fact::failed(UnavailableKind::Unreachable, text))
-    }
-
-    fn all(host: HostName, answer: impl Fn() -> Fact<HostLabels>) -> Self {
-        Self {
-            host,
-            host_node: answer(),
-            launcher_pod: answer(),
-            configmap: answer(),
-        }
+        let sources = [Source::HostNode, Source::LauncherPod, Source::ConfigMap];
+        let failed = |source| (source, Fact::failed(UnavailableKind::Unreachable, text));
+        let answers = sources.map(failed).into();
+        Self { host, answers }
     }
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::names::{NotAName, object_names};
+
 /// The zone of a Node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The region of a Node.
@@ -26,58 +28,34 @@ pub fn is_host_key(key: &str) -> bool {
     [REGION, ZONE, HOSTNAME].contains(&key)
 }
 
+/// Reports whether this is the key of a region or zone, also a deprecated one.
+pub fn is_topology_key(key: &str) -> bool {
+    TWINS
+        .iter()
+        .any(|(key_now, beta)| [*key_now, *beta].contains(&key))
+}
+
 /// The maximum length of a label value in Kubernetes.
 const LABEL_VALUE_MAX: usize = 63;
 
-/// A non-empty label value that is valid in Kubernetes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct LabelValue(String);
+/// The rule of [`is_label_value`].
+const LABEL_VALUE: &str =
+    "1 to 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit";
 
-/// The error for text that is not a valid label value in Kubernetes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not a label value: 1 to 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit"
-)]
-pub struct NotALabelValue;
-
-impl LabelValue {
-    /// Parses a value by the rules of `k8s.io/apimachinery/pkg/util/validation.IsValidLabelValue`, except that it must not be
-    /// empty.
-    pub fn parse(text: &str) -> Result<Self, NotALabelValue> {
-        let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let bytes = text.as_bytes();
-        let fits = bytes.len() <= LABEL_VALUE_MAX
-            && is_edge(bytes.first())
-            && is_edge(bytes.last())
-            && bytes
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-        if fits {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(NotALabelValue)
-        }
-    }
-
-    /// Returns the value as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+object_names! {
+    /// A non-empty label value that is valid in Kubernetes.
+    LabelValue = "label value", is_label_value, LABEL_VALUE;
 }
 
-impl TryFrom<String> for LabelValue {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).map_err(|error| format!("is {error}"))
-    }
-}
-
-impl fmt::Display for LabelValue {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
+/// Reports whether the text is valid by the rules of `k8s.io/apimachinery/pkg/util/validation.IsValidLabelValue`, and not empty.
+fn is_label_value(text: &str) -> bool {
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_VALUE_MAX
+        && is_edge(bytes.first())
+        && is_edge(bytes.last())
+        && bytes.iter().all(is_inner)
 }
 
 /// A value that is not a valid label value.
@@ -90,7 +68,7 @@ pub struct IllegalValue {
     pub value: String,
     /// The violated rule.
     #[source]
-    pub source: NotALabelValue,
+    pub source: NotAName,
 }
 
 /// The region and zone of a physical host according to one source.

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bitflags::bitflags;
+
 use crate::sys::named::named;
 
 /// A callback that reports a migration hint immediately, before the host is read.
@@ -61,7 +63,7 @@ impl Trigger {
             Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
             Self::Link | Self::Port => Scope::HINTED,
-            Self::Clock | Self::Resync => Scope::MOVED,
+            Self::Clock | Self::Resync => Scope::VM,
             // Every round reads the names of this machine and collects the findings.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
@@ -71,126 +73,54 @@ impl Trigger {
     }
 }
 
-/// The reads of an observation; other facts are cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
-    /// The credential files of the two APIs. If they changed, all reads that used them are repeated.
-    pub files: bool,
-    /// Our VM. If it migrated, the sources for its host are read again as well.
-    pub vm: bool,
-    /// The sources for the host, even if the host is the same.
-    pub host: bool,
-    /// Our Node.
-    pub node: bool,
-    /// The unit of the guest agent and its dependencies.
-    pub units: bool,
-    /// All VMs that may have our names or our hardware, although ours is known.
-    pub search: bool,
-    /// Whether refused reads are repeated, as if for the first time.
-    pub refused: bool,
-    /// The events of the watches. They contain their objects, so that usually no read is needed.
-    pub delivered: bool,
-    /// Whether a migration hint caused the read. It does not wait for the backoff of an API.
-    pub hinted: bool,
+bitflags! {
+    /// The reads of an observation; other facts are cached.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Scope: u16 {
+        /// The credential files of the two APIs. If they changed, all reads that used them are repeated.
+        const FILES = 1;
+        /// Our VM. If it migrated, the sources for its host are read again as well.
+        const VM = 1 << 1;
+        /// The sources for the host, even if the host is the same.
+        const HOST = 1 << 2;
+        /// Our Node.
+        const NODE = 1 << 3;
+        /// The unit of the guest agent and its dependencies.
+        const UNITS = 1 << 4;
+        /// All VMs that may have our names or our hardware, although ours is known.
+        const SEARCH = 1 << 5;
+        /// Refused reads are repeated, as if for the first time.
+        const AFRESH = 1 << 6;
+        /// The events of the watches. They contain their objects, so that usually no read is needed.
+        const DELIVERED = 1 << 7;
+        /// The reads do not wait for the backoff of an API, because a migration hint caused them.
+        const AT_ONCE = 1 << 8;
+    }
 }
 
 impl Scope {
     /// Nothing: a decision on cached facts.
-    pub const NONE: Self = Self {
-        files: false,
-        vm: false,
-        host: false,
-        node: false,
-        units: false,
-        search: false,
-        refused: false,
-        delivered: false,
-        hinted: false,
-    };
+    pub const NONE: Self = Self::empty();
+    /// The files, the known VM, its host, our Node and the guest agent.
+    pub const KNOWN: Self = Self::LOCAL
+        .union(Self::VM)
+        .union(Self::HOST)
+        .union(Self::NODE);
     /// Everything, for the first time.
-    pub const ALL: Self = Self {
-        refused: true,
-        ..Self::KNOWN
-    };
+    pub const ALL: Self = Self::KNOWN.union(Self::AFRESH);
     /// The facts of this machine, and what the new configuration needs in addition. A whole fleet may be reloaded in one second,
     /// so the APIs, and credentials that still work, are read later, at a different time per machine.
-    pub const RELOAD: Self = Self {
-        units: true,
-        refused: true,
-        ..Self::NONE
-    };
+    pub const RELOAD: Self = Self::UNITS.union(Self::AFRESH);
     /// The facts that a refused write depends on.
-    pub const REFUSED: Self = Self {
-        files: true,
-        node: true,
-        ..Self::NONE
-    };
-    /// The events of the watches.
-    pub const DELIVERED: Self = Self {
-        delivered: true,
-        ..Self::NONE
-    };
-    /// The files, the known VM, its host, our Node and the guest agent.
-    pub const KNOWN: Self = Self {
-        files: true,
-        vm: true,
-        host: true,
-        node: true,
-        units: true,
-        search: false,
-        refused: false,
-        delivered: false,
-        hinted: false,
-    };
-    /// The VM, and its host if that changed.
-    pub const MOVED: Self = Self {
-        vm: true,
-        ..Self::NONE
-    };
-    /// The same as [`Scope::MOVED`], without backoff.
-    pub const HINTED: Self = Self {
-        hinted: true,
-        ..Self::MOVED
-    };
-    /// The files, and nothing else unless they changed.
-    pub const FILES: Self = Self {
-        files: true,
-        ..Self::NONE
-    };
-    /// The guest agent.
-    pub const UNITS: Self = Self {
-        units: true,
-        ..Self::NONE
-    };
+    pub const REFUSED: Self = Self::FILES.union(Self::NODE);
+    /// The VM after a migration hint.
+    pub const HINTED: Self = Self::VM.union(Self::AT_ONCE);
     /// The facts of this machine. Every round reads its names.
-    pub const LOCAL: Self = Self {
-        units: true,
-        ..Self::FILES
-    };
+    pub const LOCAL: Self = Self::FILES.union(Self::UNITS);
 
     /// Reports whether API requests are allowed. A reason that only concerns this machine must not retry a failed API request.
     pub fn asks_apis(self) -> bool {
-        let local = Self {
-            units: false,
-            ..self
-        };
-        local != Self::NONE
-    }
-
-    /// Returns the union of both scopes.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            files: self.files || other.files,
-            vm: self.vm || other.vm,
-            host: self.host || other.host,
-            node: self.node || other.node,
-            units: self.units || other.units,
-            search: self.search || other.search,
-            refused: self.refused || other.refused,
-            delivered: self.delivered || other.delivered,
-            hinted: self.hinted || other.hinted,
-        }
+        !self.difference(Self::UNITS).is_empty()
     }
 }
 
@@ -237,7 +167,7 @@ impl Reasons {
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         Self {
-            scope: self.scope.and(later.scope),
+            scope: self.scope | later.scope,
             hint: self.hint.or(later.hint),
             renamed: self.renamed || later.renamed,
             ..self

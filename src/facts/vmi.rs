@@ -19,8 +19,8 @@ use crate::sys::document::json::{
     Leading, StringMap, active_pods, annotations, condition_reason, condition_status,
     condition_type, conditions, deletion_timestamp, evacuation_node_name, firmware_serial,
     firmware_uuid, hostname, labels, name, namespace, node_name, owner_kind, owner_references,
-    owner_uid, spec_interface_mac, spec_interfaces, status_interface_mac, status_interface_name,
-    status_interfaces, uid,
+    owner_uid, resource_version, spec_interface_mac, spec_interfaces, status_interface_mac,
+    status_interface_name, status_interfaces, uid,
 };
 use crate::sys::escape::one_line;
 
@@ -65,6 +65,8 @@ pub struct Vmi {
     pub namespace: Namespace,
     /// The UID of the instance. It changes with each stop and start.
     pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Option<String>,
     /// The UID of the owning VirtualMachine, which `spec.providerID` of the Node contains.
     pub vm_uid: Option<String>,
     /// `spec.hostname`.
@@ -125,6 +127,13 @@ pub enum NotAVmi {
     },
 }
 
+impl NotAVmi {
+    /// Creates the error of a field from that of its name.
+    pub fn name(field: &'static str) -> impl Fn(NotAName) -> Self {
+        move |source| Self::Name { field, source }
+    }
+}
+
 #[derive(Deserialize)]
 struct WireVmi {
     metadata: WireVmiMetadata,
@@ -143,6 +152,8 @@ struct WireVmiMetadata {
     namespace: Option<String>,
     #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
+    #[serde(default, deserialize_with = "resource_version")]
+    resource_version: Option<String>,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
     #[serde(default, deserialize_with = "annotations")]
@@ -329,15 +340,10 @@ impl TryFrom<WireVmi> for Vmi {
                 }),
         };
         Ok(Self {
-            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
-                field: "metadata.name",
-                source,
-            })?,
-            namespace: Namespace::parse(&namespace).map_err(|source| NotAVmi::Name {
-                field: "metadata.namespace",
-                source,
-            })?,
+            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
+            namespace: Namespace::parse(&namespace).map_err(NotAVmi::name("metadata.namespace"))?,
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
             hostname: spec.hostname.filter(|hostname| !hostname.is_empty()),
             firmware_uuid: firmware
@@ -351,10 +357,7 @@ impl TryFrom<WireVmi> for Vmi {
             host: host
                 .map(|host| HostName::parse(&host))
                 .transpose()
-                .map_err(|source| NotAVmi::Name {
-                    field: "status.nodeName",
-                    source,
-                })?,
+                .map_err(NotAVmi::name("status.nodeName"))?,
             annotated_by_harvester: metadata
                 .labels
                 .get(CREATOR)

@@ -18,10 +18,7 @@ use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 
 use crate::observe::environment_file::{flags, variables};
-use settings::{
-    HOSTNAME_OVERRIDE, NODE_LABELS, ReadSettings, USED, add_labels, configured, distribution,
-    scalars,
-};
+use settings::{KUBELET_ARGUMENT, ReadSettings, USED, configured, distribution, scalars};
 
 /// The maximum size of a configuration file; usual files are smaller than 16 KiB.
 const FILE_MAX: u64 = 1 << 20;
@@ -247,14 +244,12 @@ impl DistributionReader<'_> {
 
     /// Reads the files of kubeadm, or of a kubelet that was set up manually.
     fn kubelet(&mut self) -> Option<Distribution> {
-        self.kind = DistributionKind::Kubeadm;
         let is_kubeadm = self.root.exists(KUBEADM_FLAGS) || self.root.exists(KUBEADM_KUBECONFIG);
-        let mut distribution = Distribution::new(if is_kubeadm {
-            DistributionKind::Kubeadm
-        } else {
-            DistributionKind::Unknown
-        });
-        self.kind = distribution.kind;
+        self.kind = match is_kubeadm {
+            true => DistributionKind::Kubeadm,
+            false => DistributionKind::Unknown,
+        };
+        let mut arguments = Vec::new();
         for (path, variable) in KUBELET_FLAGS {
             let path = Path::new(path);
             let Some(text) = self.read(path) else {
@@ -266,16 +261,12 @@ impl DistributionReader<'_> {
                 for (flag, value) in flags(&value) {
                     let key = format!("--{flag}");
                     self.tell(path, &key, &flag, slice::from_ref(&value));
-                    match flag.as_str() {
-                        HOSTNAME_OVERRIDE => {
-                            distribution.node_name = Some(configured(value, path));
-                        }
-                        NODE_LABELS => add_labels(&mut distribution.node_labels, &value, path),
-                        _ => {}
-                    }
+                    arguments.push(configured(format!("{flag}={value}"), path));
                 }
             }
         }
+        let settings = ReadSettings::from([(KUBELET_ARGUMENT.to_owned(), arguments)]);
+        let distribution = distribution(self.kind, &settings);
         // Packages of the kubelet always install an empty environment file.
         let says_something =
             distribution.node_name.is_some() || !distribution.node_labels.is_empty();

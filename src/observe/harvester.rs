@@ -13,7 +13,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors, Versioned};
+use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -117,24 +117,21 @@ pub struct SearchResult {
     pub candidates: Fact<Candidates>,
     /// Whether the namespace was listed.
     pub is_listed: bool,
-    /// UID and resource version of each instance that was read by its name.
-    pub versions: Vec<(String, Option<String>)>,
 }
 
 impl SearchResult {
     /// Creates a result without a list.
-    pub fn unlisted(candidates: Fact<Candidates>, versions: Vec<(String, Option<String>)>) -> Self {
+    pub fn unlisted(candidates: Fact<Candidates>) -> Self {
         Self {
             candidates,
             is_listed: false,
-            versions,
         }
     }
 }
 
 /// The instances found by the names of this machine.
 struct Named {
-    vmis: Vec<Versioned<Vmi>>,
+    vmis: Vec<Vmi>,
     /// The refusal, if none of the names may be read.
     refused: Option<Error>,
     /// The error of an instance with one of the names that cannot be parsed.
@@ -150,16 +147,13 @@ impl Search<'_> {
             unreadable,
         } = match self.named().await {
             Ok(named) => named,
-            Err(error) => return SearchResult::unlisted(failed(&error), Vec::new()),
+            Err(error) => return SearchResult::unlisted(failed(&error)),
         };
-        let version = |read: &Versioned<Vmi>| (read.object.uid.clone(), read.version.clone());
-        let versions = named.iter().map(version).collect();
-        let named: Vec<Vmi> = named.into_iter().map(|read| read.object).collect();
         let is_found = named.iter().any(|vmi| self.is_ours(vmi));
         let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
         if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
             // An instance that cannot be read by its name is of no use on a list.
-            return SearchResult::unlisted(failed(error), versions);
+            return SearchResult::unlisted(failed(error));
         }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
@@ -173,13 +167,13 @@ impl Search<'_> {
                     retry_after: Some(left),
                     ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
-                return SearchResult::unlisted(Fact::Failed(why), versions);
+                return SearchResult::unlisted(Fact::Failed(why));
             }
             _ => {
                 if let Some(error) = unreadable.as_ref().filter(|_| !is_found) {
-                    return SearchResult::unlisted(failed(error), versions);
+                    return SearchResult::unlisted(failed(error));
                 }
-                return SearchResult::unlisted(known(named, Coverage::Listed), versions);
+                return SearchResult::unlisted(known(named, Coverage::Listed));
             }
         }
         *is_list_sent = true;
@@ -204,7 +198,6 @@ impl Search<'_> {
         SearchResult {
             is_listed,
             candidates,
-            versions,
         }
     }
 
@@ -260,8 +253,7 @@ impl Search<'_> {
         }
         let mut vmis = Vec::new();
         for name in likely.iter().take(READ_MAX) {
-            let read = get(self.client, &collection, name).await?;
-            vmis.extend(read.map(|read| read.object));
+            vmis.extend(get(self.client, &collection, name).await?);
         }
         if self.list != ListPolicy::Always && vmis.iter().any(|vmi| self.is_ours(vmi)) {
             return Ok(vmis);
@@ -282,65 +274,47 @@ impl Search<'_> {
     }
 }
 
-/// The policy for reading the other instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
-    /// They are read again: one may be gone.
-    Again,
-    /// They are kept as known: a migration cannot wait for them.
-    AsKnown,
-}
-
-/// The known state of our own instance.
-#[derive(Debug, Clone, Copy)]
-pub struct KnownOwn<'a> {
+/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
+#[derive(Debug)]
+pub struct OwnInstance {
     /// The instance.
-    pub own: &'a Vmi,
-    /// Its resource version.
-    pub version: Option<&'a str>,
+    pub vmi: Vmi,
     /// The other candidates.
-    pub others: &'a Candidates,
+    pub others: Candidates,
+    /// The names that were searched for.
+    pub names: Names,
+    /// The generation of the credential.
+    pub generation: u64,
 }
 
-/// Reads the instance that was found before, which is all that a migration changes. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
+/// Reads the instance that was found before, which is all that a migration changes. The other candidates are read again if
+/// `with_others`: one may be gone. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
 pub async fn read_own(
     client: &Client,
-    known: KnownOwn<'_>,
-    others: Others,
-) -> Option<SearchResult> {
-    let own = known.own;
+    found: &OwnInstance,
+    with_others: bool,
+) -> Option<Fact<Candidates>> {
+    let OwnInstance {
+        vmi: own, others, ..
+    } = found;
     let collection = collection(&own.namespace);
-    let result =
-        |candidates, version| SearchResult::unlisted(candidates, vec![(own.uid.clone(), version)]);
-    let failed = |error: &Error| {
-        let version = known.version.map(str::to_owned);
-        Some(result(failed(error), version))
-    };
-    let read = get(client, &collection, &own.name).await;
-    let (mut vmis, version) = match read {
-        Ok(Some(read)) if read.object.uid == own.uid => (vec![read.object], read.version),
+    let mut vmis = match get(client, &collection, &own.name).await {
+        Ok(Some(read)) if read.uid == own.uid => vec![read],
         Ok(_) => return None,
-        Err(error) => return failed(&error),
+        Err(error) => return Some(failed(&error)),
     };
-    for other in known
-        .others
-        .vmis
-        .iter()
-        .filter(|other| other.name != own.name)
-    {
-        match others {
-            Others::AsKnown => vmis.push(other.clone()),
-            Others::Again => match get(client, &collection, &other.name).await {
-                Ok(read) => vmis.extend(read.map(|read| read.object)),
-                Err(error) => return failed(&error),
-            },
+    for other in others.vmis.iter().filter(|other| other.name != own.name) {
+        if !with_others {
+            vmis.push(other.clone());
+            continue;
+        }
+        match get(client, &collection, &other.name).await {
+            Ok(read) => vmis.extend(read),
+            Err(error) => return Some(failed(&error)),
         }
     }
-    let candidates = Fact::Known(Candidates {
-        vmis,
-        coverage: known.others.coverage,
-    });
-    Some(result(candidates, version))
+    let coverage = others.coverage;
+    Some(Fact::Known(Candidates { vmis, coverage }))
 }
 
 /// Reads the VirtualMachine of an instance.
@@ -354,14 +328,10 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
     }
 }
 
-async fn get(
-    client: &Client,
-    collection: &str,
-    name: &VmName,
-) -> Result<Option<Versioned<Vmi>>, Error> {
+async fn get(client: &Client, collection: &str, name: &VmName) -> Result<Option<Vmi>, Error> {
     let path = format!("{collection}/{name}");
-    match client.get::<Versioned<Vmi>>(&path).await {
-        Ok(read) => Ok(Some(read).filter(|read| read.object.name == *name)),
+    match client.get::<Vmi>(&path).await {
+        Ok(read) => Ok(Some(read).filter(|read| read.name == *name)),
         Err(error) if error.kind == Kind::Absent => Ok(None),
         Err(error) => Err(error),
     }

@@ -120,7 +120,8 @@ pub async fn read(
             // It may have all labels of the host.
             Source::ConfigMap => {
                 let has_extra = !settings.labels.extra.is_empty();
-                !is_reported || has_extra && reads.host_node.known().is_none()
+                let of_node = reads.answers.get(&Source::HostNode);
+                !is_reported || has_extra && of_node.and_then(Fact::known).is_none()
             }
             Source::HostsTable | Source::PodInfo => false,
         };
@@ -141,11 +142,7 @@ pub async fn read(
             }
         };
         is_reported |= answer.known().is_some_and(reports_topology);
-        match source {
-            Source::HostNode => reads.host_node = answer,
-            Source::LauncherPod => reads.launcher_pod = answer,
-            _ => reads.configmap = answer,
-        }
+        reads.answers.insert(source, answer);
     }
     reads
 }

@@ -4,11 +4,12 @@
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::nics;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::names::effective_hostname;
+use crate::facts::nic::Nic;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
+use crate::wire::netlink::inventory::read_nics;
 
 /// The file of the static host name; every tool that changes the host name permanently replaces it.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";
@@ -21,7 +22,6 @@ const INSTANCE_DATA_MAX: u64 = 4 << 20;
 
 /// Reads all local facts of this machine.
 pub fn read_machine(root: &Root) -> Machine {
-    let nics = nics::read(root);
     Machine {
         kernel_hostname: kernel_hostname(root),
         static_hostname: static_hostname(root),
@@ -30,8 +30,7 @@ pub fn read_machine(root: &Root) -> Machine {
             Uuid::parse_str(text).ok()
         }),
         product_serial: serial(root),
-        macs: nics::addresses(&nics),
-        nics,
+        nics: nics(root),
         vendor: vendor(root),
         machine_id: line(root, "/etc/machine-id"),
     }
@@ -51,13 +50,10 @@ fn kernel_hostname(root: &Root) -> Fact<String> {
 
 /// Reads `/etc/hostname` like systemd: the first line that is neither empty nor a comment (hostname(5)). It may be a template.
 fn static_hostname(root: &Root) -> Fact<String> {
-    match root.read(STATIC_HOSTNAME, LINE_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => match effective_hostname(&String::from_utf8_lossy(&bytes)) {
-            Some(name) => Fact::Known(name.to_owned()),
-            None => Fact::Absent,
-        },
-    }
+    Fact::from(root.read(STATIC_HOSTNAME, LINE_MAX)).and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        effective_hostname(&text).map(str::to_owned).into()
+    })
 }
 
 #[derive(Deserialize)]
@@ -72,23 +68,18 @@ struct InstanceDataV1 {
 
 fn platform_hostname(root: &Root) -> Fact<String> {
     let path = "/run/cloud-init/instance-data.json";
-    match root.read(path, INSTANCE_DATA_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => match serde_json::from_slice::<InstanceData>(&bytes) {
-            Ok(data) => match data
-                .v1
-                .and_then(|v1| v1.local_hostname)
-                .filter(|name| !name.is_empty())
-            {
-                Some(name) => Fact::Known(name),
-                None => Fact::Absent,
-            },
+    Fact::from(root.read(path, INSTANCE_DATA_MAX)).and_then(|bytes| {
+        match serde_json::from_slice::<InstanceData>(&bytes) {
+            Ok(data) => {
+                let name = data.v1.and_then(|v1| v1.local_hostname);
+                name.filter(|name| !name.is_empty()).into()
+            }
             Err(error) => Fact::failed(
                 UnavailableKind::Malformed,
                 format!("`{path}` is not JSON of cloud-init: {error}"),
             ),
-        },
-    }
+        }
+    })
 }
 
 /// Reads the serial. KubeVirt omits it if the VM has none; the firmware then shows one of these values.
@@ -99,6 +90,14 @@ fn serial(root: &Root) -> Fact<String> {
         }
         seen => seen,
     }
+}
+
+/// Reads the NICs that have a device.
+fn nics(root: &Root) -> Fact<Vec<Nic>> {
+    Fact::from(read_nics(root)).and_then(|nics| match nics.is_empty() {
+        true => Fact::Absent,
+        false => Fact::Known(nics),
+    })
 }
 
 fn vendor(root: &Root) -> Fact<Vendor> {
@@ -115,31 +114,22 @@ fn vendor(root: &Root) -> Fact<Vendor> {
 }
 
 fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
-    match line(root, path) {
-        Fact::Known(text) => match parse(&text) {
-            Some(value) => Fact::Known(value),
-            None => Fact::failed(
-                UnavailableKind::Malformed,
-                format!("`{path}` has `{}`", text.escape_debug()),
-            ),
-        },
-        Fact::Absent => Fact::Absent,
-        Fact::Failed(why) => Fact::Failed(why),
-    }
+    line(root, path).and_then(|text| {
+        let malformed = || format!("`{path}` has `{}`", text.escape_debug());
+        parse(&text).map_or_else(
+            || Fact::failed(UnavailableKind::Malformed, malformed()),
+            Fact::Known,
+        )
+    })
 }
 
 /// Reads the first line of a file, trimmed; an empty line counts as absent. Bytes that are not UTF-8 are replaced.
 fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
-    match root.read(path, LINE_MAX) {
-        Err(error) => error.into(),
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes);
-            match text.trim().lines().next() {
-                Some(first) if !first.is_empty() => Fact::Known(first.to_owned()),
-                _ => Fact::Absent,
-            }
-        }
-    }
+    Fact::from(root.read(path, LINE_MAX)).and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        let first = text.trim().lines().next();
+        first.map(str::to_owned).into()
+    })
 }
 
 #[cfg(test)]
@@ -163,7 +153,7 @@ mod tests {
         let machine = read_machine(&root);
         assert_eq!(machine.kernel_hostname, Fact::Absent);
         assert_eq!(machine.product_uuid, Fact::Absent);
-        assert_eq!(machine.macs, Fact::Absent);
+        assert_eq!(machine.nics, Fact::Absent);
         assert_eq!(machine.vendor, Fact::Absent);
     }
 
@@ -179,13 +169,8 @@ mod tests {
             ("/sys/class/net/cali0/address", "ee:ee:ee:ee:ee:ee\n"),
             ("/sys/class/net/cni0/address", "8a:11:fd:30:aa:02\n"),
         ]);
-        let macs = read_machine(&root).macs;
-        let texts: Vec<String> = macs
-            .known()
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let macs = read_machine(&root).macs();
+        let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["6e:22:41:9c:0a:71"]);
     }
 

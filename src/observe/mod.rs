@@ -14,7 +14,6 @@ mod hooks;
 pub mod host_labels;
 pub mod host_metrics;
 pub mod machine;
-pub mod nics;
 pub mod node;
 pub mod observer;
 pub mod pod_info;

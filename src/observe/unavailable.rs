@@ -32,6 +32,12 @@ impl<T> From<Result<T, Unavailable>> for Fact<T> {
     }
 }
 
+impl<T> From<Result<T, ReadError>> for Fact<T> {
+    fn from(result: Result<T, ReadError>) -> Self {
+        result.map_or_else(Self::from, Self::Known)
+    }
+}
+
 /// A file that does not exist is absent, as are its facts.
 impl<T> From<ReadError> for Fact<T> {
     fn from(error: ReadError) -> Self {

@@ -25,16 +25,10 @@ use crate::lab;
 
 const VMIS: &str = "virtualmachineinstances";
 
-const SEARCH: Scope = Scope {
-    search: true,
-    ..Scope::KNOWN
-};
+const SEARCH: Scope = Scope::KNOWN.union(Scope::SEARCH);
 
 /// What the backoff after a failure does not delay.
-const HINTED: Scope = Scope {
-    hinted: true,
-    ..Scope::KNOWN
-};
+const HINTED: Scope = Scope::KNOWN.union(Scope::AT_ONCE);
 
 fn half() -> Random {
     Random::from_bits(u64::MAX / 2)

@@ -54,15 +54,11 @@ pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut
             .as_ref()
             .is_some_and(|key| key.as_str() == label.key);
         let wanted = match (topology, seen.placement) {
-            (Some((key, _)), Some(placement)) => placement
-                .known
-                .as_ref()
-                .and_then(|known| known.topology.value(key))
-                .map(ToString::to_string),
-            (None, Some(placement)) if is_host => Some(placement.host.to_string()),
+            (Some((key, _)), Some(placement)) => placement.value(key),
+            (None, Some(placement)) if is_host => Some(placement.host.as_str()),
             (Some(_) | None, _) => continue,
         };
-        if wanted.as_deref() != Some(label.value.as_str()) {
+        if wanted != Some(label.value.as_str()) {
             let file = label.origin.display();
             let text = format!("{}={} in {file}", label.key, label.value.escape_debug());
             findings.push(Finding::new(Code::StaticNodeLabel, text));

@@ -94,11 +94,8 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
             "product_serial of this node, firmware serial of the VM".to_owned(),
         );
     }
-    if let Some(ours) = machine
-        .macs
-        .known()
-        .filter(|macs| !macs.is_empty() && !vmi.macs.is_empty())
-    {
+    let ours = machine.macs();
+    if !ours.is_empty() && !vmi.macs.is_empty() {
         let text = |macs: &std::collections::BTreeSet<_>| {
             macs.iter()
                 .map(ToString::to_string)
@@ -107,7 +104,7 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
         };
         let detail = format!(
             "NICs of this node {}, interfaces of the VM {}",
-            text(ours),
+            text(&ours),
             text(&vmi.macs)
         );
         add(

@@ -179,7 +179,7 @@ fn a_vm_of_our_name_in_the_wrong_namespace_shares_the_uuid_but_not_the_mac() {
 fn without_hardware_facts_the_provider_id_counts_and_then_the_name() {
     let mut world = World::new();
     world.observation.machine.product_uuid = Fact::Absent;
-    world.observation.machine.macs = Fact::Absent;
+    world.observation.machine.nics = Fact::Absent;
     world.add_vmi(|other| {
         other.name = VmName::parse("other").unwrap();
         other.vm_uid = Some("other-vm".to_owned());
@@ -297,7 +297,7 @@ fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
 #[test]
 fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
     let mut world = World::new();
-    world.observation.machine.macs = Fact::Absent;
+    world.observation.machine.nics = Fact::Absent;
     world.observation.machine.product_serial = Fact::Absent;
     // Only the firmware UUID that is derived from the name matches.
     world.observation.machine.product_uuid = Fact::Known(firmware_uuid(VM));

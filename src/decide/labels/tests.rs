@@ -6,7 +6,7 @@ use crate::decide::Action;
 use crate::decide::fixtures::{World, forbidden, host_labels};
 use crate::facts::Fact;
 use crate::facts::node::ANNOTATION_HOST;
-use crate::facts::placement::PlacementReads;
+use crate::facts::placement::{PlacementReads, Source};
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
 const HOST: &str = "topology.harvesterhci.io/host";
@@ -41,7 +41,9 @@ fn with_rack(world: &mut World, rack: Option<&str>) {
         .labels
         .extra
         .insert(key(RACK), key("harvester.example.com/rack"));
-    if let (Fact::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
+    if let (Some(Fact::Known(labels)), Some(rack)) =
+        (world.reads.answers.get_mut(&Source::HostNode), rack)
+    {
         labels.insert("harvester.example.com/rack".to_owned(), rack.to_owned());
     }
 }
@@ -95,7 +97,7 @@ fn labels_of_two_hosts_are_never_mixed() {
     world.settle();
     // The new host cannot be read yet: even the host label does not change.
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let held = plan(&world);
     assert_eq!(set(&held), []);
     assert_eq!(
@@ -121,11 +123,11 @@ fn labels_of_two_hosts_are_never_mixed() {
 #[test]
 fn the_host_label_is_written_alone_where_there_is_no_topology_to_mix_with() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     assert_eq!(set(&plan(&world)), [(HOST, "hv-a")]);
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     assert_eq!(set(&plan(&world)), [(HOST, "hv-b")]);
 }
 
@@ -146,7 +148,7 @@ fn a_host_that_lost_its_label_changes_nothing_unless_removal_is_allowed() {
     let mut world = World::new();
     label(&mut world, ZONE_BETA, "rack-a");
     world.settle();
-    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
+    world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "")));
     assert_eq!(
         (set(&plan(&world)), reasons(&plan(&world))),
         (vec![], vec![(ZONE, SkipReason::HostHasNone)])
@@ -165,7 +167,7 @@ fn a_label_that_another_writer_changed_since_is_not_removed() {
     world.settings.topology.remove_stale = true;
     world.settle();
     label(&mut world, ZONE, "by-hand");
-    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
+    world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "")));
     assert_eq!(set(&plan(&world)), []);
 }
 
@@ -194,7 +196,7 @@ fn absence_in_annotations_removes_nothing() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
     world.settle();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-a", "eu-1", "");
     assert_eq!(
         (set(&plan(&world)), reasons(&plan(&world))),
@@ -218,7 +220,7 @@ fn hold_keeps_the_first_zone_and_says_so_while_the_host_follows() {
 #[test]
 fn hold_holds_the_pair_as_a_whole_and_the_host_that_it_is_of() {
     let mut world = World::new();
-    world.reads.host_node = Fact::Known(host_labels("r1", ""));
+    world.answer(Source::HostNode, Fact::Known(host_labels("r1", "")));
     world.settings.topology.on_change = OnChange::Hold;
     world.settle();
     world.migrate("hv-b", "r2", "z2");
@@ -249,10 +251,16 @@ fn a_report_writes_nothing_that_would_mislead_a_later_follow() {
 fn a_second_source_that_fails_proves_no_absence() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
-    world.reads.host_node = Fact::Known(host_labels("", ""));
-    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-a"));
+    world.answer(Source::HostNode, Fact::Known(host_labels("", "")));
+    world.answer(
+        Source::ConfigMap,
+        Fact::Known(host_labels("eu-1", "rack-a")),
+    );
     world.settle();
-    world.reads.configmap = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    world.answer(
+        Source::ConfigMap,
+        Fact::failed(crate::facts::UnavailableKind::Unreachable, "503"),
+    );
     assert_eq!(set(&plan(&world)), []);
 }
 
@@ -263,7 +271,10 @@ fn an_extra_label_of_the_host_before_is_said_while_the_new_host_cannot_be_read()
     world.settle();
     world.migrate("hv-b", "", "");
     world.annotate("hv-b", "eu-1", "rack-b");
-    world.reads.host_node = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    world.answer(
+        Source::HostNode,
+        Fact::failed(crate::facts::UnavailableKind::Unreachable, "503"),
+    );
     let moved = plan(&world);
     assert!(
         reasons(&moved).contains(&(RACK, SkipReason::HostNotRead)),
@@ -326,7 +337,7 @@ fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read()
     let mut unread = world.clone();
     unread.reads = PlacementReads::none(crate::decide::fixtures::host("hv-a"));
     assert_eq!(set(&plan(&unread)), []);
-    world.reads.host_node = Fact::Known(host_labels("eu-1", "rack-a"));
+    world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "rack-a")));
     assert_eq!(set(&plan(&world)), [(RACK, "(removed)")]);
 }
 
@@ -340,18 +351,24 @@ fn a_source_that_is_refused_or_not_understood_removes_no_label_that_another_one_
         world.settings.topology.remove_stale = true;
         with_rack(&mut world, Some("r1"));
         world.settle();
-        world.reads.host_node = Fact::failed(kind, "refused");
-        world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-a"));
+        world.answer(Source::HostNode, Fact::failed(kind, "refused"));
+        world.answer(
+            Source::ConfigMap,
+            Fact::Known(host_labels("eu-1", "rack-a")),
+        );
         assert_eq!(set(&plan(&world)), [], "{kind:?}");
-        world.reads.configmap = Fact::Known(host_labels("eu-1", ""));
+        world.answer(Source::ConfigMap, Fact::Known(host_labels("eu-1", "")));
         assert_eq!(set(&plan(&world)), [], "{kind:?}");
         // What the other source has is written.
-        if let Fact::Known(labels) = &mut world.reads.configmap {
+        if let Some(Fact::Known(labels)) = world.reads.answers.get_mut(&Source::ConfigMap) {
             labels.insert("harvester.example.com/rack".to_owned(), "r2".to_owned());
         }
         assert_eq!(set(&plan(&world)), [(RACK, "r2")], "{kind:?}");
         // A label of the previous host stays and is reported.
-        world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-b"));
+        world.answer(
+            Source::ConfigMap,
+            Fact::Known(host_labels("eu-1", "rack-b")),
+        );
         world.reads.host = crate::decide::fixtures::host("hv-b");
         world.change_vmi(|vmi| vmi.host = Some(crate::decide::fixtures::host("hv-b")));
         let moved = plan(&world);
@@ -376,11 +393,14 @@ fn a_source_that_fails_just_now_does_not_make_the_name_of_the_host_the_zone() {
     let mut world = World::new();
     world.settings.topology.zone_fallback = crate::config::ZoneFallback::Host;
     world.settle();
-    world.reads.host_node = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
-    world.reads.configmap = Fact::Known(host_labels("eu-1", ""));
+    world.answer(
+        Source::HostNode,
+        Fact::failed(crate::facts::UnavailableKind::Unreachable, "503"),
+    );
+    world.answer(Source::ConfigMap, Fact::Known(host_labels("eu-1", "")));
     assert_eq!(set(&plan(&world)), []);
     // Where the nodes of Harvester may never be read, the ConfigMap is complete.
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     assert_eq!(set(&plan(&world)), [(ZONE, "hv-a")]);
 }
 

@@ -14,7 +14,7 @@ fn codes(plan: &Plan) -> Vec<&'static str> {
 /// One round that reads the Node, `seconds` after the start, while the kubelet with this UUID reports it.
 fn report(world: &mut World, seconds: u64, uuid: Uuid) -> Plan {
     world.uptime = Duration::from_secs(seconds);
-    world.reasons.scope.node = true;
+    world.reasons.scope |= Scope::NODE;
     world.node().system_uuid = Some(uuid);
     let plan = world.plan();
     world.memory = plan.memory.clone();
@@ -61,7 +61,7 @@ fn the_kubelet_of_this_machine_that_starts_late_has_its_labels_soon() {
     let mut seconds = 160;
     while plan.actions.is_empty() {
         assert!(
-            plan.next.scope.node && plan.next.after <= Duration::from_secs(5),
+            plan.next.scope.contains(Scope::NODE) && plan.next.after <= Duration::from_secs(5),
             "{:?}",
             plan.next
         );

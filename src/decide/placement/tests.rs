@@ -5,6 +5,7 @@ use crate::catalog::Code;
 use crate::config::HostPlace;
 use crate::decide::Write;
 use crate::decide::fixtures::{World, forbidden, host, host_labels};
+use crate::facts::UnavailableKind;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::topology::{HOSTNAME, ZONE};
@@ -28,15 +29,21 @@ fn the_host_node_wins_and_the_rest_is_not_needed() {
 fn each_source_takes_over_when_those_before_it_cannot_answer() {
     use PlacementOutcome::{Empty, Failed, NotNeeded, Used};
     let mut world = World::new();
-    world.reads.host_node = forbidden();
-    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-d"));
+    world.answer(Source::HostNode, forbidden());
+    world.answer(
+        Source::ConfigMap,
+        Fact::Known(host_labels("eu-1", "rack-d")),
+    );
     let placement = world.placement().unwrap();
     assert_eq!(source(&placement), Some(Source::ConfigMap));
     assert_eq!(
         outcomes(&placement),
         [Failed, Empty, NotNeeded, Used, NotNeeded, NotNeeded]
     );
-    world.reads.launcher_pod = Fact::Known(host_labels("eu-1", "rack-c"));
+    world.answer(
+        Source::LauncherPod,
+        Fact::Known(host_labels("eu-1", "rack-c")),
+    );
     assert_eq!(
         source(&world.placement().unwrap()),
         Some(Source::LauncherPod)
@@ -85,7 +92,7 @@ fn the_hosts_table_is_the_last_source_for_a_host_that_harvester_names() {
     let mut world = World::new();
     with_hosts_table(&mut world);
     assert_eq!(source(&world.placement().unwrap()), Some(Source::HostNode));
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     let placement = world.placement().unwrap();
     assert_eq!(source(&placement), Some(Source::HostsTable));
     assert_eq!(placement.known.unwrap().topology.to_string(), "eu-9/rack-1");
@@ -164,7 +171,7 @@ fn host_metrics_are_ignored_if_the_vm_is_ambiguous() {
 #[test]
 fn annotations_for_another_host_are_stale_and_never_used() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     world.annotate("hv-b", "eu-1", "rack-b");
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
@@ -194,7 +201,10 @@ fn reads_for_another_host_are_stale() {
 #[test]
 fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
     let mut world = World::new();
-    world.reads.host_node = Fact::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into());
+    world.answer(
+        Source::HostNode,
+        Fact::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into()),
+    );
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
     assert_eq!(placement.tried[0].outcome, PlacementOutcome::Invalid);
@@ -208,11 +218,14 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
 #[test]
 fn a_host_without_labels_is_known_to_have_none_unless_another_source_reports() {
     let mut world = World::new();
-    world.reads.host_node = Fact::Known(HostLabels::new());
+    world.answer(Source::HostNode, Fact::Known(HostLabels::new()));
     let placement = world.placement().unwrap();
     let known = placement.known.unwrap();
     assert!(known.topology.is_empty() && known.absence == Absence::Proven);
-    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-d"));
+    world.answer(
+        Source::ConfigMap,
+        Fact::Known(host_labels("eu-1", "rack-d")),
+    );
     assert_eq!(source(&world.placement().unwrap()), Some(Source::ConfigMap));
 }
 
@@ -266,7 +279,7 @@ fn the_pod_alone_gives_host_region_and_zone() {
 #[test]
 fn another_source_of_the_host_must_agree_with_the_pod() {
     let mut world = World::new();
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     share_pod(&mut world, "aaaaa", "hv-a", "rack-a");
     assert_eq!(source(&world.placement().unwrap()), Some(Source::PodInfo));
     share_pod(&mut world, "aaaaa", "hv-b", "rack-b");
@@ -341,14 +354,14 @@ fn a_host_without_a_zone_is_its_own_zone_only_where_that_is_configured() {
     assert_eq!(zone(&world).as_deref(), Some("rack-a"));
     // A host with a region alone, and one with neither.
     for region in ["eu-1", ""] {
-        world.reads.host_node = Fact::Known(host_labels(region, ""));
+        world.answer(Source::HostNode, Fact::Known(host_labels(region, "")));
         assert_eq!(zone(&world).as_deref(), Some("hv-a"), "{region}");
         world.settings.topology.zone_fallback = ZoneFallback::Off;
         assert_eq!(zone(&world), None, "{region}");
         world.settings.topology.zone_fallback = ZoneFallback::Host;
     }
     // Where no source could be read, the host may have one, and another source may not know of it.
-    world.reads.host_node = forbidden();
+    world.answer(Source::HostNode, forbidden());
     assert_eq!(world.placement().unwrap().known, None);
     world.annotate("hv-a", "eu-1", "");
     assert_eq!(zone(&world), None);

@@ -9,6 +9,7 @@ use crate::decide::fixtures::{VM, World, forbidden, host_labels};
 use crate::decide::{Action, Memory, NodePatch, Plan, RunKind};
 use crate::facts::names::NodeName;
 use crate::facts::node::ANNOTATION_PREFIX;
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, TWINS, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::{Fact, UnavailableKind};
@@ -115,9 +116,9 @@ fn happen(world: &mut World, what: u8, how: u8) {
         0 => world.migrate(host, "eu-1", place),
         1 => world.migrate(host, place, "rack-a"),
         2 => world.annotate(host, "eu-1", place),
-        3 => world.reads.host_node = forbidden(),
-        4 => world.reads.host_node = Fact::Absent,
-        5 => world.reads.host_node = Fact::Known(host_labels("eu-2", place)),
+        3 => world.answer(Source::HostNode, forbidden()),
+        4 => world.answer(Source::HostNode, Fact::Absent),
+        5 => world.answer(Source::HostNode, Fact::Known(host_labels("eu-2", place))),
         6 => world.change_vmi(|vmi| vmi.host = None),
         7 => world.observation.candidates = unreachable(),
         8 => world.observation.candidates = World::new().observation.candidates,
@@ -204,7 +205,8 @@ fn check(world: &World, plan: &Plan) {
     assert!(writes.len() <= 3, "{:?}", plan.actions);
     let node = world.observation.node.known();
     assert!(node.is_some() || writes.is_empty(), "without a Node");
-    let is_read = world.reads.host_node.known().is_some();
+    let answer = world.reads.answers.get(&Source::HostNode);
+    let is_read = answer.and_then(Fact::known).is_some();
     let is_one = matches!(
         &world.observation.candidates,
         Fact::Known(candidates) if candidates.vmis.len() == 1

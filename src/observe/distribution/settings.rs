@@ -11,13 +11,13 @@ use crate::sys::document::yaml::YamlValue;
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
 
 /// The key for flags that RKE2 and K3s pass to the kubelet unchanged.
-const KUBELET_ARGUMENT: &str = "kubelet-arg";
+pub(super) const KUBELET_ARGUMENT: &str = "kubelet-arg";
 
 /// The kubelet flag for the labels that it sets at registration.
-pub(super) const NODE_LABELS: &str = "node-labels";
+const NODE_LABELS: &str = "node-labels";
 
 /// The kubelet flag for the name of its Node.
-pub(super) const HOSTNAME_OVERRIDE: &str = "hostname-override";
+const HOSTNAME_OVERRIDE: &str = "hostname-override";
 
 /// The keys that are read; all others, such as the cluster token, are ignored.
 pub(super) const USED: [&str; 7] = [
@@ -82,7 +82,7 @@ fn kubelet_argument(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Adds `key=value,key=value`; an existing key gets the new value. A file may hold tens of thousands of labels.
-pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Path) {
+fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Path) {
     let pairs = text
         .split(',')
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))

@@ -40,10 +40,7 @@ impl TryFrom<Item> for ListedVmi {
     fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
         let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
         Ok(Self {
-            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
-                field: "metadata.name",
-                source,
-            })?,
+            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             owner: metadata.owner_references.vm_uid,
         })

@@ -4,6 +4,7 @@
 use super::state::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
+use crate::facts::placement::Source;
 use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -50,7 +51,7 @@ impl Observer {
         }
         Uncertain {
             vm: match vmi.delivered {
-                Some(Delivered::Object { object, version }) => !self.accept_vmi(object, version),
+                Some(Delivered::Object { object, version }) => !self.accept_vmi(object, &version),
                 Some(Delivered::Unknown) => true,
                 None => false,
             },
@@ -74,23 +75,26 @@ impl Observer {
     }
 
     /// Accepts the delivered instance. Returns `false` if it cannot be determined whether it is ours and newer.
-    fn accept_vmi(&mut self, vmi: Vmi, version: String) -> bool {
+    fn accept_vmi(&mut self, vmi: Vmi, version: &str) -> bool {
         let Some(own) = self.own.as_mut().filter(|own| {
             own.vmi.uid == vmi.uid && own.vmi.namespace == vmi.namespace && own.vmi.name == vmi.name
         }) else {
             return false;
         };
-        let known = self.versions.iter().find(|(uid, _)| *uid == vmi.uid);
-        match age(&version, known.and_then(|(_, version)| version.as_deref())) {
+        // It may have been read again since it was found.
+        let mut read = self.facts.vmis().iter();
+        let read = read.find(|read| read.uid == vmi.uid);
+        let known = read.unwrap_or(&own.vmi).resource_version.as_deref();
+        match age(version, known) {
             Age::Doubtful => return false,
             Age::Same => return self.facts.candidates.known().is_some(),
             Age::Newer => {}
         }
-        self.versions = vec![(vmi.uid.clone(), Some(version))];
         let known = std::mem::replace(&mut own.vmi, vmi);
         let is_unrelated = Vmi {
             announcements: own.vmi.announcements.clone(),
             guest_agent: own.vmi.guest_agent.clone(),
+            resource_version: own.vmi.resource_version.clone(),
             ..known
         } == own.vmi;
         self.remember_candidates();
@@ -112,7 +116,7 @@ impl Observer {
             .then(|| Topology::parse(&own.vmi.annotations).ok())
             .flatten()
             .filter(|topology| !topology.is_empty());
-        let reported = reads.host_node.known();
+        let reported = reads.answers.get(&Source::HostNode).and_then(Fact::known);
         let reported = reported.and_then(|labels| Topology::parse(labels).ok());
         let is_doubtful = match (&annotated, &reported) {
             // Harvester copies these labels: if they differ, ours are older.
@@ -146,8 +150,7 @@ impl Observer {
         }
         node.labels = delivered.labels;
         node.annotations = delivered.annotations;
-        node.label_managers = delivered.label_managers;
-        node.annotation_managers = delivered.annotation_managers;
+        node.managers = delivered.managers;
         node.resource_version = Some(version);
         // A cloud provider that initializes the Node writes labels and `spec.providerID`.
         node.provider_id.is_some()

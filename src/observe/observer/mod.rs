@@ -11,20 +11,28 @@ mod read_plan;
 mod search;
 mod situation;
 mod state;
-mod targets;
 mod write;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::agent::{Observe, Scope};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::decide::identity::Identity;
+use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::{HostSource, Located};
+use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
+use crate::facts::registration::LabelFileKind;
 use crate::facts::requests::Requests;
-use crate::observe::host_labels;
+use crate::observe::api_access::ApiLink;
+use crate::observe::{distribution, harvester, host_labels, machine};
 use crate::triggers::Targets;
+use crate::triggers::feed::Feed;
+use crate::triggers::watch::Target;
 use limit::{limited, too_slow_text};
+use read_plan::may_need_credentials;
 
 pub use state::Observer;
 
@@ -32,7 +40,39 @@ impl Observe for Observer {
     type Targets = Targets;
 
     fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
-        self.subscriptions(settings, identity)
+        let delay = settings.timing.watch_delay;
+        // While Harvester is unreachable, the watch of the known VM continues.
+        let vmi = match &identity.vm {
+            OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
+            _ => None,
+        };
+        let vmi = vmi.zip(self.connections.harvester.link().ok());
+        let node = self
+            .facts
+            .kubelet
+            .known()
+            .zip(self.connections.guest.link().ok());
+        let files_delay = match may_need_credentials(self.failures()) {
+            true => Duration::ZERO,
+            false => reload_delay(Phase::of(self.facts.machine.phase(), Purpose::Files)),
+        };
+        let mut files = self.connections.files();
+        files.extend(distribution::watched());
+        files.insert(PathBuf::from(machine::STATIC_HOSTNAME));
+        files.extend(LabelFileKind::ALL.map(|kind| kind.path().to_owned()));
+        Targets {
+            files_delay,
+            vmi: vmi.map(|(vmi, link)| {
+                let path = harvester::collection(&vmi.namespace);
+                target(link, path, vmi.name.as_str(), &self.vmi_feed, delay)
+            }),
+            node: node.map(|(kubelet, link)| {
+                let path = "/api/v1/nodes".to_owned();
+                let name = kubelet.node_name.as_str();
+                target(link, path, name, &self.node_feed, delay)
+            }),
+            files,
+        }
     }
 
     fn requests(&self) -> Vec<Requests> {
@@ -79,5 +119,22 @@ impl Observe for Observer {
         self.read_for = Some((settings.topology.clone(), settings.labels.clone()));
         self.reads = Some(reads.clone());
         reads
+    }
+}
+
+fn target<T>(
+    link: &ApiLink,
+    path: String,
+    name: &str,
+    feed: &Feed<T>,
+    delay: Duration,
+) -> Target<T> {
+    Target {
+        client: link.client.clone(),
+        generation: link.generation,
+        path,
+        name: name.to_owned(),
+        feed: feed.clone(),
+        delay,
     }
 }

@@ -15,7 +15,7 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, ListPolicy, Others, Search, SearchResult};
+use crate::observe::harvester::{self, ListPolicy, Search, SearchResult};
 use crate::observe::{guest_agent, host_metrics, node, registration};
 
 /// The name of the source in messages.
@@ -29,14 +29,14 @@ impl Observer {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> Observation {
-        if scope.hinted {
+        if scope.contains(Scope::AT_ONCE) {
             self.connections.skip_backoff();
         }
         let stalled = self.read_local().await;
         alive();
         let before = self.generations();
         let uncertain = self.take_delivered();
-        if scope.refused {
+        if scope.contains(Scope::AFRESH) {
             self.host_labels.forget_refusals();
         }
         let is_needed =
@@ -137,7 +137,7 @@ impl Observer {
         // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
-        if scope.units {
+        if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);
             self.health.set("downward-metrics", is_offered, detail);
         }
@@ -187,7 +187,7 @@ impl Observer {
         list: ListPolicy,
         is_list_sent: &mut bool,
     ) -> Option<SearchResult> {
-        let unasked = |why| Some(SearchResult::unlisted(Fact::Failed(why), Vec::new()));
+        let unasked = |why| Some(SearchResult::unlisted(Fact::Failed(why)));
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
             Err(why) => return unasked(why.skipping()),
@@ -197,19 +197,9 @@ impl Observer {
             return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
         };
         if let (VmReading::Own { with_others }, Some(found)) = (how?, &self.own) {
-            let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
-            let known = harvester::KnownOwn {
-                own: &found.vmi,
-                version: known.and_then(|(_, version)| version.as_deref()),
-                others: &found.others,
-            };
-            let others = match with_others {
-                true => Others::Again,
-                false => Others::AsKnown,
-            };
-            let own = harvester::read_own(&link.client, known, others).await;
-            if own.is_some() {
-                return own;
+            let own = harvester::read_own(&link.client, found, with_others).await;
+            if let Some(candidates) = own {
+                return Some(SearchResult::unlisted(candidates));
             }
         }
         let search = Search {
@@ -228,13 +218,8 @@ impl Observer {
     async fn read_stopped_vm(&mut self) {
         let own = self.own.as_ref().map(|own| &own.vmi);
         // The first read is before the instance is known to be ours.
-        let only = match self
-            .facts
-            .candidates
-            .known()
-            .map(|known| known.vmis.as_slice())
-        {
-            Some([only]) => Some(only),
+        let only = match self.facts.vmis() {
+            [only] => Some(only),
             _ => None,
         };
         let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {

@@ -78,10 +78,10 @@ pub(super) fn reads_credentials(
 ) -> bool {
     // If the server rejects the credential, the file may contain a newer one, even without an inotify event.
     let mut kinds = failures.into_iter().flatten();
-    scope.files
+    scope.contains(Scope::FILES)
         || !has_any
         || kinds.any(|kind| matches!(kind, UnavailableKind::Credential | UnavailableKind::Tls))
-        || scope.refused && may_need_credentials(failures)
+        || scope.contains(Scope::AFRESH) && may_need_credentials(failures)
 }
 
 /// Reports whether another credential may fix the failed reads. It is then read immediately.
@@ -94,40 +94,45 @@ pub(super) fn may_need_credentials(failures: [Option<UnavailableKind>; 2]) -> bo
 pub(super) fn decide(situation: &Situation, facts: &Observation) -> ReadPlan {
     let (scope, own) = (situation.scope, situation.own);
     // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time.
-    let is_renamed = (scope.vm || scope.refused) && own.is_some_and(|own| own.is_renamed);
+    let is_renamed =
+        scope.intersects(Scope::VM | Scope::AFRESH) && own.is_some_and(|own| own.is_renamed);
     let forgets_own = own.is_some_and(|own| is_renamed || own.is_elsewhere);
     let asks = scope.asks_apis();
-    let is_vm_stale = scope.vm
-        || scope.search
+    let is_vm_stale = scope.intersects(Scope::VM | Scope::SEARCH)
         || situation.is_vm_uncertain
         || is_renamed
         || situation.is_harvester_changed
         || asks && is_due(&facts.candidates);
     let vm = match own {
-        Some(_) if !forgets_own && !scope.search => VmReading::Own {
-            with_others: scope.node,
+        Some(_) if !forgets_own && !scope.contains(Scope::SEARCH) => VmReading::Own {
+            with_others: scope.contains(Scope::NODE),
         },
         _ => VmReading::Search,
     };
     ReadPlan {
         forgets_own,
-        node: scope.node
+        node: scope.contains(Scope::NODE)
             || situation.is_node_uncertain
             || situation.is_guest_changed
             || asks && is_due(&facts.node),
         vm: is_vm_stale.then_some(vm),
-        units: scope.units,
-        drop_in: scope.files || facts.drop_in.is_some_and(|drop_in| drop_in.needs_reload),
+        units: scope.contains(Scope::UNITS),
+        drop_in: scope.contains(Scope::FILES)
+            || facts.drop_in.is_some_and(|drop_in| drop_in.needs_reload),
         host_metrics: needs_host(situation, facts),
-        forgets_hosts: scope.host,
-        forgets_reads: scope.host || situation.is_harvester_changed || !situation.are_reads_current,
+        forgets_hosts: scope.contains(Scope::HOST),
+        forgets_reads: scope.contains(Scope::HOST)
+            || situation.is_harvester_changed
+            || !situation.are_reads_current,
     }
 }
 
 /// Reports whether the host's metrics are read after the response of Harvester: a single run such as `whoami` has no later round to
 /// read them in.
 pub(super) fn reads_host_late(situation: &Situation, facts: &Observation) -> bool {
-    situation.scope.refused && needs_host(situation, facts) && is_unasked(&facts.host_metrics)
+    situation.scope.contains(Scope::AFRESH)
+        && needs_host(situation, facts)
+        && is_unasked(&facts.host_metrics)
 }
 
 /// Reports whether the host's metrics are read: no other source reports the host.
@@ -140,7 +145,7 @@ fn needs_host(situation: &Situation, facts: &Observation) -> bool {
     };
     situation.may_ask_host
         && !is_reported
-        && (situation.scope.vm || is_unasked(&facts.host_metrics))
+        && (situation.scope.contains(Scope::VM) || is_unasked(&facts.host_metrics))
 }
 
 /// Reports whether a round with API requests must read the fact: it is unknown, and no watch will deliver it.

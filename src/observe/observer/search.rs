@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::state::{ListKey, Listing, Observer, OwnInstance};
+use super::state::{ListKey, Listing, Observer};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_certain, is_proven, shares_hostname};
@@ -13,7 +13,7 @@ use crate::facts::observation::Candidates;
 use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, ListPolicy};
+use crate::observe::harvester::{self, ListPolicy, OwnInstance};
 
 /// The minimum time between a list in which no instance was ours and the next list.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -64,7 +64,7 @@ impl Observer {
         now: Now,
         key: ListKey,
     ) -> ListPolicy {
-        if !self.is_daemon || scope.search {
+        if !self.is_daemon || scope.contains(Scope::SEARCH) {
             return ListPolicy::Always;
         }
         if settings.harvester.vm.is_some() {
@@ -101,7 +101,6 @@ impl Observer {
         pinned: Option<&VmName>,
         now: Now,
     ) {
-        self.versions = found.versions;
         if found.is_listed {
             self.listing.due = Some(now.uptime + LIST_AGAIN);
             self.listing.is_done = true;

@@ -13,15 +13,14 @@ use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::decide::schedule::Random;
-use crate::facts::clock::ClockSteps;
+use crate::facts::UnavailableKind;
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::registration::LabelFile;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::harvester;
 use crate::observe::host_labels::KeptLabels;
@@ -68,7 +67,7 @@ pub struct Observer {
     /// The VM found in an earlier run.
     pub(super) earlier: Option<VmName>,
     /// Our own instance, and the search that found it.
-    pub(super) own: Option<OwnInstance>,
+    pub(super) own: Option<harvester::OwnInstance>,
     pub(super) names: harvester::Names,
     /// The last results of the sources, until the VM is read again.
     pub(super) reads: Option<PlacementReads>,
@@ -77,8 +76,6 @@ pub struct Observer {
     pub(super) host_labels: KeptLabels,
     /// The settings with which `reads` was read.
     pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
-    /// UID and resource version of the instances as last read or delivered.
-    pub(super) versions: Vec<(String, Option<String>)>,
     /// Our Node before its API became unreachable.
     pub(super) last_node: Option<Node>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
@@ -116,7 +113,7 @@ impl Observer {
             connections: Connections::default(),
             health,
             files: DiskWork::default(),
-            facts: unread(),
+            facts: Observation::default(),
             distribution_problems: Vec::new(),
             is_distribution_unread: false,
             delivered_version: None,
@@ -131,7 +128,6 @@ impl Observer {
             cleared: None,
             host_labels: KeptLabels::default(),
             read_for: None,
-            versions: Vec::new(),
             last_node: None,
             duplicates: BTreeSet::new(),
             listing: Listing::default(),
@@ -166,37 +162,6 @@ impl Observer {
             .as_ref()
             .is_none_or(|(topology, extra)| (topology, extra) == wanted)
     }
-}
-
-/// Returns the facts before the first read.
-fn unread() -> Observation {
-    let why = Unavailable::new(UnavailableKind::NotAsked, "not read yet");
-    Observation {
-        machine: Machine::unread(&why),
-        distributions: Vec::new(),
-        kubelet: Fact::Failed(why.clone()),
-        node: Fact::Failed(why.clone()),
-        harvester: Fact::Failed(why.clone()),
-        candidates: Fact::Failed(why.clone()),
-        vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
-        host_metrics: Fact::Failed(why.clone()),
-        pod_info: Fact::Absent,
-        guest_agent: Fact::Failed(why),
-        label_files: Vec::new(),
-        drop_in: None,
-        clock: ClockSteps::default(),
-        is_unread: false,
-        findings: Vec::new(),
-    }
-}
-
-/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
-#[derive(Debug)]
-pub(super) struct OwnInstance {
-    pub(super) vmi: Vmi,
-    pub(super) others: Candidates,
-    pub(super) names: harvester::Names,
-    pub(super) generation: u64,
 }
 
 /// The inputs of a list of the namespace: our names, the namespace, and the credential.

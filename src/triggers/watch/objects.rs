@@ -45,6 +45,7 @@ impl Watched for Vmi {
     fn snapshot(&self) -> Vmi {
         let mut vmi = self.clone();
         vmi.active_pods.clear();
+        vmi.resource_version = None;
         vmi.annotations
             .retain(|key, _| crate::facts::topology::is_host_key(key));
         vmi

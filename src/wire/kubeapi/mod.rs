@@ -33,7 +33,7 @@ pub use request_counts::Tally;
 pub use tls::ServerShown;
 pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,
-    ResourceAttributes, StatusDetails, Versioned,
+    ResourceAttributes, StatusDetails,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few fields that all Kubernetes objects share. Every one may be missing: the caller decides which ones are required.
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -35,26 +35,6 @@ pub struct ObjectMeta {
     /// Labels.
     #[serde(deserialize_with = "labels")]
     pub labels: StringMap,
-}
-
-/// An object with the version at which it was read; the type of the object need not have that field.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Versioned<T> {
-    /// The object.
-    pub object: T,
-    /// `metadata.resourceVersion`.
-    pub version: Option<String>,
-}
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        let bytes = text.get().as_bytes();
-        let object = serde_json::from_slice(bytes).map_err(D::Error::custom)?;
-        let version = serde_json::from_slice::<EventObject>(bytes);
-        let version = version.ok().map(|object| object.metadata.resource_version);
-        Ok(Self { object, version })
-    }
 }
 
 /// An object, or `None` if it cannot be parsed.

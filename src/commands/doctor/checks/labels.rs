@@ -37,7 +37,7 @@ fn conflict(case: &Case<'_>) -> Option<Finding> {
         let wanted = topology.value(asked)?;
         let present = node.labels.get(key);
         let present = present.filter(|value| *value != wanted.as_str())?;
-        let manager = node.label_managers.get(key).filter(|name| *name != OURS)?;
+        let manager = node.managers.get(key).filter(|name| *name != OURS)?;
         Some(format!(
             "`{}` wrote {key}={}, the host has {wanted}",
             manager.escape_debug(),
@@ -50,7 +50,7 @@ fn conflict(case: &Case<'_>) -> Option<Finding> {
 /// Returns a finding if a topology key and its deprecated beta key differ.
 fn twins(case: &Case<'_>) -> Option<Finding> {
     let node = case.observation.node.known()?;
-    let writer = |key: &str| match node.label_managers.get(key) {
+    let writer = |key: &str| match node.managers.get(key) {
         Some(manager) => format!(" (by `{}`)", manager.escape_debug()),
         None => String::new(),
     };
@@ -102,7 +102,7 @@ mod tests {
         for (key, value, manager) in labels {
             node.labels.insert((*key).to_owned(), (*value).to_owned());
             let manager = manager.map(|name| ((*key).to_owned(), name.to_owned()));
-            node.label_managers.extend(manager);
+            node.managers.extend(manager);
         }
         bench
     }

@@ -106,10 +106,7 @@ const ROWS: &[Row] = &[
     (
         "duplicates are searched",
         |s, _| {
-            s.scope = Scope {
-                search: true,
-                ..Scope::NONE
-            }
+            s.scope = Scope::SEARCH;
         },
         |r| r.vm = SEARCH,
     ),
@@ -141,7 +138,7 @@ const ROWS: &[Row] = &[
     (
         "an unknown Node is read by any other",
         |s, f| {
-            s.scope = Scope::MOVED;
+            s.scope = Scope::VM;
             f.node = unreachable();
         },
         |r| {
@@ -199,7 +196,7 @@ const ROWS: &[Row] = &[
     (
         "an instance that was not found is searched",
         |s, _| {
-            s.scope = Scope::MOVED;
+            s.scope = Scope::VM;
             s.own = None;
         },
         |r| r.vm = SEARCH,
@@ -217,7 +214,7 @@ const ROWS: &[Row] = &[
     (
         "a new name is then searched",
         |s, _| {
-            s.scope = Scope::MOVED;
+            s.scope = Scope::VM;
             s.own = Some(OwnState {
                 is_renamed: true,
                 is_elsewhere: false,
