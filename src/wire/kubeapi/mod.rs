@@ -14,7 +14,7 @@ mod client;
 mod error;
 mod expected;
 mod http;
-pub(crate) mod lines;
+pub mod lines;
 mod request_counts;
 mod response;
 #[cfg(test)]

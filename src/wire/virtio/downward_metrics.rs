@@ -229,11 +229,11 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
 
 /// The error for more data than any valid response has.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge;
+pub struct TooLarge;
 
 /// The data from the port, split into messages.
 #[derive(Debug, Default)]
-pub(crate) struct MetricsAnswer {
+pub struct MetricsAnswer {
     bytes: Vec<u8>,
     /// The number of bytes at the start in which no message ends.
     searched: usize,
@@ -244,7 +244,8 @@ pub(crate) struct MetricsAnswer {
 }
 
 impl MetricsAnswer {
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    /// Adds the next bytes from the port.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         self.received = self.received.saturating_add(bytes.len());
         if self.received > ANSWER_MAX {
             return Err(TooLarge);
@@ -254,7 +255,7 @@ impl MetricsAnswer {
     }
 
     /// Returns the next whole message, without its end.
-    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+    pub fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let message = self.cut()?;
             if !std::mem::take(&mut self.left_over) && !message.is_empty() {
