@@ -22,8 +22,8 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("observe", 3290, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 2990, ""),
     ("sys", 2140, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 2090, "inotify restarts with a delay"),
-    ("wire", 3470, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
+    ("triggers", 2060, "inotify restarts with a delay"),
+    ("wire", 3430, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
 #[test]
