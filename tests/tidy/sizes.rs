@@ -19,7 +19,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("facts", 2150, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3290, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
+    ("observe", 3260, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 2990, ""),
     ("sys", 2140, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 2060, "inotify restarts with a delay"),
