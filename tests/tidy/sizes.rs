@@ -21,7 +21,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("main", 60, ""),
     ("observe", 3260, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 2990, ""),
-    ("sys", 2140, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
+    ("sys", 2100, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 2060, "inotify restarts with a delay"),
     ("wire", 3410, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
