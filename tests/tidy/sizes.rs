@@ -22,7 +22,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("observe", 3260, "/etc/hostname as systemd reads it; Events are sent and files are read beside the loop"),
     ("report", 2990, ""),
     ("sys", 2040, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 2060, "inotify restarts with a delay"),
+    ("triggers", 2050, "inotify restarts with a delay"),
     ("wire", 3410, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 

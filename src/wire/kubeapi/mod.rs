@@ -35,7 +35,7 @@ pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,
     ResourceAttributes, StatusDetails, Versioned,
 };
-pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
+pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest, silence_limit};
 
 #[cfg(test)]
 mod tests;
