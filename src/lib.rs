@@ -21,8 +21,8 @@
 //!
 //! # Layers
 //!
-//! A top-level module of `src` uses only those above it in this list. `testing`, `fleet`, which compiles
-//! `tests/fleet`, and `fuzz`, which `tests/fuzz` calls, are for tests only.
+//! A top-level module of `src` uses only those above it in this list. `testing`, and `fleet`, which compiles `tests/fleet`, are for
+//! tests only.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -77,9 +77,6 @@ pub mod facts;
 #[cfg(test)]
 #[path = "../tests/fleet/mod.rs"]
 mod fleet;
-#[cfg(feature = "fuzz")]
-#[doc(hidden)]
-pub mod fuzz;
 pub mod observe;
 pub mod report;
 pub mod sys;

@@ -29,22 +29,11 @@ pub enum NodeIdentity {
     },
 }
 
-/// The reason why a certificate has no identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
-    /// There is no certificate.
-    #[error("there is no certificate")]
-    None,
-    /// It is not X.509.
-    #[error("the certificate cannot be parsed")]
-    Malformed,
-    /// It has no user name.
-    #[error("the certificate has no common name")]
-    NoCommonName,
-    /// Its Node name is invalid.
-    #[error("the common name of the certificate is `system:node:` without a valid Node name")]
-    NotANodeName,
-}
+const NONE: &str = "there is no certificate";
+const MALFORMED: &str = "the certificate cannot be parsed";
+const NO_COMMON_NAME: &str = "the certificate has no common name";
+const NOT_A_NODE_NAME: &str =
+    "the common name of the certificate is `system:node:` without a valid Node name";
 
 /// The first and last second of a certificate's validity, since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,19 +45,19 @@ pub struct Validity {
 }
 
 /// Reads the Node name from the leaf of a kubelet's chain.
-pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, CertificateError> {
+pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, &'static str> {
     let leaf = leaf(chain)?;
     // The API server uses the last one.
     let common_name = leaf
         .subject
         .common_names()
         .next_back()
-        .ok_or(CertificateError::NoCommonName)?;
+        .ok_or(NO_COMMON_NAME)?;
     let is_node = leaf.subject.organizations().any(|name| name == NODE_GROUP);
     match common_name.strip_prefix(NODE_PREFIX) {
         Some(name) if is_node => NodeName::parse(name)
             .map(NodeIdentity::Node)
-            .map_err(|_| CertificateError::NotANodeName),
+            .map_err(|_| NOT_A_NODE_NAME),
         None if is_node && common_name == SHARED_NODE => Ok(NodeIdentity::SharedRke1),
         _ => Ok(NodeIdentity::NotANode {
             common_name: common_name.escape_debug().to_string(),
@@ -77,7 +66,7 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, Certifica
 }
 
 /// Returns the validity of the leaf.
-pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateError> {
+pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, &'static str> {
     let leaf = leaf(chain)?;
     Ok(Validity {
         not_before: leaf.not_before,
@@ -85,9 +74,9 @@ pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateErr
     })
 }
 
-fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, CertificateError> {
-    let leaf = chain.first().ok_or(CertificateError::None)?;
-    Certificate::parse(leaf).map_err(|_| CertificateError::Malformed)
+fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, &'static str> {
+    let leaf = chain.first().ok_or(NONE)?;
+    Certificate::parse(leaf).ok_or(MALFORMED)
 }
 
 #[cfg(test)]
@@ -95,12 +84,12 @@ mod tests {
     use super::*;
     use crate::access::testing::{Authority, NOT_AFTER, NOT_BEFORE};
 
-    fn identity(common_name: &str, organisation: &str) -> Result<NodeIdentity, CertificateError> {
+    fn identity(common_name: &str, organisation: &str) -> Result<NodeIdentity, &'static str> {
         let client = Authority::new("guest-ca").client(common_name, organisation);
         node_name(&[client.der])
     }
 
-    fn not_a_node(common_name: &str) -> Result<NodeIdentity, CertificateError> {
+    fn not_a_node(common_name: &str) -> Result<NodeIdentity, &'static str> {
         Ok(NodeIdentity::NotANode {
             common_name: common_name.to_owned(),
         })
@@ -131,10 +120,7 @@ mod tests {
         );
         assert_eq!(identity("a\nb", "x"), not_a_node("a\\nb"));
         for name in ["system:node:", "system:node:A", "system:node:../a"] {
-            assert_eq!(
-                identity(name, "system:nodes"),
-                Err(CertificateError::NotANodeName)
-            );
+            assert_eq!(identity(name, "system:nodes"), Err(NOT_A_NODE_NAME));
         }
     }
 
@@ -152,11 +138,11 @@ mod tests {
 
     #[test]
     fn rubbish_is_an_error_and_no_panic() {
-        assert_eq!(node_name(&[]), Err(CertificateError::None));
+        assert_eq!(node_name(&[]), Err(NONE));
         let der = Authority::new("guest-ca").der();
         for end in [0, 1, 10, der.len() - 1] {
             let cut = CertificateDer::from(der[..end].to_vec());
-            assert_eq!(validity(&[cut]), Err(CertificateError::Malformed));
+            assert_eq!(validity(&[cut]), Err(MALFORMED));
         }
     }
 }

@@ -88,53 +88,37 @@ impl CredentialError {
     }
 }
 
-/// An encoding of a kubeconfig, as APIs and tools return one. A client would have to guess which of them is meant, so none is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Encoding {
-    /// A JSON string, as the API of Rancher and Harvester returns it.
-    #[error(
-        "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE` into another file, and move that to FILE"
-    )]
-    JsonString,
-    /// `\n` in place of line breaks.
-    #[error(
-        "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE` into another file, and move that to FILE"
-    )]
-    Escaped,
-    /// Base64, as in a Secret.
-    #[error(
-        "is the base64 of a kubeconfig: decode it with `base64 -d FILE` into another file, and move that to FILE"
-    )]
-    Base64,
-    /// A reference in the configuration of a cluster in Rancher.
-    #[error(
-        "is a reference (`secret://`) that only Rancher resolves: write the kubeconfig of that Secret to this file"
-    )]
-    Reference,
-}
-
-impl Encoding {
-    /// Returns the encoding of a text that is no mapping.
-    pub(super) fn of(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok()?.trim();
-        if text.starts_with(REFERENCE) {
-            return Some(Self::Reference);
-        }
-        if let Ok(inner) = serde_json::from_str(text).map(Zeroizing::<String>::new) {
-            return is_kubeconfig(&inner).then_some(Self::JsonString);
-        }
-        let unquoted = text.trim_matches(['"', '\'']);
-        if unquoted.contains("\\n") && is_kubeconfig(unquoted) {
-            return Some(Self::Escaped);
-        }
-        let joined: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
-        let decoded = BASE64_STANDARD
-            .decode(joined.as_bytes())
-            .map(Zeroizing::new)
-            .ok()?;
-        let inner = std::str::from_utf8(&decoded).ok()?;
-        is_kubeconfig(inner).then_some(Self::Base64)
+/// Returns why a text that is no mapping cannot be used, if it is an encoding of a kubeconfig, as APIs and tools return one. A client
+/// would have to guess which of them is meant, so none is used.
+pub(super) fn encoding(text: &[u8]) -> Option<&'static str> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    if text.starts_with(REFERENCE) {
+        return Some(
+            "is a reference (`secret://`) that only Rancher resolves: write the kubeconfig of that Secret to this file",
+        );
     }
+    // As the API of Rancher and Harvester returns it.
+    if let Ok(inner) = serde_json::from_str(text).map(Zeroizing::<String>::new) {
+        return is_kubeconfig(&inner).then_some(
+            "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE` into another file, and move that to FILE",
+        );
+    }
+    let unquoted = text.trim_matches(['"', '\'']);
+    if unquoted.contains("\\n") && is_kubeconfig(unquoted) {
+        return Some(
+            "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE` into another file, and move that to FILE",
+        );
+    }
+    // As in a Secret.
+    let joined: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
+    let decoded = BASE64_STANDARD
+        .decode(joined.as_bytes())
+        .map(Zeroizing::new)
+        .ok()?;
+    let inner = std::str::from_utf8(&decoded).ok()?;
+    is_kubeconfig(inner).then_some(
+        "is the base64 of a kubeconfig: decode it with `base64 -d FILE` into another file, and move that to FILE",
+    )
 }
 
 /// Reports whether a text has the keys of a kubeconfig, in YAML or JSON.

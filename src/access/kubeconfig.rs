@@ -15,7 +15,7 @@ use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::credential::Credential;
-use super::error::{CredentialError, Encoding};
+use super::error::{CredentialError, encoding};
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::sys::root::Root;
 use key::KubeconfigKey;
@@ -72,7 +72,7 @@ fn read_text(
 ) -> Result<LoadedKubeconfig, CredentialError> {
     let document = parse(text);
     if !matches!(document, Ok(YamlValue::Map(_)))
-        && let Some(form) = Encoding::of(text)
+        && let Some(form) = encoding(text)
     {
         return Err(CredentialError::Unusable(format!(
             "`{}` {form}",

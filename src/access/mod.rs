@@ -11,7 +11,7 @@ mod credential;
 mod error;
 pub mod kubeconfig;
 pub mod own_api;
-pub(crate) mod pem;
+pub mod pem;
 pub mod search;
 pub mod source;
 #[cfg(test)]

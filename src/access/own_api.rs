@@ -4,39 +4,22 @@
 //! This happens with a copied kubeconfig of a guest, or with an unchanged `127.0.0.1:6443` that reaches the guest's own server.
 //! All requests would then go to the wrong cluster, and labels would be based on its objects.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use reqwest::Url;
 
 use super::credential::Credential;
 
-/// The evidence that both credentials have the same host, port and path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SameEndpoint {
-    /// The server of the kubelet credential, as in its kubeconfig.
-    guest: String,
-    /// Whether both URLs have the same text.
-    is_same_text: bool,
-}
-
-impl fmt::Display for SameEndpoint {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the kubelet kubeconfig has the same server")?;
-        if self.is_same_text {
-            return Ok(());
-        }
-        write!(formatter, ", written as {}", self.guest)
+/// Returns the evidence in the files that both credentials point to the same API server: the same host, port and path. Equal certificate
+/// authorities are none: a company may give one to all of its clusters.
+pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<String> {
+    let same = "the kubelet kubeconfig has the same server";
+    let written = guest.server.as_str().trim_end_matches('/');
+    match endpoint(&harvester.server) == endpoint(&guest.server) {
+        false => None,
+        true if harvester.server == guest.server => Some(same.to_owned()),
+        true => Some(format!("{same}, written as {written}")),
     }
-}
-
-/// Returns the evidence in the files that both credentials point to the same API server. Equal certificate authorities are none: a
-/// company may give one to all of its clusters.
-pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<SameEndpoint> {
-    (endpoint(&harvester.server) == endpoint(&guest.server)).then(|| SameEndpoint {
-        guest: guest.server.as_str().trim_end_matches('/').to_owned(),
-        is_same_text: harvester.server == guest.server,
-    })
 }
 
 /// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
@@ -130,9 +113,7 @@ mod tests {
         let text = |harvester, guest| {
             let harvester = credential(harvester, &[&theirs]);
             let found = is_own_api(&harvester, &credential(guest, &[&ours]));
-            found
-                .map(|evidence| evidence.to_string())
-                .unwrap_or_default()
+            found.unwrap_or_default()
         };
         let same = "the kubelet kubeconfig has the same server";
         assert_eq!(

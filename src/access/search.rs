@@ -48,43 +48,19 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// The result of a search.
-#[derive(Debug)]
-pub enum FoundCredential {
-    /// The first path with a readable file.
-    At(Candidate),
-    /// The file exists and cannot be read; no path after it was checked.
-    Unreadable {
-        /// The path.
-        candidate: Candidate,
-        /// The cause.
-        error: ReadError,
-    },
-    /// There is no file.
-    Nowhere {
-        /// All paths, in order.
-        tried: Vec<Candidate>,
-    },
-}
-
-/// Searches the paths in order.
-pub fn find(root: &Root, candidates: Vec<Candidate>) -> FoundCredential {
-    for candidate in &candidates {
-        match root
-            .read(&candidate.path, KUBECONFIG_MAX)
-            .map(Zeroizing::new)
-        {
-            Ok(_) => return FoundCredential::At(candidate.clone()),
-            Err(error) if error.is_absent() => {}
-            Err(error) => {
-                return FoundCredential::Unreadable {
-                    candidate: candidate.clone(),
-                    error,
-                };
-            }
+/// Returns the first path with a file, and the error if that cannot be read: no path after it is checked.
+pub fn find<'a>(
+    root: &Root,
+    candidates: &'a [Candidate],
+) -> Option<(&'a Candidate, Option<ReadError>)> {
+    candidates.iter().find_map(|candidate| {
+        let text = root.read(&candidate.path, KUBECONFIG_MAX);
+        match text.map(Zeroizing::new) {
+            Ok(_) => Some((candidate, None)),
+            Err(error) if error.is_absent() => None,
+            Err(error) => Some((candidate, Some(error))),
         }
-    }
-    FoundCredential::Nowhere { tried: candidates }
+    })
 }
 
 /// Returns the possible paths of the kubeconfig for Harvester's API.
@@ -307,20 +283,18 @@ mod tests {
     #[test]
     fn the_first_file_is_taken_and_an_unreadable_one_ends_the_search() {
         let (_dir, root) = tree();
-        let candidates = || harvester_candidates(None, &[]);
-        let all = candidates().len();
-        assert!(
-            matches!(find(&root, candidates()), FoundCredential::Nowhere { tried } if tried.len() == all)
-        );
-        write(&root, "/etc/kubernetes/cloud-config", "x");
-        let path = Path::new("/etc/kubernetes/cloud-config");
-        assert!(matches!(find(&root, candidates()), FoundCredential::At(at) if at.path == path));
+        let candidates = harvester_candidates(None, &[]);
+        let found = || {
+            let (candidate, error) = find(&root, &candidates)?;
+            Some((candidate.path.to_str().unwrap(), error.is_some()))
+        };
+        assert_eq!(found(), None);
+        let path = "/etc/kubernetes/cloud-config";
+        write(&root, path, "x");
+        assert_eq!(found(), Some((path, false)));
         // A container runtime creates a directory when a file to mount is missing.
         let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
         std::fs::create_dir_all(root.join(folder)).unwrap();
-        let found = find(&root, candidates());
-        assert!(
-            matches!(found, FoundCredential::Unreadable { candidate, .. } if candidate.path == Path::new(folder))
-        );
+        assert_eq!(found(), Some((folder, true)));
     }
 }

@@ -83,7 +83,7 @@ pub fn classify(token: &SecretString) -> TokenKind {
 }
 
 /// Checks that a text can be sent as a bearer token, and is complete as far as can be determined. The error does not quote it.
-pub(crate) fn check(token: &str) -> Result<(), &'static str> {
+pub fn check(token: &str) -> Result<(), &'static str> {
     if token.is_empty() {
         Err("is empty")
     } else if token.len() as u64 > TOKEN_MAX {

@@ -22,31 +22,13 @@ const STICKY: u32 = 0o1000;
 pub struct Changeable {
     /// The file, the directory or the link.
     pub place: PathBuf,
-    /// The reason.
-    pub reason: TrustProblem,
-}
-
-/// The reason why a user other than root can change a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrustProblem {
-    /// It belongs to another user.
-    Owner(u32),
-    /// Its permission bits permit others to write.
-    Mode(u32),
-    /// It cannot be checked.
-    Unknown,
+    /// The reason, as the rest of a sentence.
+    pub reason: String,
 }
 
 impl fmt::Display for Changeable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ", self.place.display())?;
-        match self.reason {
-            TrustProblem::Owner(owner) => {
-                write!(formatter, "is owned by UID {owner}")
-            }
-            TrustProblem::Mode(mode) => write!(formatter, "has mode {mode:04o}"),
-            TrustProblem::Unknown => formatter.write_str("cannot be checked"),
-        }
+        write!(formatter, "{} {}", self.place.display(), self.reason)
     }
 }
 
@@ -58,8 +40,8 @@ pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     };
     let judge = |place: &Path, (owner, mode): (u32, u32)| {
         let reason = match () {
-            () if owner != 0 && owner != owner_of_all => TrustProblem::Owner(owner),
-            () if mode & OTHERS_WRITE != 0 => TrustProblem::Mode(mode & 0o7777),
+            () if owner != 0 && owner != owner_of_all => format!("is owned by UID {owner}"),
+            () if mode & OTHERS_WRITE != 0 => format!("has mode {:04o}", mode & 0o7777),
             () => return None,
         };
         Some(Changeable {
@@ -76,7 +58,7 @@ pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let unknown = |place: &Path| {
         Some(Changeable {
             place: place.to_owned(),
-            reason: TrustProblem::Unknown,
+            reason: "cannot be checked".to_owned(),
         })
     };
     for step in &steps {
@@ -148,7 +130,7 @@ mod tests {
             let found = changeable(&root, Path::new(FILE));
             let expected = is_reported.then(|| Changeable {
                 place: place.into(),
-                reason: TrustProblem::Mode(mode),
+                reason: format!("has mode {mode:04o}"),
             });
             assert_eq!(found, expected, "{place} {mode:o}");
             chmod(&root, place, if place == FILE { 0o600 } else { 0o755 });

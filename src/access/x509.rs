@@ -17,11 +17,6 @@ const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 /// `id-ce-subjectAltName` (RFC 5280, 4.2.1.6).
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
-/// The error for bytes that are not a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an X.509 certificate")]
-pub struct Malformed;
-
 /// The parsed fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
@@ -38,8 +33,8 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Parses a certificate in DER. Fails if it is truncated.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Parses a certificate in DER. Returns `None` if it is not one, or truncated.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         let read = || -> der::Result<Self> {
             let mut reader = SliceReader::new(bytes)?;
             let certificate = reader.sequence(|certificate| {
@@ -50,7 +45,7 @@ impl Certificate {
             reader.finish()?;
             Ok(certificate)
         };
-        read().map_err(|_| Malformed)
+        read().ok()
     }
 }
 
@@ -268,12 +263,9 @@ mod tests {
         let whole = Authority::new("guest-ca").der();
         Certificate::parse(&whole).unwrap();
         for end in 0..whole.len() {
-            assert_eq!(Certificate::parse(&whole[..end]), Err(Malformed), "{end}");
+            assert_eq!(Certificate::parse(&whole[..end]), None, "{end}");
         }
-        assert_eq!(
-            Certificate::parse(&[&whole[..], &[0]].concat()),
-            Err(Malformed)
-        );
+        assert_eq!(Certificate::parse(&[&whole[..], &[0]].concat()), None);
     }
 
     #[test]
@@ -295,11 +287,11 @@ mod tests {
                 bytes[position] ^= flip;
                 let flipped = Certificate::parse(&bytes);
                 assert!(
-                    !in_name || flipped.as_ref() != Ok(&read),
+                    !in_name || flipped.as_ref() != Some(&read),
                     "{position}: {flip:#x}"
                 );
                 // The tag of the outer sequence and its length.
-                assert!(position >= 4 || flipped == Err(Malformed), "{position}");
+                assert!(position >= 4 || flipped.is_none(), "{position}");
             }
         }
     }

@@ -9,7 +9,7 @@ pub(crate) mod checks;
 mod diagnosis;
 mod found;
 mod gaps;
-pub(crate) mod objects;
+pub mod objects;
 mod print;
 pub(crate) mod reads;
 mod round;

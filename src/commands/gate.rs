@@ -21,7 +21,7 @@ use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
-use crate::access::search::{self, FoundCredential};
+use crate::access::search;
 use crate::agent::state::{self, MachineId};
 use crate::apply::registration;
 use crate::config::{self, Settings};
@@ -156,12 +156,8 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.guest.kubeconfig.as_deref();
     let candidates = search::kubelet_candidates(configured, &distributions);
-    let path = match search::find(root, candidates) {
-        FoundCredential::At(found) => found.path,
-        FoundCredential::Unreadable { candidate, .. } => candidate.path,
-        FoundCredential::Nowhere { .. } => return None,
-    };
-    let credential = kubeconfig::load(root, &path).ok();
+    let path = &search::find(root, &candidates)?.0.path;
+    let credential = kubeconfig::load(root, path).ok();
     let chain = credential.and_then(|credential| credential.client_certificate);
     let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
     Some(Present {
@@ -277,7 +273,7 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    matches!(search::find(root, candidates), FoundCredential::At(_))
+    search::find(root, &candidates).is_some_and(|(_, error)| error.is_none())
 }
 
 /// Reports whether a delay ends, `waited` after the start of the gate.

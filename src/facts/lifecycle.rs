@@ -11,10 +11,7 @@ use time::UtcDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::names::HostName;
-use crate::sys::document::json::{
-    StringMap, annotations, deletion_timestamp, labels, migration_end, migration_failure,
-    migration_source, migration_start, migration_target, migration_uid, run_strategy,
-};
+use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, annotations, labels};
 use crate::sys::named::named;
 
 /// The label with the host that a migration moves the VM to.
@@ -132,20 +129,14 @@ impl MaintenanceStrategy {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireMigration {
-    #[serde(deserialize_with = "migration_uid")]
-    migration_uid: Option<String>,
-    #[serde(deserialize_with = "migration_source")]
-    source_node: Option<String>,
-    #[serde(deserialize_with = "migration_target")]
-    target_node: Option<String>,
-    #[serde(deserialize_with = "migration_start")]
-    start_timestamp: Option<String>,
-    #[serde(deserialize_with = "migration_end")]
-    end_timestamp: Option<String>,
+    migration_uid: Option<Cut>,
+    source_node: Option<Cut>,
+    target_node: Option<Cut>,
+    start_timestamp: Option<Cut>,
+    end_timestamp: Option<Cut>,
     completed: Option<bool>,
     failed: Option<bool>,
-    #[serde(deserialize_with = "migration_failure")]
-    failure_reason: Option<String>,
+    failure_reason: Option<Cut<MESSAGE_BYTES>>,
     abort_requested: Option<bool>,
 }
 
@@ -153,14 +144,17 @@ impl WireMigration {
     /// Returns the migration; `None` without a UID, which every supported version of KubeVirt sets.
     pub(super) fn parse(self) -> Option<InstanceMigration> {
         Some(InstanceMigration {
-            uid: self.migration_uid.filter(|uid| !uid.is_empty())?,
+            uid: self.migration_uid.filter(|uid| !uid.is_empty())?.0,
             source: self.source_node.as_deref().and_then(host),
             target: self.target_node.as_deref().and_then(host),
             started: self.start_timestamp.as_deref().and_then(timestamp),
             has_end: self.end_timestamp.is_some(),
             is_completed: self.completed == Some(true),
             is_failed: self.failed == Some(true),
-            failure: self.failure_reason.filter(|reason| !reason.is_empty()),
+            failure: self
+                .failure_reason
+                .map(|reason| reason.0)
+                .filter(|reason| !reason.is_empty()),
             is_abort_requested: self.abort_requested == Some(true),
         })
     }
@@ -196,15 +190,13 @@ struct WireVmMetadata {
     labels: StringMap,
     #[serde(deserialize_with = "annotations")]
     annotations: StringMap,
-    #[serde(deserialize_with = "deletion_timestamp")]
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<Cut>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireVmSpec {
-    #[serde(deserialize_with = "run_strategy")]
-    run_strategy: Option<String>,
+    run_strategy: Option<Cut>,
     running: Option<bool>,
 }
 

@@ -10,9 +10,8 @@ use uuid::Uuid;
 
 use super::names::{NodeName, NotAName};
 use crate::sys::document::json::{
-    KEY_BYTES, Keys, Leading, StringMap, annotations, condition_message, condition_reason,
-    condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
-    resource_version, system_uuid, uid,
+    Cut, KEY_BYTES, Keys, Leading, MESSAGE_BYTES, StringMap, annotations, conditions, labels,
+    managed_fields, name, resource_version, uid,
 };
 
 /// The prefix of our annotations on the Node.
@@ -85,19 +84,37 @@ impl Node {
 
 /// An entry of `status.conditions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireCondition")]
 pub struct NodeCondition {
     /// The type.
-    #[serde(rename = "type", deserialize_with = "condition_type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(default, deserialize_with = "condition_status")]
     pub status: String,
     /// The reason, in CamelCase.
-    #[serde(default, deserialize_with = "condition_reason")]
     pub reason: Option<String>,
     /// The human-readable message.
-    #[serde(default, deserialize_with = "condition_message")]
     pub message: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireCondition {
+    #[serde(rename = "type")]
+    kind: Cut<317>,
+    status: Cut,
+    reason: Option<Cut<1024>>,
+    message: Option<Cut<MESSAGE_BYTES>>,
+}
+
+impl From<WireCondition> for NodeCondition {
+    fn from(wire: WireCondition) -> Self {
+        Self {
+            kind: wire.kind.0,
+            status: wire.status.0,
+            reason: wire.reason.map(|reason| reason.0),
+            message: wire.message.map(|message| message.0),
+        }
+    }
 }
 
 /// The error for an object that is not a usable Node.
@@ -195,7 +212,7 @@ impl Managers {
 
 impl<'de> Deserialize<'de> for Managers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(ManagersVisitor)
+        deserializer.deserialize_any(ManagersVisitor)
     }
 }
 
@@ -208,16 +225,9 @@ impl<'de> Visitor<'de> for ManagersVisitor {
         formatter.write_str("a list or null")
     }
 
-    fn visit_none<E>(self) -> Result<Managers, E> {
-        Ok(Managers::default())
-    }
-
+    /// `null`.
     fn visit_unit<E>(self) -> Result<Managers, E> {
         Ok(Managers::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Managers, D::Error> {
-        deserializer.deserialize_seq(self)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Managers, A::Error> {
@@ -231,8 +241,8 @@ impl<'de> Visitor<'de> for ManagersVisitor {
 
 #[derive(Deserialize, Default)]
 struct WireNodeSpec {
-    #[serde(rename = "providerID", default, deserialize_with = "provider_id")]
-    provider_id: Option<String>,
+    #[serde(rename = "providerID")]
+    provider_id: Option<Cut<1024>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -245,8 +255,8 @@ struct WireNodeStatus {
 
 #[derive(Deserialize)]
 struct WireNodeInfo {
-    #[serde(rename = "systemUUID", default, deserialize_with = "system_uuid")]
-    system_uuid: Option<String>,
+    #[serde(rename = "systemUUID")]
+    system_uuid: Option<Cut>,
 }
 
 /// Parses a UUID in its hyphenated form. Values that identify nothing are rejected.
@@ -273,7 +283,7 @@ impl TryFrom<WireNode> for Node {
             resource_version: metadata.resource_version,
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,
-            provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            provider_id: spec.provider_id.map(|id| id.0).filter(|id| !id.is_empty()),
             system_uuid: status
                 .node_info
                 .and_then(|info| info.system_uuid)

@@ -14,13 +14,11 @@ use super::guest_agent::HostView;
 use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
+use super::node::NodeCondition;
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
-    Leading, StringMap, active_pods, annotations, condition_reason, condition_status,
-    condition_type, conditions, deletion_timestamp, evacuation_node_name, firmware_serial,
-    firmware_uuid, hostname, labels, name, namespace, node_name, owner_kind, owner_references,
-    owner_uid, resource_version, spec_interface_mac, spec_interfaces, status_interface_mac,
-    status_interface_name, status_interfaces, uid,
+    Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
+    node_name, owner_references, resource_version, spec_interfaces, status_interfaces, uid,
 };
 use crate::sys::escape::one_line;
 
@@ -160,8 +158,7 @@ struct WireVmiMetadata {
     annotations: StringMap,
     #[serde(default, deserialize_with = "owner_references")]
     owner_references: Owners,
-    #[serde(default, deserialize_with = "deletion_timestamp")]
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<Cut>,
 }
 
 /// The owners of an instance, of which only the VirtualMachine matters.
@@ -177,27 +174,23 @@ impl From<Leading<WireVmiOwner, OWNERS_MAX>> for Owners {
         let is_vm = |owner: &WireVmiOwner| owner.kind.as_deref() == Some("VirtualMachine");
         let vm = owners.into_iter().find(is_vm);
         Self {
-            vm_uid: vm.and_then(|owner| owner.uid),
+            vm_uid: vm.and_then(|owner| owner.uid).map(|uid| uid.0),
         }
     }
 }
 
 #[derive(Deserialize)]
 struct WireVmiOwner {
-    #[serde(default, deserialize_with = "owner_kind")]
-    kind: Option<String>,
-    #[serde(default, deserialize_with = "owner_uid")]
-    uid: Option<String>,
+    kind: Option<Cut>,
+    uid: Option<Cut>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct WireVmiSpec {
-    #[serde(default, deserialize_with = "hostname")]
-    hostname: Option<String>,
+    hostname: Option<Cut>,
     #[serde(default)]
     domain: WireVmiDomain,
-    #[serde(default)]
     termination_grace_period_seconds: Option<i64>,
 }
 
@@ -209,10 +202,8 @@ struct WireVmiDomain {
 
 #[derive(Deserialize)]
 struct WireVmiFirmware {
-    #[serde(default, deserialize_with = "firmware_uuid")]
-    uuid: Option<String>,
-    #[serde(default, deserialize_with = "firmware_serial")]
-    serial: Option<String>,
+    uuid: Option<Cut>,
+    serial: Option<Cut<1024>>,
 }
 
 #[derive(Deserialize)]
@@ -224,8 +215,7 @@ struct WireVmiDevices {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireVmiSpecInterface {
-    #[serde(default, deserialize_with = "spec_interface_mac")]
-    mac_address: Option<String>,
+    mac_address: Option<Cut>,
 }
 
 #[derive(Deserialize, Default)]
@@ -238,29 +228,15 @@ struct WireVmiStatus {
     #[serde(default, deserialize_with = "active_pods")]
     active_pods: StringMap,
     #[serde(default, deserialize_with = "conditions")]
-    conditions: Leading<WireVmiCondition, CONDITIONS_MAX>,
-    #[serde(default, deserialize_with = "evacuation_node_name")]
-    evacuation_node_name: Option<String>,
-    #[serde(default)]
+    conditions: Leading<NodeCondition, CONDITIONS_MAX>,
+    evacuation_node_name: Option<Cut>,
     migration_state: Option<WireMigration>,
 }
 
 #[derive(Deserialize)]
-struct WireVmiCondition {
-    #[serde(rename = "type", default, deserialize_with = "condition_type")]
-    kind: String,
-    #[serde(default, deserialize_with = "condition_status")]
-    status: String,
-    #[serde(default, deserialize_with = "condition_reason")]
-    reason: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct WireVmiStatusInterface {
-    #[serde(default, deserialize_with = "status_interface_name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "status_interface_mac")]
-    mac: Option<String>,
+    name: Option<Cut>,
+    mac: Option<Cut>,
 }
 
 impl TryFrom<WireVmi> for Vmi {
@@ -345,13 +321,17 @@ impl TryFrom<WireVmi> for Vmi {
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
-            hostname: spec.hostname.filter(|hostname| !hostname.is_empty()),
+            hostname: spec
+                .hostname
+                .map(|hostname| hostname.0)
+                .filter(|hostname| !hostname.is_empty()),
             firmware_uuid: firmware
                 .as_ref()
                 .and_then(|firmware| firmware.uuid.as_deref())
                 .and_then(|text| Uuid::parse_str(text).ok()),
             serial: firmware
                 .and_then(|firmware| firmware.serial)
+                .map(|serial| serial.0)
                 .filter(|serial| !serial.is_empty()),
             macs,
             host: host

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::access::Credential;
 use crate::access::own_api;
-use crate::access::search::{self, Candidate, FoundCredential};
+use crate::access::search::{self, Candidate};
 use crate::access::source::{CredentialSource, LoadOutcome};
 use crate::catalog::{Api, Code, CommandPlace, Finding, Group};
 use crate::config::Settings;
@@ -196,10 +196,10 @@ impl ApiAccess {
         let what = api.credential();
         self.kept = None;
         self.is_unread = false;
-        self.candidates.clone_from(&candidates);
-        let path = match search::find(root, candidates) {
-            FoundCredential::At(candidate) => candidate.path,
-            FoundCredential::Unreadable { candidate, error } => {
+        self.candidates = candidates;
+        let path = match search::find(root, &self.candidates) {
+            Some((candidate, None)) => candidate.path.clone(),
+            Some((candidate, Some(error))) => {
                 self.is_unread = error.is_passing();
                 let text = match &candidate.named_by {
                     Some(setting) => format!("{} ({setting})", chain(&error)),
@@ -214,10 +214,11 @@ impl ApiAccess {
                 }
                 return;
             }
-            FoundCredential::Nowhere { tried } => {
+            None => {
                 // A missing file means that the credential was removed.
                 self.source = None;
-                let tried: Vec<String> = tried.iter().map(ToString::to_string).collect();
+                let tried = self.candidates.iter();
+                let tried: Vec<String> = tried.map(ToString::to_string).collect();
                 self.refuse(Unavailable::new(
                     UnavailableKind::Missing,
                     format!("no {what} at {}", tried.join(", ")),

@@ -14,7 +14,7 @@ const KEY_SHOWN: usize = 317;
 
 /// The reason why an entry is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EntryError {
+pub enum EntryError {
     /// The text is not valid YAML.
     #[error("the text {0}")]
     Document(DocumentError),
@@ -35,7 +35,7 @@ pub(crate) enum EntryError {
 }
 
 /// Parses the labels of one host.
-pub(crate) fn labels(text: &str) -> Result<HostLabels, EntryError> {
+pub fn labels(text: &str) -> Result<HostLabels, EntryError> {
     let limit = ENTRY_MAX;
     if text.len() > limit {
         return Err(EntryError::Document(DocumentError::TooLong { limit }));

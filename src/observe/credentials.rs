@@ -8,7 +8,6 @@ use crate::facts::names::Namespace;
 use crate::facts::observation::{Harvester, Kubelet};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
-use crate::sys::escape::chain;
 
 /// The default namespace of a kubeconfig without one, as in Harvester's cloud provider.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -38,7 +37,7 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
             );
             return Err(malformed(text));
         }
-        (None, Some(Err(error))) => return Err(malformed(format!("`{file}`: {}", chain(&error)))),
+        (None, Some(Err(problem))) => return Err(malformed(format!("`{file}`: {problem}"))),
         (None, None) => {
             return Err(malformed(format!(
                 "`{file}` has no client certificate; set `guest_cluster.node_name`"

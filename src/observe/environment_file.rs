@@ -2,7 +2,7 @@
 //! Environment files of systemd units, and the command lines in them.
 
 /// Parses the assignments of an environment file (systemd.exec(5), `EnvironmentFile=`), in order.
-pub(crate) fn variables(text: &str) -> Vec<(String, String)> {
+pub fn variables(text: &str) -> Vec<(String, String)> {
     // A backslash at the end of a line continues it on the next line.
     let joined = text.replace("\\\r\n", "").replace("\\\n", "");
     joined
@@ -15,7 +15,7 @@ pub(crate) fn variables(text: &str) -> Vec<(String, String)> {
 }
 
 /// Parses the flags of a command line without their dashes: `--name=value` and `--name value`.
-pub(crate) fn flags(line: &str) -> Vec<(String, String)> {
+pub fn flags(line: &str) -> Vec<(String, String)> {
     let mut flags = Vec::new();
     let mut words = words(line).into_iter().peekable();
     while let Some(word) = words.next() {

@@ -11,7 +11,7 @@ use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
+use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
 
@@ -169,8 +169,8 @@ struct LauncherPod {
 
 #[derive(Deserialize)]
 struct PodMetadata {
-    #[serde(default, deserialize_with = "pod_uid")]
-    uid: String,
+    #[serde(default, deserialize_with = "uid")]
+    uid: Option<String>,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
 }
@@ -179,7 +179,7 @@ struct PodMetadata {
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
     #[serde(default, deserialize_with = "pod_node_name")]
-    node_name: String,
+    node_name: Option<String>,
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
@@ -191,7 +191,9 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
     };
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let is_here = |pod: &LauncherPod| {
-        pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
+        let is_active = |uid: &String| vmi.active_pods.contains_key(uid);
+        pod.spec.node_name.as_deref() == Some(host.as_str())
+            && pod.metadata.uid.as_ref().is_some_and(is_active)
     };
     match client.list::<LauncherPod>(&path, &selectors, is_here).await {
         Ok(pods) => {

@@ -3,12 +3,11 @@
 
 use time::UtcDateTime;
 
-use crate::facts::host_metrics::{HostMetrics, MetricsError};
-use crate::facts::{Fact, UnavailableKind};
-use crate::sys::escape::chain;
+use crate::facts::Fact;
+use crate::facts::host_metrics::HostMetrics;
 use crate::sys::root::Root;
 use crate::wire::virtio::downward_metrics::{self, AskError, ReadTimeouts, ask};
-use crate::wire::virtio::port::{self, PortError};
+use crate::wire::virtio::port;
 
 /// Reads the metrics. `wall` is the current time: an earlier response is rejected.
 ///
@@ -21,7 +20,7 @@ async fn read_within(root: &Root, wall: UtcDateTime, timeouts: ReadTimeouts) -> 
     match ask(root, wall.unix_timestamp(), timeouts).await {
         Ok(metrics) => Fact::Known(metrics),
         Err(AskError::NotOffered) => Fact::Absent,
-        Err(error) => Fact::failed(kind(&error), chain(&error)),
+        Err(AskError::Failed(kind, text)) => Fact::failed(kind, text),
     }
 }
 
@@ -34,32 +33,6 @@ pub fn probe(root: &Root) -> (bool, String) {
             false,
             "not offered: the VM has no downwardMetrics device".to_owned(),
         ),
-    }
-}
-
-fn kind(error: &AskError) -> UnavailableKind {
-    match error {
-        AskError::Port(PortError::Denied(_)) => UnavailableKind::Forbidden,
-        AskError::NotOffered
-        | AskError::Busy
-        | AskError::Port(_)
-        | AskError::NotServed(_)
-        | AskError::NoAnswer(_)
-        | AskError::HungUp
-        | AskError::Stale { .. } => UnavailableKind::Unreachable,
-        AskError::TooLarge | AskError::Refused => UnavailableKind::Refused,
-        AskError::NotText => UnavailableKind::Malformed,
-        AskError::Document(error) => document_kind(error),
-    }
-}
-
-fn document_kind(error: &MetricsError) -> UnavailableKind {
-    match error {
-        error if error.is_passing() => UnavailableKind::Unreachable,
-        MetricsError::Dtd | MetricsError::TooMany | MetricsError::NotMetrics(_) => {
-            UnavailableKind::Refused
-        }
-        _ => UnavailableKind::Malformed,
     }
 }
 

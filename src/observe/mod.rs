@@ -4,10 +4,10 @@
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `observer/read.rs`.
 
 pub mod api_access;
-pub(crate) mod configmap;
+pub mod configmap;
 pub mod credentials;
 pub mod distribution;
-pub(crate) mod environment_file;
+pub mod environment_file;
 pub mod guest_agent;
 pub mod harvester;
 mod hooks;

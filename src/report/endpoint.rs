@@ -186,7 +186,7 @@ async fn answer(stream: TcpStream, page: Arc<str>) -> hyper::Result<()> {
 }
 
 /// Returns the response. The HTTP library parses the request, rejects an invalid one, and sends no body for a HEAD request.
-pub(crate) fn response<B>(request: &Request<B>, page: &str) -> Response<String> {
+pub fn response<B>(request: &Request<B>, page: &str) -> Response<String> {
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let (status, kind, text) = match request.uri().path() {
         PATH if is_read => (StatusCode::OK, PAGE, page),

@@ -18,8 +18,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat};
 use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::sys::root::Root;
-pub(crate) use directory::open_below;
-use directory::{PRIVATE_MODE, ancestor, open_private_parent, open_steadily, own_directory};
+use directory::{PRIVATE_MODE, ancestor, open_steadily, own_directory, shared};
 pub use error::WriteError;
 use error::io_error;
 
@@ -55,11 +54,18 @@ pub fn write_atomic(
 /// Replaces the content of a file that only root may read, as [`write_atomic`] with mode 0600, in any directory that other users
 /// cannot write to. After a power failure, the file has the old or the new content.
 pub fn write_secret(root: &Root, path: &Path, bytes: &[u8]) -> Result<WriteOutcome, WriteError> {
-    open_private_parent(root, path)?;
     let place = Location {
         keeping: Keeping::Configuration,
         ..Location::open(root, path)?
     };
+    let found = fstat(&place.directory).map_err(place.io_error("examine the directory of"))?;
+    if let Some(reason) = shared(&found) {
+        return Err(WriteError::Refused {
+            path: path.to_owned(),
+            obstacle: path.parent().unwrap_or(path).to_owned(),
+            reason,
+        });
+    }
     place.replace(bytes, 0o600)
 }
 

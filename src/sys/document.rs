@@ -5,6 +5,6 @@
 //! limit.
 
 pub mod json;
-pub(crate) mod yaml;
+pub mod yaml;
 
 pub use yaml::DocumentError;

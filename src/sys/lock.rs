@@ -20,9 +20,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::libc;
 use nix::sys::stat::Mode;
 
-use crate::sys::atomic_file::{
-    Location, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below,
-};
+use crate::sys::atomic_file::{Location, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError};
 use crate::sys::disk;
 use crate::sys::root::{ReadError, Root};
 
@@ -195,7 +193,11 @@ pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
 /// Returns the holder of the lock, if there is one.
 fn holder(root: &Root) -> nix::Result<Option<Holder>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let opened = open_below(root, Path::new(STATE_DIRECTORY))
+    let opened = root
+        .open_below(
+            Path::new(STATE_DIRECTORY),
+            OFlag::O_RDONLY | OFlag::O_DIRECTORY,
+        )
         .and_then(|directory| openat(&directory, LOCK_NAME, flags, Mode::empty()));
     let mut file = match opened {
         Ok(opened) => File::from(opened),

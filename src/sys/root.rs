@@ -12,7 +12,7 @@ pub(crate) mod testing;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
@@ -329,31 +329,29 @@ impl Root {
         if testing::is_absent(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let root = File::open(&self.dir)?;
+        Ok(self.open_below(path, flags)?.into())
+    }
+
+    /// Opens a path. Resolves every symbolic link on it inside the root. The kernel fails with `EAGAIN` at a `..` if anything in the
+    /// system was renamed or mounted meanwhile.
+    pub(super) fn open_below(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+        let flags = flags | OFlag::O_CLOEXEC;
+        let top = nix::fcntl::open(&self.dir, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
         let how = OpenHow::new()
-            .flags(flags | OFlag::O_CLOEXEC)
+            .flags(flags)
             .mode(Mode::empty())
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        match open_within(&root, path, how) {
-            Ok(descriptor) => Ok(descriptor.into()),
+        let mut opened = openat2(&top, path, how);
+        for _ in 0..OPEN_RETRIES {
+            let Err(Errno::EAGAIN) = opened else { break };
+            opened = openat2(&top, path, how);
+        }
+        match opened {
             // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
-            Err(Errno::ENOSYS) if self.is_live() => {
-                let descriptor = nix::fcntl::open(path, flags | OFlag::O_CLOEXEC, Mode::empty())?;
-                Ok(descriptor.into())
-            }
-            Err(errno) => Err(errno.into()),
+            Err(Errno::ENOSYS) if self.is_live() => nix::fcntl::open(path, flags, Mode::empty()),
+            opened => opened,
         }
     }
-}
-
-/// Opens a path below a directory. The kernel fails with `EAGAIN` at a `..` if anything in the system was renamed or mounted meanwhile.
-pub(super) fn open_within(directory: impl AsFd, path: &Path, how: OpenHow) -> nix::Result<OwnedFd> {
-    let mut result = openat2(&directory, path, how);
-    for _ in 0..OPEN_RETRIES {
-        let Err(Errno::EAGAIN) = result else { break };
-        result = openat2(&directory, path, how);
-    }
-    result
 }
 
 fn relative(path: &Path) -> &Path {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of the kernel's host name: its file in `/proc` reports each one (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,23 +26,6 @@ const NAME_MAX: usize = 128;
 /// The time between two reads of the name.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why changes of the name cannot be detected.
-#[derive(Debug, thiserror::Error)]
-enum HostnameError {
-    /// A regular file in place of the kernel's file never reports a change.
-    #[error("`{PATH}` is not the file of the running kernel")]
-    NotLive,
-    /// A sandbox hides the file.
-    #[error("`{PATH}` is hidden, as by `ProcSubset=pid` in a unit")]
-    Hidden,
-    /// The file cannot be opened.
-    #[error("failed to open the kernel hostname")]
-    Open(#[source] ReadError),
-    /// Polling or reading the open file failed.
-    #[error("failed to poll `{PATH}`")]
-    Io(#[source] io::Error),
-}
-
 /// The event source. Needs a tokio runtime.
 #[derive(Debug)]
 pub(super) struct Hostname(pub(super) Root);
@@ -57,13 +41,8 @@ impl Source for Hostname {
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         Box::pin(async move {
-            let Err(error) = follow(&self.0, out).await;
-            let detail = chain(&error);
-            match error {
-                HostnameError::NotLive => Lost::Absent(detail, None),
-                HostnameError::Hidden => Lost::Hidden(detail),
-                HostnameError::Open(_) | HostnameError::Io(_) => Lost::Failed(detail),
-            }
+            let Err(lost) = follow(&self.0, out).await;
+            lost
         })
     }
 }
@@ -72,13 +51,13 @@ impl Probe for Hostname {
     fn probe(&self) -> Work<'_, Signal> {
         let (live, detail) = match NameFile::open(&self.0) {
             Ok(_) => (true, PATH.to_owned()),
-            Err(error) => (false, chain(&error)),
+            Err(lost) => (false, lost.detail()),
         };
         Box::pin(std::future::ready(Signal { live, detail }))
     }
 }
 
-async fn follow(root: &Root, out: &Output) -> Result<std::convert::Infallible, HostnameError> {
+async fn follow(root: &Root, out: &Output) -> Result<Infallible, Lost> {
     let file = NameFile::open(root)?;
     // The first edge is not a change: the file is readable from the beginning.
     file.reported().await?;
@@ -97,6 +76,11 @@ async fn follow(root: &Root, out: &Output) -> Result<std::convert::Infallible, H
     }
 }
 
+/// The loss of an open file that cannot be polled or read.
+fn failed(error: &io::Error) -> Lost {
+    Lost::Failed(format!("failed to poll `{PATH}`: {}", chain(error)))
+}
+
 /// The open file, and its changes.
 #[derive(Debug)]
 struct NameFile {
@@ -106,31 +90,45 @@ struct NameFile {
 }
 
 impl NameFile {
-    fn open(root: &Root) -> Result<Self, HostnameError> {
+    fn open(root: &Root) -> Result<Self, Lost> {
+        // A regular file in place of the kernel's file never reports a change.
+        let not_live = || {
+            let detail = format!("`{PATH}` is not the file of the running kernel");
+            Lost::Absent(detail, None)
+        };
         let file = root.open_file(PATH).map_err(|error| match error {
-            _ if !root.is_live() => HostnameError::NotLive,
-            ReadError::NotFound(_) => HostnameError::Hidden,
-            error => HostnameError::Open(error),
+            _ if !root.is_live() => not_live(),
+            // A sandbox hides the file.
+            ReadError::NotFound(_) => Lost::Hidden(format!(
+                "`{PATH}` is hidden, as by `ProcSubset=pid` in a unit"
+            )),
+            error => Lost::Failed(format!(
+                "failed to open the kernel hostname: {}",
+                chain(&error)
+            )),
         })?;
         // EPOLLIN, which is always set, makes each wake-up an edge. EPOLLPRI alone would be lost: polling the file clears it, and
         // two nested epoll instances poll it.
         match EdgeTriggered::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
             Ok(edges) => Ok(Self { edges, file }),
-            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
-                Err(HostnameError::NotLive)
-            }
-            Err(error) => Err(HostnameError::Io(error)),
+            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => Err(not_live()),
+            Err(error) => Err(failed(&error)),
         }
     }
 
     /// Waits until the name is set. Cancel-safe.
-    async fn reported(&self) -> Result<(), HostnameError> {
-        self.edges.next().await.map(drop).map_err(HostnameError::Io)
+    async fn reported(&self) -> Result<(), Lost> {
+        self.edges
+            .next()
+            .await
+            .map(drop)
+            .map_err(|error| failed(&error))
     }
 
-    fn read(&self) -> Result<Vec<u8>, HostnameError> {
+    fn read(&self) -> Result<Vec<u8>, Lost> {
         let mut name = vec![0; NAME_MAX];
-        let length = self.file.read_at(&mut name, 0).map_err(HostnameError::Io)?;
+        let length = self.file.read_at(&mut name, 0);
+        let length = length.map_err(|error| failed(&error))?;
         name.truncate(length);
         Ok(name)
     }

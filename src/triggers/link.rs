@@ -28,10 +28,10 @@ use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
 use crate::wire::netlink::inventory::{bus_of, read_nics};
 use crate::wire::netlink::socket::{
-    LinkSocket, MessageSource, NetlinkError, RECEIVE_BUFFER, Received,
+    KERNEL, MessageSource, NetlinkError, RECEIVE_BUFFER, Received, subscribe,
 };
 use burst::Burst;
-use judge::{RefusedAnnounce, judge};
+use judge::judge;
 
 /// The size of the receive buffer: the kernel's messages have 1.5 kB, and less than a page.
 const MESSAGE_MAX: usize = 8 << 10;
@@ -73,7 +73,7 @@ impl Source for Link {
             Box::new(move || start.elapsed()),
         );
         Box::pin(async move {
-            let socket = match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
+            let socket = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
                 Ok(socket) => socket,
                 Err(error) => return Lost::Failed(detail(&error)),
             };
@@ -99,7 +99,7 @@ impl Source for Link {
 
 impl Probe for Link {
     fn probe(&self) -> Work<'_, Signal> {
-        let signal = match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
+        let signal = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
             Ok(_) => standing(&self.root),
             Err(error) => Signal {
                 live: false,
@@ -190,22 +190,22 @@ impl Listening {
 
     /// Handles a message; `None` if it was truncated.
     fn handle(&mut self, datagram: Option<&[u8]>, sender: u32) {
-        let judged = judge(datagram.unwrap_or_default(), sender, |name| {
-            bus_of(&self.root, name)
-        });
-        match judged {
-            Ok(announce) => {
-                tracing::debug!(nic = ?announce.nic, "a virtio NIC sent an announcement");
+        // A process sent it, not the kernel.
+        if sender != KERNEL {
+            self.tally.refused += 1;
+            self.tally.forged += 1;
+            return self.say();
+        }
+        let Some(datagram) = datagram else {
+            return self.lost();
+        };
+        match judge(datagram, |name| bus_of(&self.root, name)) {
+            Some(nic) => {
+                tracing::debug!(?nic, "a virtio NIC sent an announcement");
                 self.tally.announced += 1;
                 self.tell();
             }
-            Err(RefusedAnnounce::Forged(_)) => {
-                self.tally.refused += 1;
-                self.tally.forged += 1;
-                self.say();
-            }
-            Err(_) if datagram.is_none() => self.lost(),
-            Err(_) => self.tally.refused += 1,
+            None => self.tally.refused += 1,
         }
     }
 

@@ -55,6 +55,15 @@ pub(super) enum Lost {
     Absent(String, Option<PathBuf>),
 }
 
+impl Lost {
+    /// Returns the reason.
+    pub(super) fn detail(self) -> String {
+        match self {
+            Self::Failed(detail) | Self::Hidden(detail) | Self::Absent(detail, _) => detail,
+        }
+    }
+}
+
 /// The reports and reasons of one source.
 #[derive(Debug, Clone)]
 pub(super) struct Output {

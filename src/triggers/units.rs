@@ -54,7 +54,7 @@ impl Probe for Units {
         Box::pin(async move {
             let (live, detail) = match subscribe(&self.0.with_own_connection()).await {
                 Ok(_) => (true, detail()),
-                Err(Lost::Failed(why) | Lost::Hidden(why) | Lost::Absent(why, _)) => (false, why),
+                Err(lost) => (false, lost.detail()),
             };
             Signal { live, detail }
         })

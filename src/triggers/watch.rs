@@ -23,7 +23,7 @@ use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
-    Client, Error, Kind, Timeouts, WatchEvent, WatchRequest, silence_limit,
+    Client, Error, Kind, STREAM_TIME, Timeouts, WatchEvent, WatchRequest, silence_limit,
 };
 
 /// A stream that ends sooner does not count as established.
@@ -327,8 +327,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let is_whole = self.version.is_none();
         let mut beginning = self.version.is_none().then_some(BEGINNING);
         let pulse = self.pulse.clone();
-        let time = WatchRequest::new("").stream_time;
-        let renewal = schedule::renewal(time, self.phase, self.sender.random());
+        let renewal = schedule::renewal(STREAM_TIME, self.phase, self.sender.random());
         let mut renewal = std::pin::pin!(sleep(renewal));
         // One for the whole stream: it misses no notification, whatever is awaited in the meantime.
         let mut redial = std::pin::pin!(pulse.redial.notified());
@@ -416,9 +415,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     self.sender.send(self.trigger);
                 }
             }
-            WatchEvent::Deleted {
-                resource_version, ..
-            } => {
+            WatchEvent::Deleted { resource_version } => {
                 self.stand_at(resource_version);
                 self.last = None;
                 self.target.feed.deliver(Delivered::Unknown);

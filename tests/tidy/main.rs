@@ -42,7 +42,7 @@ fn product_files() -> Vec<String> {
     let mut files = files("src");
     files.retain(|path| {
         let mut names = path.trim_end_matches(".rs").split('/');
-        let is_test = names.any(|name| ["tests", "fixtures", "testing", "fuzz"].contains(&name));
+        let is_test = names.any(|name| ["tests", "fixtures", "testing"].contains(&name));
         path.ends_with(".rs") && !is_test
     });
     files

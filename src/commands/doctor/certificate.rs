@@ -46,7 +46,7 @@ pub(super) enum CertificateRole {
 impl Certificate {
     /// Parses a certificate; `None` if it cannot be parsed: it is not used elsewhere either.
     fn parse(api: Api, role: CertificateRole, origin: &str, der: &[u8]) -> Option<Self> {
-        let read = x509::Certificate::parse(der).ok()?;
+        let read = x509::Certificate::parse(der)?;
         let line = |text: &str| one_line(text, NAME_MAX).into_owned();
         let names = read.alternative_names.iter().take(NAMES_MAX);
         Some(Self {

@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for ListedPod {
 /// One pod on our Node. The list may have thousands.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "PodObject")]
-pub(crate) struct Pod {
+pub struct Pod {
     /// `namespace/name`.
     pub(super) reference: String,
     /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`.

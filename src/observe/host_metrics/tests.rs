@@ -5,7 +5,9 @@ use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics};
 use harvester_lab::guest::GuestTree;
 
 use super::*;
+use crate::facts::UnavailableKind;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
+use crate::wire::virtio::port::PortError;
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     let dir = tempfile::tempdir().unwrap();
@@ -67,7 +69,15 @@ async fn each_failure_has_its_kind_and_one_line() {
 
 #[test]
 fn refused_access_is_distinguished_from_a_host_that_is_away() {
-    let port = AskError::Port(PortError::Denied("/dev/vport1p1".into()));
-    assert_eq!(kind(&port), UnavailableKind::Forbidden);
-    assert_eq!(kind(&AskError::Busy), UnavailableKind::Unreachable);
+    let path = || "/dev/vport1p1".into();
+    for (error, expected) in [
+        (PortError::Denied(path()), UnavailableKind::Forbidden),
+        (PortError::Busy(path()), UnavailableKind::Unreachable),
+    ] {
+        let error = AskError::from(error);
+        assert!(
+            matches!(error, AskError::Failed(kind, _) if kind == expected),
+            "{error:?}"
+        );
+    }
 }

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::Uid;
 
 use super::error::{WriteError, io_error};
-use crate::sys::root::{Root, open_within};
+use crate::sys::root::Root;
 
 /// The mode of the state directory.
 pub(super) const PRIVATE_MODE: u32 = 0o700;
@@ -88,28 +88,6 @@ pub(super) fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     }
 }
 
-/// Opens the directory of `path` for an object that is created by name, and also returns that name. Rejects a directory that
-/// other users can write to.
-pub(super) fn open_private_parent(
-    root: &Root,
-    path: &Path,
-) -> Result<(OwnedFd, String), WriteError> {
-    let invalid = || io_error("find the directory of", path)(Errno::EINVAL);
-    let parent = path.parent().ok_or_else(invalid)?;
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(invalid)?.to_owned();
-    let directory = open_steadily(root, path, parent)?;
-    let found = fstat(&directory).map_err(io_error("examine", parent))?;
-    match shared(&found) {
-        None => Ok((directory, name)),
-        Some(reason) => Err(WriteError::Refused {
-            path: path.to_owned(),
-            obstacle: parent.to_owned(),
-            reason,
-        }),
-    }
-}
-
 /// Opens the directory of `path`, which another user may own. A symbolic link on the path is followed only if root or the agent's
 /// user created it: in a directory that other users can write to, a link would let them choose where the agent writes.
 pub(super) fn open_steadily(
@@ -158,7 +136,7 @@ fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> ni
 }
 
 /// Returns the reason why other users can change the entries of a directory, if they can.
-fn shared(found: &FileStat) -> Option<&'static str> {
+pub(super) fn shared(found: &FileStat) -> Option<&'static str> {
     let owner = Uid::from_raw(found.st_uid);
     if !owner.is_root() && owner != Uid::effective() {
         Some("belongs to another user")
@@ -170,15 +148,6 @@ fn shared(found: &FileStat) -> Option<&'static str> {
 }
 
 /// Opens a directory. Resolves every symbolic link on the path inside the root.
-pub(crate) fn open_below(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let top = nix::fcntl::open(&root.join("/"), flags, Mode::empty())?;
-    let how = OpenHow::new()
-        .flags(flags)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    match open_within(&top, directory, how) {
-        // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
-        Err(Errno::ENOSYS) if root.is_live() => nix::fcntl::open(directory, flags, Mode::empty()),
-        other => other,
-    }
+fn open_below(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
+    root.open_below(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
 }

@@ -89,7 +89,7 @@ impl<const BYTES: usize> FromIterator<(String, String)> for StringMap<BYTES> {
 
 impl<'de, const BYTES: usize> Deserialize<'de> for StringMap<BYTES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(StringMapVisitor::<BYTES>)
+        deserializer.deserialize_any(StringMapVisitor::<BYTES>)
     }
 }
 
@@ -102,16 +102,9 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
         formatter.write_str("a map of strings or null")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(StringMap::default())
-    }
-
+    /// `null`.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(StringMap::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
@@ -148,7 +141,7 @@ impl<T, const MAX: usize> Default for Capped<T, MAX> {
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Capped<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(CappedVisitor {
+        deserializer.deserialize_any(CappedVisitor {
             is_cut: false,
             elements: PhantomData,
         })
@@ -167,7 +160,7 @@ impl<T, const MAX: usize> Default for Leading<T, MAX> {
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Leading<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let list: Capped<T, MAX> = deserializer.deserialize_option(CappedVisitor {
+        let list: Capped<T, MAX> = deserializer.deserialize_any(CappedVisitor {
             is_cut: true,
             elements: PhantomData,
         })?;
@@ -188,16 +181,9 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<
         formatter.write_str("a list or null")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Capped::default())
-    }
-
+    /// `null`.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Capped::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
@@ -223,7 +209,7 @@ pub struct Keys<const MAX: usize>(pub Vec<String>);
 
 impl<'de, const MAX: usize> Deserialize<'de> for Keys<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(KeysVisitor::<MAX>)
+        deserializer.deserialize_any(KeysVisitor::<MAX>)
     }
 }
 
@@ -236,16 +222,9 @@ impl<'de, const MAX: usize> Visitor<'de> for KeysVisitor<MAX> {
         formatter.write_str("a map or null")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Keys::default())
-    }
-
+    /// `null`.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Keys::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {

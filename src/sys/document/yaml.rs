@@ -35,7 +35,7 @@ const DEPTH_MAX: usize = 64;
 const KEY_SHOWN: usize = 317;
 
 /// One value.
-pub(crate) enum YamlValue {
+pub enum YamlValue {
     /// `null`, `~` or nothing at all.
     Null,
     /// `true` or `false`.
@@ -52,7 +52,7 @@ pub(crate) enum YamlValue {
 
 impl YamlValue {
     /// Returns the value of a key in a mapping.
-    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Map(entries) => entries
                 .iter()
@@ -62,7 +62,7 @@ impl YamlValue {
     }
 
     /// Returns the kind of the value, for messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "a boolean",
@@ -132,7 +132,7 @@ pub enum DocumentError {
 }
 
 /// Parses a text.
-pub(crate) fn parse(text: &[u8]) -> Result<YamlValue, DocumentError> {
+pub fn parse(text: &[u8]) -> Result<YamlValue, DocumentError> {
     let text = std::str::from_utf8(text).map_err(|_| DocumentError::NotText)?;
     let limit = TREE_PER_BYTE
         .saturating_mul(text.len())

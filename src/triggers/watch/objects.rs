@@ -13,10 +13,6 @@ impl Watched for Node {
     /// Its status changes often and is not relevant.
     const METADATA_ONLY: bool = true;
 
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
     /// Returns the labels and our own annotations: other annotations change at each heartbeat of another component.
     fn snapshot(&self) -> Self::Snapshot {
         let ours =
@@ -36,10 +32,6 @@ impl Watched for Vmi {
     type Snapshot = Vmi;
 
     const METADATA_ONLY: bool = false;
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
 
     /// Returns all fields that we read except the pods and the annotations that are only for user interfaces.
     fn snapshot(&self) -> Vmi {

@@ -106,9 +106,6 @@ pub trait Watched: DeserializeOwned + Send + 'static {
     /// Whether only the metadata is requested.
     const METADATA_ONLY: bool;
 
-    /// Returns the name.
-    fn name(&self) -> &str;
-
     /// Returns the part whose change is a reason to reconcile.
     fn snapshot(&self) -> Self::Snapshot;
 }

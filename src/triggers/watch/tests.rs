@@ -25,10 +25,6 @@ impl Watched for Thing {
 
     const METADATA_ONLY: bool = false;
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn snapshot(&self) -> u32 {
         self.value
     }
@@ -88,13 +84,7 @@ impl<T: Watched> EventStream<T> for Things {
                 object: cast(object),
                 resource_version,
             },
-            WatchEvent::Deleted {
-                object,
-                resource_version,
-            } => WatchEvent::Deleted {
-                object: cast(object),
-                resource_version,
-            },
+            WatchEvent::Deleted { resource_version } => WatchEvent::Deleted { resource_version },
             WatchEvent::Bookmark { resource_version } => WatchEvent::Bookmark { resource_version },
             WatchEvent::Foreign { what } => WatchEvent::Foreign { what },
             WatchEvent::Ended => WatchEvent::Ended,

@@ -7,9 +7,8 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::pin::Pin;
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Take, copy, sink};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::Message;
@@ -24,9 +23,6 @@ const PROTOCOL_MAX: usize = 128 << 20;
 
 /// The part of a header that has the same length in each message: it ends with the length of the header's fields.
 const FIXED_HEADER: usize = 16;
-
-/// The number of bytes that are read and dropped at a time.
-const PIECE: usize = 4096;
 
 /// The two halves of a connected socket.
 #[derive(Debug)]
@@ -49,14 +45,8 @@ struct Bytes(OwnedReadHalf);
 #[async_trait]
 impl ReadHalf for Bytes {
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        loop {
-            self.0.readable().await?;
-            match self.0.try_read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // File descriptors are neither requested nor accepted.
-                read => return read.map(|read| (read, Vec::new())),
-            }
-        }
+        // File descriptors are neither requested nor accepted.
+        Ok((self.0.read(buffer).await?, Vec::new()))
     }
 }
 
@@ -67,34 +57,30 @@ pub(super) struct SocketReader(Bytes);
 impl SocketReader {
     /// Reads until `bytes` has `wanted` bytes.
     async fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
-        let mut piece = [0; PIECE];
-        while bytes.len() < wanted {
-            let most = PIECE.min(wanted - bytes.len());
-            let room = piece.get_mut(..most).unwrap_or_default();
-            let (read, _) = self.0.recvmsg(room).await?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            bytes.extend(piece.iter().take(read));
-        }
-        Ok(())
+        let missing = wanted.saturating_sub(bytes.len());
+        let read = self.next(missing).read_to_end(bytes).await?;
+        whole(read == missing)
     }
 
     /// Drops `length` bytes: first those in `bytes`, then those that it reads.
     async fn skip(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
         let there = bytes.len().min(length);
         bytes.drain(..there);
-        let mut left = length - there;
-        let mut piece = [0; PIECE];
-        while left > 0 {
-            let room = piece.get_mut(..left.min(PIECE)).unwrap_or_default();
-            let (read, _) = self.0.recvmsg(room).await?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            left -= read.min(left);
-        }
-        Ok(())
+        let left = length - there;
+        let skipped = copy(&mut self.next(left), &mut sink()).await?;
+        whole(skipped == left as u64)
+    }
+
+    /// Returns a reader of the next `length` bytes.
+    fn next(&mut self, length: usize) -> Take<&mut OwnedReadHalf> {
+        (&mut self.0.0).take(length as u64)
+    }
+}
+
+fn whole(is_whole: bool) -> io::Result<()> {
+    match is_whole {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -158,24 +144,17 @@ pub(super) struct SocketWriter(OwnedWriteHalf);
 #[async_trait]
 impl WriteHalf for SocketWriter {
     async fn sendmsg(&mut self, buffer: &[u8], _fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        loop {
-            self.0.writable().await?;
-            match self.0.try_write(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return written,
-            }
-        }
+        self.0.write(buffer).await
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        std::future::poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await
+        self.0.shutdown().await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncWriteExt;
 
     /// Returns a signal whose body is a string of this length.
     fn signal(length: usize) -> Vec<u8> {

@@ -220,17 +220,13 @@ impl Client {
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let call = write_call("create", Method::POST, path, (JSON, &body));
-        let review: AccessReviewObject = self.object(&call, &Expected::default()).await?;
-        let describe = |text: Option<String>| {
-            text.filter(|text| !text.is_empty())
-                .map(|text| self.transport.describe(&text))
-        };
-        Ok(AccessReview {
-            allowed: review.status.allowed,
-            denied: review.status.denied,
-            reason: describe(review.status.reason),
-            evaluation_error: describe(review.status.evaluation_error),
-        })
+        let expected = Expected::default();
+        let AccessReviewObject { status: mut review } = self.object(&call, &expected).await?;
+        for text in [&mut review.reason, &mut review.evaluation_error] {
+            let said = text.take().filter(|said| !said.is_empty());
+            *text = said.map(|said| self.transport.describe(&said));
+        }
+        Ok(review)
     }
 
     /// Opens a watch. Two can be open at a time, so that one can replace the other without a gap.

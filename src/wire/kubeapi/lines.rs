@@ -9,11 +9,11 @@ pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
 const KEPT_BUFFER: usize = 64 * 1024;
 /// The error for a line longer than [`MAXIMUM_LINE`].
 #[derive(Debug, PartialEq)]
-pub(crate) struct LineTooLong;
+pub struct LineTooLong;
 
 /// A buffer that splits the bytes of a stream into lines. Text without a line end is not yet a line.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     buffer: Vec<u8>,
     /// The start of the next line.
     start: usize,
@@ -22,7 +22,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn push(&mut self, piece: &[u8]) {
+    /// Adds the next bytes of the stream.
+    pub fn push(&mut self, piece: &[u8]) {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
@@ -30,7 +31,7 @@ impl Lines {
     }
 
     /// Returns the next line that is not blank. It stays in the buffer until the next call.
-    pub(crate) fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
+    pub fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
         loop {
             let unseen = self.buffer.get(self.searched..).unwrap_or_default();
             let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
@@ -53,18 +54,20 @@ impl Lines {
         }
     }
 
-    pub(crate) fn line(&self, line: Range<usize>) -> &[u8] {
+    /// Returns the line at a place that [`Lines::next_line`] returned.
+    pub fn line(&self, line: Range<usize>) -> &[u8] {
         self.buffer.get(line).unwrap_or_default()
     }
 
     /// Frees the memory of lines that are done.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
             *self = Self::default();
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Reports whether no line has begun.
+    pub fn is_empty(&self) -> bool {
         self.line(self.start..self.buffer.len())
             .trim_ascii()
             .is_empty()

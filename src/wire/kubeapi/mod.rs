@@ -14,7 +14,7 @@ mod client;
 mod error;
 mod expected;
 mod http;
-pub(crate) mod lines;
+pub mod lines;
 mod request_counts;
 mod response;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,
     ResourceAttributes, StatusDetails,
 };
-pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
+pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest, silence_limit};
 
 #[cfg(test)]
 mod tests;

@@ -97,7 +97,7 @@ impl Verifier {
                 .map_err(|_| "it has no readable CA certificate")?;
         let subjects: Vec<String> = authorities
             .iter()
-            .filter_map(|der| Certificate::parse(der).ok())
+            .filter_map(|der| Certificate::parse(der))
             .map(|certificate| certificate.subject.to_string())
             .collect();
         Ok(Self {
@@ -110,8 +110,8 @@ impl Verifier {
 
     fn unknown(&self, end_entity: &CertificateDer<'_>) -> UnknownAuthority {
         let issuer = match Certificate::parse(end_entity) {
-            Ok(certificate) => describe(&certificate.issuer.to_string()),
-            Err(_) => "unreadable".to_owned(),
+            Some(certificate) => describe(&certificate.issuer.to_string()),
+            None => "unreadable".to_owned(),
         };
         let note = match issuer == self.trusted {
             // As when the cluster was reinstalled.

@@ -113,31 +113,23 @@ pub struct ResourceAttributes {
 }
 
 /// The result of a `SelfSubjectAccessReview`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AccessReview {
     /// Whether the request is allowed.
     pub allowed: bool,
     /// Whether an authorizer denied the request; without it, `allowed` false means that none allowed it.
+    #[serde(default)]
     pub denied: bool,
-    /// The reason, escaped.
+    /// The reason, escaped by the client.
     pub reason: Option<String>,
-    /// The error of the evaluation, escaped.
+    /// The error of the evaluation, escaped by the client.
     pub evaluation_error: Option<String>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct AccessReviewObject {
-    pub(super) status: AccessReviewStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct AccessReviewStatus {
-    pub(super) allowed: bool,
-    #[serde(default)]
-    pub(super) denied: bool,
-    pub(super) reason: Option<String>,
-    pub(super) evaluation_error: Option<String>,
+    pub(super) status: AccessReview,
 }
 
 /// The frame of one watch event; the object stays unparsed until its type is known.

@@ -23,7 +23,7 @@ use super::types::{EventFrame, EventObject};
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
 /// The time for which the server is asked to keep a stream open. API servers choose 30 to 60 minutes by default, and proxies allow
 /// for that; an hour needs the fewest new streams, and a stale stream that was not noticed is replaced within it.
-const STREAM_TIME: Duration = Duration::from_secs(3600);
+pub const STREAM_TIME: Duration = Duration::from_secs(3600);
 /// The time after the silence limit to read what has already arrived: when a paused guest resumes, its timers expire at the same
 /// time as its sockets become readable.
 const LAST_CHANCE: Duration = Duration::from_millis(250);
@@ -53,14 +53,12 @@ pub struct WatchRequest {
     /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it. Absent:
     /// `Timeouts::watch_silence`.
     pub silence_limit: Option<Duration>,
-    /// The time for which the server may keep the stream open.
-    pub stream_time: Duration,
     /// Whether bookmarks are requested.
     pub bookmarks: bool,
 }
 
 impl WatchRequest {
-    /// Creates a request to watch a collection from its existing objects, with whole objects and the default times.
+    /// Creates a request to watch a collection from its existing objects, with whole objects and the default time.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
         Self {
@@ -69,7 +67,6 @@ impl WatchRequest {
             resource_version: None,
             metadata_only: false,
             silence_limit: None,
-            stream_time: STREAM_TIME,
             bookmarks: true,
         }
     }
@@ -90,7 +87,6 @@ pub struct Watch<T> {
     /// Set at the silence limit, until an event shows that the stream works.
     last_chance: Option<Instant>,
     limit: Duration,
-    bookmarks: u64,
     pace: WatchPace,
     /// The time until which nothing is read: further data waits in the server.
     paused_until: Option<Instant>,
@@ -115,8 +111,6 @@ pub enum WatchEvent<T> {
     },
     /// The object was deleted, or the selector no longer matches it.
     Deleted {
-        /// The last state of the object.
-        object: T,
         /// The version from which another watch can continue.
         resource_version: String,
     },
@@ -186,7 +180,7 @@ pub(super) async fn open<T>(
     if request.bookmarks {
         query.push(("allowWatchBookmarks", "true".to_owned()));
     }
-    query.push(("timeoutSeconds", request.stream_time.as_secs().to_string()));
+    query.push(("timeoutSeconds", STREAM_TIME.as_secs().to_string()));
     query.extend(request.name.as_deref().map(|name| {
         let name = escape_field_value(name);
         ("fieldSelector", format!("metadata.name={name}"))
@@ -229,7 +223,6 @@ pub(super) async fn open<T>(
         silence,
         last_chance: None,
         limit,
-        bookmarks: 0,
         pace: WatchPace::new(Instant::now()),
         paused_until: None,
         objects: PhantomData,
@@ -245,12 +238,6 @@ async fn over(silence: Option<&Alarm>) {
 }
 
 impl<T> Watch<T> {
-    /// Returns the number of bookmarks of this stream.
-    #[must_use]
-    pub fn bookmarks_seen(&self) -> u64 {
-        self.bookmarks
-    }
-
     fn heard(&mut self) {
         self.last_chance = None;
         if let Some(silence) = &self.silence {
@@ -301,7 +288,6 @@ impl<T: DeserializeOwned> Watch<T> {
                 self.lines.release();
                 let event = event?;
                 if matches!(event, WatchEvent::Bookmark { .. }) {
-                    self.bookmarks = self.bookmarks.saturating_add(1);
                     // This server sends bookmarks, so the usual silence limit applies again.
                     self.limit = self.limit.min(self.transport.timeouts.watch_silence);
                     self.heard();
@@ -367,7 +353,6 @@ impl<T: DeserializeOwned> Watch<T> {
             }),
             "DELETED" => Ok(WatchEvent::Deleted {
                 resource_version: version()?,
-                object: object()?,
             }),
             "BOOKMARK" => Ok(WatchEvent::Bookmark {
                 resource_version: version()?,
@@ -387,7 +372,6 @@ impl<T> fmt::Debug for Watch<T> {
             .debug_struct("Watch")
             .field("target", &self.target)
             .field("limit", &self.limit)
-            .field("bookmarks", &self.bookmarks)
             .field("over", &self.live.is_none())
             .finish_non_exhaustive()
     }

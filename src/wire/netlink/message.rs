@@ -3,7 +3,7 @@
 //! `include/uapi/linux/if_link.h`.
 
 use rtnetlink::packet_core::{
-    DecodeError, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
+    NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
 };
 
 use crate::facts::nic::Mac;
@@ -34,16 +34,9 @@ const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 /// `IFLA_EVENT_NOTIFY_PEERS`: the link announces its new location to its neighbors.
 pub const NOTIFY_PEERS: u32 = 4;
 
-/// A message that violates the netlink format.
-#[derive(Debug, thiserror::Error)]
-pub enum MessageError {
-    /// A length field is wrong.
-    #[error("a netlink message has a wrong length")]
-    Length(#[source] DecodeError),
-    /// The message ends before the end of its fixed part.
-    #[error("a netlink message is too short")]
-    Short,
-}
+/// The error for a message that violates the netlink format: a wrong length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +69,7 @@ pub struct Link {
 }
 
 /// Returns the messages of one datagram. Ends after the first invalid message: the start of the next one is unknown.
-pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, MessageError>> {
+pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, Malformed>> {
     std::iter::from_fn(move || {
         if datagram.is_empty() {
             return None;
@@ -91,31 +84,29 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, Mes
                 };
                 (message, datagram.get(next..).unwrap_or_default())
             }
-            Err(error) => (Err(MessageError::Length(error)), [].as_slice()),
+            Err(_) => (Err(Malformed), [].as_slice()),
         };
         datagram = if message.is_ok() { rest } else { &[] };
         Some(message)
     })
 }
 
-fn parse(kind: u16, payload: &[u8]) -> Result<Message, MessageError> {
+fn parse(kind: u16, payload: &[u8]) -> Result<Message, Malformed> {
     Ok(match kind {
-        RTM_NEWLINK => Message::Link(link(
-            payload.get(LINK_HEADER..).ok_or(MessageError::Short)?,
-        )?),
+        RTM_NEWLINK => Message::Link(link(payload.get(LINK_HEADER..).ok_or(Malformed)?)?),
         NLMSG_DONE => Message::Done,
         NLMSG_ERROR => {
-            let code = number(payload).ok_or(MessageError::Short)?;
+            let code = number(payload).ok_or(Malformed)?;
             Message::Refused(code.cast_signed().saturating_neg())
         }
         other => Message::Other(other),
     })
 }
 
-fn link(attributes: &[u8]) -> Result<Link, MessageError> {
+fn link(attributes: &[u8]) -> Result<Link, Malformed> {
     let mut link = Link::default();
     for attribute in NlasIterator::new(attributes) {
-        let attribute = attribute.map_err(MessageError::Length)?;
+        let attribute = attribute.map_err(|_| Malformed)?;
         let value = attribute.value();
         match attribute.kind() {
             IFLA_IFNAME => link.name = text(value),
@@ -129,9 +120,9 @@ fn link(attributes: &[u8]) -> Result<Link, MessageError> {
     Ok(link)
 }
 
-fn kind(info: &[u8]) -> Result<Option<String>, MessageError> {
+fn kind(info: &[u8]) -> Result<Option<String>, Malformed> {
     for attribute in NlasIterator::new(info) {
-        let attribute = attribute.map_err(MessageError::Length)?;
+        let attribute = attribute.map_err(|_| Malformed)?;
         if attribute.kind() == IFLA_INFO_KIND {
             return Ok(Some(text(attribute.value())));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sockets of rtnetlink: one that receives events of links, and a short-lived one that lists the links.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use socket2::{SockFilter, SockRef};
 
-use super::message::{HEADER, LINK_HEADER, Link, Message, MessageError, RTM_GETLINK, messages};
+use super::message::{HEADER, LINK_HEADER, Link, Malformed, Message, RTM_GETLINK, messages};
 
 /// The port ID of the kernel. A message from any other port ID was sent by a process.
 pub const KERNEL: u32 = 0;
@@ -39,7 +39,7 @@ const IFLA_EXT_MASK: u16 = 29;
 /// In [`IFLA_EXT_MASK`]: no statistics, which are half of a response.
 const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
-/// The reason why links cannot be observed or listed.
+/// The reason why links cannot be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// A sandbox does not permit such sockets.
@@ -51,18 +51,6 @@ pub enum NetlinkError {
     /// The open socket failed.
     #[error("failed to use a netlink socket")]
     Io(#[source] io::Error),
-    /// The kernel does not list its links.
-    #[error("the kernel rejected the request for the list of links")]
-    Refused(#[source] io::Error),
-    /// The list is invalid.
-    #[error("the list of links from the kernel cannot be parsed")]
-    Garbled(#[source] MessageError),
-    /// The list is truncated, late or endless.
-    #[error("the list of links from the kernel is incomplete")]
-    Incomplete,
-    /// Links changed while the list was written, so that one may be missing.
-    #[error("links changed while the kernel listed them")]
-    Interrupted,
 }
 
 impl NetlinkError {
@@ -100,61 +88,36 @@ pub trait MessageSource {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 }
 
-/// A socket that receives events of links.
-#[derive(Debug)]
-pub struct LinkSocket(Socket);
-
-impl LinkSocket {
-    /// Opens a socket that receives the events that `filter` keeps, with a receive buffer of `receive_buffer` bytes in the kernel.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel does not provide a socket or does not accept the filter.
-    pub fn open(filter: &[SockFilter], receive_buffer: usize) -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
-        let options = SockRef::from(&socket);
-        // The filter is set before the subscription, otherwise events between the two would not be filtered.
-        options
-            .attach_filter(filter)
-            .and_then(|()| options.set_recv_buffer_size(receive_buffer))
-            .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
-            .map_err(NetlinkError::Open)?;
-        Ok(Self(socket))
-    }
-
-    /// Sets the maximum time to wait for a message.
-    #[cfg(test)]
-    pub(crate) fn with_timeout(self, limit: Duration) -> Self {
-        SockRef::from(&self.0)
-            .set_read_timeout(Some(limit))
-            .unwrap();
-        self
-    }
-}
-
-impl MessageSource for LinkSocket {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        receive(&self.0, buffer)
-    }
+/// Opens a socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in the kernel.
+///
+/// # Errors
+///
+/// When the kernel does not provide a socket or does not accept the filter.
+pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> Result<Socket, NetlinkError> {
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
+    let options = SockRef::from(&socket);
+    // The filter is set before the subscription, otherwise events between the two would not be filtered.
+    options
+        .attach_filter(filter)
+        .and_then(|()| options.set_recv_buffer_size(receive_buffer))
+        .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
+        .map_err(NetlinkError::Open)?;
+    Ok(socket)
 }
 
 impl MessageSource for Socket {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        receive(self, buffer)
-    }
-}
-
-fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
-    match socket.recv_from(&mut buffer, MSG_TRUNC) {
-        Ok((length, sender)) => Ok(Received::Datagram {
-            length,
-            sender: sender.port_number(),
-        }),
-        Err(error) => match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOBUFS) => Ok(Received::Overrun),
-            Some(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
-            _ => Err(error),
-        },
+    fn receive(&self, mut buffer: &mut [u8]) -> io::Result<Received> {
+        match self.recv_from(&mut buffer, MSG_TRUNC) {
+            Ok((length, sender)) => Ok(Received::Datagram {
+                length,
+                sender: sender.port_number(),
+            }),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOBUFS) => Ok(Received::Overrun),
+                Some(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
+                _ => Err(error),
+            },
+        }
     }
 }
 
@@ -163,46 +126,41 @@ fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
 /// # Errors
 ///
 /// When there is no socket, or the response is late, invalid or interrupted each time.
-pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
+pub fn list_links() -> io::Result<Vec<Link>> {
     let mut tries = 0;
     loop {
-        let socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
-        SockRef::from(&socket)
-            .set_read_timeout(Some(ANSWER_TIMEOUT))
-            .and_then(|()| socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0))
-            .map_err(NetlinkError::Io)?;
+        let socket = Socket::new(NETLINK_ROUTE)?;
+        SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0)?;
         tries += 1;
         match collect(&socket) {
-            Err(NetlinkError::Interrupted) if tries < TRIES => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted && tries < TRIES => {}
             listed => return listed,
         }
     }
 }
 
-/// Returns the links of a list, up to its end.
-pub(super) fn collect(source: &impl MessageSource) -> Result<Vec<Link>, NetlinkError> {
+/// Returns the links of a list, up to its end. `Interrupted`: links changed while the list was written, so that one may be missing.
+pub(super) fn collect(source: &impl MessageSource) -> io::Result<Vec<Link>> {
     let mut buffer = vec![0; PART_MAX];
     let mut links = Vec::new();
     for _ in 0..PARTS_MAX {
-        let part = match source.receive(&mut buffer).map_err(NetlinkError::Io)? {
+        let part = match source.receive(&mut buffer)? {
             Received::Datagram { sender, .. } if sender != KERNEL => continue,
             Received::Datagram { length, .. } => buffer.get(..length),
             Received::Overrun | Received::Nothing => None,
         };
-        for message in messages(part.ok_or(NetlinkError::Incomplete)?) {
-            match message.map_err(NetlinkError::Garbled)? {
+        for message in messages(part.ok_or(ErrorKind::UnexpectedEof)?) {
+            match message.map_err(|Malformed| ErrorKind::InvalidData)? {
                 Message::Link(link) => links.push(link),
                 Message::Done => return Ok(links),
-                Message::Interrupted => return Err(NetlinkError::Interrupted),
-                Message::Refused(errno) => {
-                    let source = io::Error::from_raw_os_error(errno);
-                    return Err(NetlinkError::Refused(source));
-                }
+                Message::Interrupted => return Err(ErrorKind::Interrupted.into()),
+                Message::Refused(errno) => return Err(io::Error::from_raw_os_error(errno)),
                 Message::Other(_) => {}
             }
         }
     }
-    Err(NetlinkError::Incomplete)
+    Err(ErrorKind::UnexpectedEof.into())
 }
 
 /// Returns an `RTM_GETLINK` for all links, without statistics.

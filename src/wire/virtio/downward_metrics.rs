@@ -12,7 +12,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::port::{Port, PortError, READ_MAX, Read};
+use crate::facts::UnavailableKind;
 use crate::facts::host_metrics::{HostMetrics, MetricsError};
+use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
 /// The name of the port.
@@ -60,56 +62,44 @@ pub enum AskError {
     /// The host does not provide the port.
     #[error("the host does not provide the port `{PORT}`")]
     NotOffered,
-    /// A port has one reader, which is currently another program.
-    #[error(
-        "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
-    )]
-    Busy,
-    /// The port cannot be used.
-    #[error("failed to use the port `{PORT}`")]
-    Port(#[source] PortError),
-    /// The port exists, but virt-handler does not serve it.
-    #[error("nothing on the host reads from `{PORT}`: sending the request timed out after {} ms", .0.as_millis())]
-    NotServed(Duration),
-    /// The request was accepted, and no response arrived.
-    #[error("no response from the host on `{PORT}` within {} ms", .0.as_millis())]
-    NoAnswer(Duration),
-    /// virt-handler closed the port after it accepted the request.
-    #[error("the host closed `{PORT}` before it responded")]
-    HungUp,
-    /// Longer than any valid response.
-    #[error("the response on `{PORT}` is longer than {ANSWER_MAX} bytes")]
-    TooLarge,
-    /// The host rejected the request.
-    #[error("the host responded `INVALID REQUEST` on `{PORT}`")]
-    Refused,
-    /// The response is not text.
-    #[error("the response on `{PORT}` is not valid UTF-8")]
-    NotText,
-    /// The document has no metrics of the host.
-    #[error("unexpected response on `{PORT}`")]
-    Document(#[source] MetricsError),
-    /// The document is older than the request. It is for another reader, or the clocks differ.
-    #[error(
-        "the response on `{PORT}` is stale: it is {} s older than the request, or the clocks of host and guest differ",
-        asked.saturating_sub(*time)
-    )]
-    Stale {
-        /// The time of the document, by the clock of the host.
-        time: i64,
-        /// The time of the request, by our clock.
-        asked: i64,
-    },
+    /// Any other reason: its kind, and one line that names the port.
+    #[error("{1}")]
+    Failed(UnavailableKind, String),
 }
 
 impl From<PortError> for AskError {
     fn from(error: PortError) -> Self {
         match error {
             PortError::NotOffered(_) => Self::NotOffered,
-            PortError::Busy(_) => Self::Busy,
-            error => Self::Port(error),
+            PortError::Busy(_) => unreachable(format!(
+                "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
+            )),
+            error => {
+                let kind = match error {
+                    PortError::Denied(_) => UnavailableKind::Forbidden,
+                    _ => UnavailableKind::Unreachable,
+                };
+                let cause = chain(&error);
+                AskError::Failed(kind, format!("failed to use the port `{PORT}`: {cause}"))
+            }
         }
     }
+}
+
+fn unreachable(text: String) -> AskError {
+    AskError::Failed(UnavailableKind::Unreachable, text)
+}
+
+fn unexpected(error: &MetricsError) -> AskError {
+    let kind = match error {
+        error if error.is_passing() => UnavailableKind::Unreachable,
+        MetricsError::Dtd | MetricsError::TooMany | MetricsError::NotMetrics(_) => {
+            UnavailableKind::Refused
+        }
+        _ => UnavailableKind::Malformed,
+    };
+    let cause = chain(error);
+    AskError::Failed(kind, format!("unexpected response on `{PORT}`: {cause}"))
 }
 
 /// Requests the metrics of the host once. `wall` is the current time, in seconds since 1970.
@@ -125,11 +115,24 @@ pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Result<HostM
     };
     timeout(timeouts.send, question.send())
         .await
-        .map_err(|_| AskError::NotServed(timeouts.send))??;
+        .map_err(|_| {
+            let limit = timeouts.send.as_millis();
+            unreachable(format!(
+                "nothing on the host reads from `{PORT}`: sending the request timed out after {limit} ms"
+            ))
+        })??;
     let received = timeout(timeouts.receive, question.receive(wall, timeouts.again)).await;
     // The reason why a response was rejected is more precise than the timeout for the next one.
     let rejected = question.rejected;
-    received.unwrap_or_else(|_| Err(rejected.unwrap_or(AskError::NoAnswer(timeouts.receive))))
+    received.unwrap_or_else(|_| {
+        let limit = timeouts.receive.as_millis();
+        let silent = || {
+            unreachable(format!(
+                "no response from the host on `{PORT}` within {limit} ms"
+            ))
+        };
+        Err(rejected.unwrap_or_else(silent))
+    })
 }
 
 /// One request on an open port. Dropping it closes the port.
@@ -191,7 +194,8 @@ impl Question {
                 return Ok(message);
             }
             if host == Read::HostAway {
-                return Err(AskError::HungUp);
+                let text = format!("the host closed `{PORT}` before it responded");
+                return Err(unreachable(text));
             }
             self.port.changed().await?;
         }
@@ -205,7 +209,11 @@ impl Question {
                 Read::Data(count) => self
                     .answer
                     .push(buffer.get(..count).unwrap_or_default())
-                    .map_err(|TooLarge| AskError::TooLarge)?,
+                    .map_err(|TooLarge| {
+                        let text =
+                            format!("the response on `{PORT}` is longer than {ANSWER_MAX} bytes");
+                        AskError::Failed(UnavailableKind::Refused, text)
+                    })?,
                 end => return Ok(end),
             }
         }
@@ -215,13 +223,20 @@ impl Question {
 /// Checks that a message has current metrics.
 fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
     if message == REFUSAL {
-        return Err(AskError::Refused);
+        let text = format!("the host responded `INVALID REQUEST` on `{PORT}`");
+        return Err(AskError::Failed(UnavailableKind::Refused, text));
     }
-    let text = std::str::from_utf8(message).map_err(|_| AskError::NotText)?;
-    let metrics = HostMetrics::parse(text).map_err(AskError::Document)?;
+    let text = std::str::from_utf8(message).map_err(|_| {
+        let text = format!("the response on `{PORT}` is not valid UTF-8");
+        AskError::Failed(UnavailableKind::Malformed, text)
+    })?;
+    let metrics = HostMetrics::parse(text).map_err(|error| unexpected(&error))?;
     match metrics.time {
         Some(time) if time < wall.saturating_sub(CLOCK_TOLERANCE) => {
-            Err(AskError::Stale { time, asked: wall })
+            let age = wall.saturating_sub(time);
+            Err(unreachable(format!(
+                "the response on `{PORT}` is stale: it is {age} s older than the request, or the clocks of host and guest differ"
+            )))
         }
         _ => Ok(metrics),
     }
@@ -229,11 +244,11 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
 
 /// The error for more data than any valid response has.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge;
+pub struct TooLarge;
 
 /// The data from the port, split into messages.
 #[derive(Debug, Default)]
-pub(crate) struct MetricsAnswer {
+pub struct MetricsAnswer {
     bytes: Vec<u8>,
     /// The number of bytes at the start in which no message ends.
     searched: usize,
@@ -244,7 +259,8 @@ pub(crate) struct MetricsAnswer {
 }
 
 impl MetricsAnswer {
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    /// Adds the next bytes from the port.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         self.received = self.received.saturating_add(bytes.len());
         if self.received > ANSWER_MAX {
             return Err(TooLarge);
@@ -254,7 +270,7 @@ impl MetricsAnswer {
     }
 
     /// Returns the next whole message, without its end.
-    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+    pub fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let message = self.cut()?;
             if !std::mem::take(&mut self.left_over) && !message.is_empty() {

@@ -3,9 +3,10 @@
 //! is cut, because an object must not become unreadable for a text that is only shown or that is not valid anyway.
 
 use std::fmt;
+use std::ops::Deref;
 
-use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// The maximum length in bytes of a name of an object, of a host and of most other identifiers.
 pub(crate) const NAME_BYTES: usize = 253;
@@ -72,52 +73,32 @@ impl Visitor<'_> for Limited {
     }
 }
 
-/// Reads such a string, or `null`.
-struct Optionally<S>(S);
+/// The start of a string, at most `MAX` bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cut<const MAX: usize = NAME_BYTES>(pub(crate) String);
 
-impl<'de, S: DeserializeSeed<'de, Value = String>> Visitor<'de> for Optionally<S> {
-    type Value = Option<String>;
+impl<const MAX: usize> Deref for Cut<MAX> {
+    type Target = str;
 
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a string or null")
-    }
-
-    fn visit_none<E>(self) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
-        self.0.deserialize(deserializer).map(Some)
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 
-/// A type that a string can be parsed into.
-trait Text: Sized {
-    fn read<'de, D: Deserializer<'de>>(
-        deserializer: D,
-        how: impl DeserializeSeed<'de, Value = String>,
-    ) -> Result<Self, D::Error>;
-}
-
-impl Text for String {
-    fn read<'de, D: Deserializer<'de>>(
-        deserializer: D,
-        how: impl DeserializeSeed<'de, Value = String>,
-    ) -> Result<Self, D::Error> {
-        how.deserialize(deserializer)
+impl<'de, const MAX: usize> Deserialize<'de> for Cut<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Limited::cut(MAX).deserialize(deserializer).map(Self)
     }
 }
 
-impl Text for Option<String> {
-    fn read<'de, D: Deserializer<'de>>(
-        deserializer: D,
-        how: impl DeserializeSeed<'de, Value = String>,
-    ) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(Optionally(how))
+/// A name or UID.
+struct Identifier(String);
+
+impl<'de> Deserialize<'de> for Identifier {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Limited::refused(NAME_BYTES)
+            .deserialize(deserializer)
+            .map(Self)
     }
 }
 
@@ -126,68 +107,40 @@ pub(super) fn in_field<E: serde::de::Error>(path: &str, error: &E) -> E {
     E::custom(format_args!("`{path}`: {error}"))
 }
 
-/// Defines functions for `deserialize_with`: what happens with a longer text, the type of the field, its path for errors, and its
-/// maximum length in bytes.
-macro_rules! text_fields {
-    ($how:ident: $($function:ident: $type:ty = $path:literal, $limit:expr;)*) => {$(
+/// Defines functions for `deserialize_with` that read a name or UID, or `null`, and add the path of the field to an error.
+macro_rules! identifiers {
+    ($($function:ident = $path:literal;)*) => {$(
         #[doc = concat!("Reads `", $path, "`.")]
         pub(crate) fn $function<'de, D: Deserializer<'de>>(
             deserializer: D,
-        ) -> Result<$type, D::Error> {
-            <$type as Text>::read(deserializer, Limited::$how($limit)).map_err(|error| in_field($path, &error))
+        ) -> Result<Option<String>, D::Error> {
+            match Option::deserialize(deserializer) {
+                Ok(text) => Ok(text.map(|Identifier(text)| text)),
+                Err(error) => Err(in_field($path, &error)),
+            }
         }
     )*};
 }
 
-text_fields! {
-    refused:
-    name: Option<String> = "metadata.name", NAME_BYTES;
-    namespace: Option<String> = "metadata.namespace", NAME_BYTES;
-    uid: Option<String> = "metadata.uid", NAME_BYTES;
-    resource_version: Option<String> = "metadata.resourceVersion", NAME_BYTES;
-    pod_uid: String = "metadata.uid", NAME_BYTES;
-    pod_node_name: String = "spec.nodeName", NAME_BYTES;
-    node_name: Option<String> = "status.nodeName", NAME_BYTES;
-}
-
-text_fields! {
-    cut:
-    deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
-    owner_kind: Option<String> = "metadata.ownerReferences[].kind", NAME_BYTES;
-    owner_uid: Option<String> = "metadata.ownerReferences[].uid", NAME_BYTES;
-    provider_id: Option<String> = "spec.providerID", 1024;
-    hostname: Option<String> = "spec.hostname", NAME_BYTES;
-    firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
-    system_uuid: Option<String> = "status.nodeInfo.systemUUID", NAME_BYTES;
-    firmware_serial: Option<String> = "spec.domain.firmware.serial", 1024;
-    spec_interface_mac: Option<String> = "spec.domain.devices.interfaces[].macAddress", NAME_BYTES;
-    condition_type: String = "status.conditions[].type", 317;
-    condition_status: String = "status.conditions[].status", NAME_BYTES;
-    condition_reason: Option<String> = "status.conditions[].reason", 1024;
-    condition_message: Option<String> = "status.conditions[].message", MESSAGE_BYTES;
-    evacuation_node_name: Option<String> = "status.evacuationNodeName", NAME_BYTES;
-    migration_uid: Option<String> = "status.migrationState.migrationUid", NAME_BYTES;
-    migration_source: Option<String> = "status.migrationState.sourceNode", NAME_BYTES;
-    migration_target: Option<String> = "status.migrationState.targetNode", NAME_BYTES;
-    migration_start: Option<String> = "status.migrationState.startTimestamp", NAME_BYTES;
-    migration_end: Option<String> = "status.migrationState.endTimestamp", NAME_BYTES;
-    migration_failure: Option<String> = "status.migrationState.failureReason", MESSAGE_BYTES;
-    run_strategy: Option<String> = "spec.runStrategy", NAME_BYTES;
-    status_interface_name: Option<String> = "status.interfaces[].name", NAME_BYTES;
-    status_interface_mac: Option<String> = "status.interfaces[].mac", NAME_BYTES;
+identifiers! {
+    name = "metadata.name";
+    namespace = "metadata.namespace";
+    uid = "metadata.uid";
+    resource_version = "metadata.resourceVersion";
+    pod_node_name = "spec.nodeName";
+    node_name = "status.nodeName";
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
     struct Object {
         #[serde(default, deserialize_with = "uid")]
         uid: Option<String>,
-        #[serde(default, deserialize_with = "condition_type")]
-        kind: String,
+        #[serde(default)]
+        kind: Cut<317>,
     }
 
     #[test]
@@ -209,7 +162,7 @@ mod tests {
     fn a_text_that_is_only_shown_is_cut_between_characters_and_never_refused() {
         let read = |kind: &str| {
             let object = serde_json::json!({ "kind": kind }).to_string();
-            serde_json::from_str::<Object>(&object).unwrap().kind
+            serde_json::from_str::<Object>(&object).unwrap().kind.0
         };
         assert_eq!(read(&"x".repeat(317)).len(), 317);
         assert_eq!(read(&"x".repeat(318)), "x".repeat(317) + "…");
@@ -220,7 +173,7 @@ mod tests {
     fn null_and_nothing_are_no_string_and_other_values_are_errors() {
         for text in ["{}", r#"{"uid":null}"#] {
             let object: Object = serde_json::from_str(text).unwrap();
-            assert_eq!((object.uid, object.kind.as_str()), (None, ""), "{text}");
+            assert_eq!((object.uid, object.kind.0.as_str()), (None, ""), "{text}");
         }
         for text in [r#"{"uid":1}"#, r#"{"uid":[]}"#, r#"{"kind":null}"#] {
             serde_json::from_str::<Object>(text).unwrap_err();

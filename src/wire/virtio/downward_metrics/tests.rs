@@ -6,7 +6,6 @@ use harvester_lab::guest::GuestTree;
 use harvester_lab::world::SOON;
 
 use super::*;
-use crate::sys::escape::chain;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
@@ -144,12 +143,11 @@ async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let device = offer(&tree, Behaviour::Serve { host, clock });
     let now = wall();
     let error = ask(&root, now, TIMEOUTS).await.unwrap_err();
-    let AskError::Stale { time, asked } = error else {
-        panic!("{error:?}")
-    };
-    assert!(asked == now && (now - 3600..=wall() - 3600).contains(&time));
     let line = chain(&error);
-    assert!(line.contains(&format!("{} s older", now - time)), "{line}");
+    // The host's clock may have gone on since the request.
+    let is_said = (now - 3600..=wall() - 3600)
+        .any(|time| line.contains(&format!("it is {} s older", now - time)));
+    assert!(is_said, "{line}");
     assert_eq!(device.requests(), 2);
 }
 

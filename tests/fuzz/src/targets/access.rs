@@ -5,15 +5,15 @@ use std::error::Error;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
-use harvester_node_agent::access::kubeconfig;
-use harvester_node_agent::access::token::{TokenKind, classify};
+use harvester_node_agent::access::token::{self, TokenKind, classify};
 use harvester_node_agent::access::x509::Certificate;
-use harvester_node_agent::fuzz;
+use harvester_node_agent::access::{kubeconfig, pem};
 use secrecy::SecretString;
 use serde_json::Value;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::documents::yaml;
 use super::{BASE, Target, with_tree};
 use crate::allocation::bounded;
 
@@ -42,7 +42,7 @@ pub(super) const KUBECONFIG: Target = Target {
                 cause = error.source();
             }
         }
-        let Ok(document) = fuzz::yaml(bytes) else {
+        let Ok(document) = yaml(bytes) else {
             return;
         };
         let mut texts = Vec::new();
@@ -119,15 +119,25 @@ fn collect(key: &str, value: &Value, texts: &mut Vec<(String, String)>) {
     }
 }
 
+/// The certificates of a PEM text, and whether it has a key.
+fn sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), &'static str> {
+    let contents = pem::read(text)?;
+    let certificates = contents.certificates.iter();
+    Ok((
+        certificates.map(|der| der.to_vec()).collect(),
+        contents.key.is_some(),
+    ))
+}
+
 /// A certificate that `x509-parser` reads is read in the same way; PEM text that is written again is the same.
 pub(super) const X509_PEM: Target = Target {
     name: "x509_pem",
     run: |bytes| {
         let ours = bounded(bytes, BASE, || Certificate::parse(bytes));
         if let Ok((rest, theirs)) = X509Certificate::from_der(bytes) {
-            compare(ours.as_ref().ok(), rest, &theirs);
+            compare(ours.as_ref(), rest, &theirs);
         }
-        let Ok((certificates, has_key)) = bounded(bytes, BASE, || fuzz::pem_sections(bytes)) else {
+        let Ok((certificates, has_key)) = bounded(bytes, BASE, || sections(bytes)) else {
             return;
         };
         let pem: String = certificates
@@ -140,15 +150,15 @@ pub(super) const X509_PEM: Target = Target {
             })
             .collect();
         if !certificates.is_empty() {
-            let again = fuzz::pem_sections(pem.as_bytes()).unwrap();
+            let again = sections(pem.as_bytes()).unwrap();
             assert_eq!((&again.0, again.1), (&certificates, false), "{has_key}");
         }
-        let is_read = |der: &&Vec<u8>| Certificate::parse(der).is_ok();
+        let is_read = |der: &&Vec<u8>| Certificate::parse(der).is_some();
         let usable = certificates.iter().filter(is_read).count();
-        assert_eq!(fuzz::authorities(bytes).unwrap_or_default(), usable);
+        assert_eq!(pem::authorities(bytes).map_or(0, |all| all.len()), usable);
         for der in &certificates {
             if let Ok((rest, theirs)) = X509Certificate::from_der(der) {
-                compare(Certificate::parse(der).ok().as_ref(), rest, &theirs);
+                compare(Certificate::parse(der).as_ref(), rest, &theirs);
             }
         }
     },
@@ -237,7 +247,7 @@ pub(super) const TOKEN: Target = Target {
         };
         let secret = SecretString::from(text);
         let kind = bounded(bytes, BASE, || classify(&secret));
-        if fuzz::token(text).is_ok() {
+        if token::check(text).is_ok() {
             assert!(
                 !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()),
                 "cannot be sent"

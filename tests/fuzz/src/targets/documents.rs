@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use harvester_node_agent::config::{self, show};
-use harvester_node_agent::fuzz;
+use harvester_node_agent::observe::configmap;
 use harvester_node_agent::observe::distribution::read_distribution;
+use harvester_node_agent::observe::environment_file::{flags, variables};
 use harvester_node_agent::sys::document::DocumentError;
+use harvester_node_agent::sys::document::yaml::{YamlValue, parse};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{BASE, Target, with_tree};
 use crate::allocation::bounded;
@@ -73,12 +75,32 @@ const YAML_WORDS: &[&str] = &[
     "{\"a\":",
 ];
 
+/// The document of a YAML or JSON text. The order of its keys is lost.
+pub(super) fn yaml(text: &[u8]) -> Result<Value, DocumentError> {
+    parse(text).map(json_of)
+}
+
+fn json_of(value: YamlValue) -> Value {
+    match value {
+        YamlValue::Null => Value::Null,
+        YamlValue::Bool(value) => json!(value),
+        // YAML numbers that are invalid in JSON become strings.
+        YamlValue::Number(text) => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+        YamlValue::Text(text) => json!(text.as_str()),
+        YamlValue::List(list) => list.into_iter().map(json_of).collect(),
+        YamlValue::Map(entries) => entries
+            .into_iter()
+            .map(|(key, value)| (key, json_of(value)))
+            .collect(),
+    }
+}
+
 /// JSON is read as `serde_json` reads it, within memory.
 pub(super) const YAML: Target = Target {
     name: "yaml_document",
     run: |bytes| {
-        bounded(bytes, YAML_BASE, || fuzz::is_yaml(bytes));
-        let read = fuzz::yaml(bytes);
+        bounded(bytes, YAML_BASE, || parse(bytes).is_ok());
+        let read = yaml(bytes);
         let Ok(json) = serde_json::from_slice::<Strict>(bytes) else {
             return;
         };
@@ -201,7 +223,7 @@ pub(super) const CONFIGMAP_ENTRY: Target = Target {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return;
         };
-        let read = bounded(bytes, YAML_BASE, || fuzz::configmap_entry(text));
+        let read = bounded(bytes, YAML_BASE, || configmap::labels(text));
         let Ok(Strict {
             value: Value::Object(entries),
             has_twice: false,
@@ -219,7 +241,11 @@ pub(super) const CONFIGMAP_ENTRY: Target = Target {
         let Some(strings) = strings.filter(|_| is_read) else {
             return;
         };
-        let mut read = read.unwrap();
+        let read = read.unwrap();
+        let mut read: Vec<(String, String)> = read
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         read.sort();
         assert_eq!(read, strings);
     },
@@ -313,13 +339,13 @@ pub(super) const DISTRIBUTION: Target = Target {
     name: "distribution",
     run: |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        for (name, value) in fuzz::variables(&text) {
+        for (name, value) in variables(&text) {
             assert!(
                 !name.contains('=') && name.len() + value.len() <= 2 * text.len(),
                 "{name}"
             );
         }
-        for (name, _) in fuzz::flags(&text) {
+        for (name, _) in flags(&text) {
             assert!(!name.contains('='), "{name}");
         }
         // A quoted word is the word that it was.
@@ -328,7 +354,7 @@ pub(super) const DISTRIBUTION: Target = Target {
             .next()
             .filter(|line| !line.contains(['\0', '\'']))
         {
-            let flags = fuzz::flags(&format!("--name='{line}'"));
+            let flags = flags(&format!("--name='{line}'"));
             assert_eq!(flags, [("name".to_owned(), line.to_owned())]);
         }
         let read = |text: &[u8]| with_tree(&[(RKE2, text)], read_distribution);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The wire: watches, objects, netlink, the guest agent's dialect, requests for metrics.
 
+use harvester_node_agent::commands::doctor::objects::Pod;
 use harvester_node_agent::facts::node::Node;
 use harvester_node_agent::facts::vmi::Vmi;
-use harvester_node_agent::fuzz;
+use harvester_node_agent::report::endpoint;
+use harvester_node_agent::wire::kubeapi::lines::Lines;
 use harvester_node_agent::wire::kubeapi::{ApiStatus, PartialObjectMetadata, describe};
 use harvester_node_agent::wire::netlink::message::{Link, Message, messages};
 use harvester_node_agent::wire::virtio::qga::{INPUT_MAX, Input, QgaCommand, RESET, Request};
+use hyper::Request as HttpRequest;
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkInfo};
@@ -16,16 +19,27 @@ use serde_json::{Value, json};
 use super::{BASE, Target, pieces};
 use crate::allocation::{bounded, peak};
 
+/// The lines of a stream that arrives in these pieces, and whether the last one is whole; none if one is too long.
+fn lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<Vec<u8>>, bool)> {
+    let mut lines = Lines::default();
+    let mut taken = Vec::new();
+    for piece in pieces {
+        lines.push(piece);
+        while let Some(line) = lines.next_line().ok()? {
+            taken.push(lines.line(line).to_vec());
+            lines.release();
+        }
+    }
+    Some((taken, lines.is_empty()))
+}
+
 /// However a stream is cut, the same lines come out of it.
 pub(super) const WATCH_STREAM: Target = Target {
     name: "watch_stream",
     run: |bytes| {
-        let (whole, is_done) = bounded(bytes, BASE + 100 * bytes.len(), || {
-            fuzz::watch_lines([bytes])
-        })
-        .unwrap();
+        let (whole, is_done) = bounded(bytes, BASE + 100 * bytes.len(), || lines([bytes])).unwrap();
         for cut in [pieces(bytes), bytes.chunks(1).collect()] {
-            assert_eq!(fuzz::watch_lines(cut).unwrap(), (whole.clone(), is_done));
+            assert_eq!(lines(cut).unwrap(), (whole.clone(), is_done));
         }
         let expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
         let (last, expected) = expected.split_last().unwrap();
@@ -79,7 +93,7 @@ pub(super) const API_OBJECTS: Target = Target {
                 assert_eq!(annotations.get(key), Some(&json!(text)));
             }
         }
-        bounded(bytes, BASE, || fuzz::is_pod(bytes));
+        bounded(bytes, BASE, || serde_json::from_slice::<Pod>(bytes).is_ok());
         read::<PartialObjectMetadata>(bytes);
         if let Some(status) = read::<ApiStatus>(bytes)
             && let Some(code) = status.code.filter(|_| value.is_some())
@@ -299,6 +313,17 @@ fn answered(command: &Option<QgaCommand>, reply: &[u8]) {
     assert_ne!(reply.get("return").is_some(), reply.get("error").is_some());
 }
 
+/// The status and the text of the answer to a request for metrics; none for an invalid request.
+fn answer(method: &str, uri: &str, page: &str) -> Option<(u16, String)> {
+    let request = HttpRequest::builder()
+        .method(method)
+        .uri(uri)
+        .body(())
+        .ok()?;
+    let answer = endpoint::response(&request, page);
+    Some((answer.status().as_u16(), answer.into_body()))
+}
+
 /// Metrics are told to whom asks for them in the one way, and only then.
 pub(super) const HTTP_REQUEST: Target = Target {
     name: "http_request",
@@ -308,8 +333,7 @@ pub(super) const HTTP_REQUEST: Target = Target {
         };
         let (method, uri) = text.split_once(' ').unwrap_or(("GET", text));
         let page = "up 1\n";
-        let Some((status, said)) = bounded(bytes, BASE, || fuzz::http_request(method, uri, page))
-        else {
+        let Some((status, said)) = bounded(bytes, BASE, || answer(method, uri, page)) else {
             return;
         };
         let path = uri.split(['?', '#']).next().unwrap_or_default();
