@@ -39,7 +39,7 @@ named! {
         /// This VM, as root.
         Vm = "vm",
         /// Where kubectl has an administrator's kubeconfig of the guest cluster.
-        GuestCluster = "guest-cluster",
+        Guest = "guest-cluster",
         /// Where kubectl has an administrator's kubeconfig of Harvester: a workstation, to and from which files are copied.
         Harvester = "harvester",
         /// Where the image is built.
@@ -52,7 +52,7 @@ impl CommandPlace {
     pub fn title(self) -> &'static str {
         match self {
             Self::Vm => "on this node, as root",
-            Self::GuestCluster => "as guest cluster administrator",
+            Self::Guest => "as guest cluster administrator",
             Self::Harvester => "as Harvester administrator",
             Self::Image => "where the image is built",
         }

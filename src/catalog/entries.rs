@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::command::{CommandPlace, FixCommand};
-use super::declare::{catalog, place};
+use super::declare::catalog;
 use super::group::Group;
 use super::links::{
     CHRONY, CLOUD_PROVIDER, CPU_MANAGER, CSI_DRIVER, GUEST_AGENT, IMAGES, KUBELET_CERTIFICATES,
@@ -31,9 +31,7 @@ named! {
 pub struct Entry {
     /// The code.
     pub code: Code,
-    /// The name: kebab-case, never changed.
-    pub name: &'static str,
-    /// The same in CamelCase: the reason of conditions and Events.
+    /// Its name in CamelCase: the reason of conditions and Events.
     pub reason: &'static str,
     /// The group.
     pub group: Group,
@@ -114,10 +112,10 @@ const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAM
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
 /// The commands of it.
 pub static REJOIN_COMMANDS: [FixCommand; 4] = [
-    command(place!(guest), DRAIN),
-    command(place!(vm), STOP),
-    command(place!(guest), DELETE_NODE),
-    command(place!(vm), START),
+    command(CommandPlace::Guest, DRAIN),
+    command(CommandPlace::Vm, STOP),
+    command(CommandPlace::Guest, DELETE_NODE),
+    command(CommandPlace::Vm, START),
 ];
 /// The exceptions from a deletion of the Node.
 pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
@@ -151,7 +149,7 @@ catalog! {
             "Disable the service on this node.",
             "If the SMBIOS vendor was changed intentionally, set `[machine] assume_kubevirt = true` in /etc/harvester-node-agent/config.toml and restart the service.",
         ],
-        run: [vm "systemctl disable --now harvester-node-agent"];
+        run: [Vm "systemctl disable --now harvester-node-agent"];
 
     NameOfAnotherVm, "name-of-another-vm", Identity, Error [needs_placement, is_of_names], "hostname or Node name is the name of a different VM",
         see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
@@ -162,7 +160,7 @@ catalog! {
             "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
             "If they are equal, this VM reports the Node. Keep the other VM from joining under its name before this node is replaced by one with its own name.",
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest SYSTEM_UUID, vm PRODUCT_UUID],
+        run: [Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest SYSTEM_UUID, Vm PRODUCT_UUID],
         suppresses: [HostnameOfSeveralVms, HostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
     HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error [needs_placement, is_of_names], "KubeVirt gives this hostname to several VMs",
         see: [NODE_DRIVER, issue!("rancher/rancher", 34997)],
@@ -172,7 +170,7 @@ catalog! {
             "For new VMs, use names without dots (in Rancher: the name of the machine pool), or set `spec.template.spec.hostname` of each VM.",
             "If the Node is registered, check which VM reports it before any change: it may be the other one.",
         ],
-        run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID],
+        run: [Harvester VM_HARDWARE, Guest SYSTEM_UUID, Vm PRODUCT_UUID],
         suppresses: [HostnameDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning [is_of_names], "hostname or Node name differs from the VM name",
         see: [CSI_DRIVER, issue!("harvester/harvester", 11682)],
@@ -184,14 +182,14 @@ catalog! {
             "If the Node name was chosen, keep the Node, and set the name as `node-name:` in the configuration of RKE2/K3s.",
             "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
-        run: [vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
+        run: [Vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", Vm "grep -rn 'node-name' /etc/rancher"];
     ConfiguredOverride, "configured-override", Identity, Notice [is_of_names], "Node name is configured and differs from the VM name",
         impact: "RKE2/K3s or the kubelet is configured with another Node name. Cloud provider 0.2.1 and later finds the VM by the hostname from qemu-guest-agent, if that is the Node name; older ones and the CSI driver look it up by the Node name.",
         fix: [
             "If the name was chosen, nothing is necessary: keep the Node, and keep qemu-guest-agent running.",
             "For new nodes, set `node-name:` to the VM name, or remove it, before the Node registers.",
         ],
-        run: [vm "grep -rn 'node-name' /etc/rancher", vm "systemctl --no-pager status qemu-guest-agent"];
+        run: [Vm "grep -rn 'node-name' /etc/rancher", Vm "systemctl --no-pager status qemu-guest-agent"];
     NodeMayBeDeleted, "node-may-be-deleted", Identity, Error [is_of_names], "Harvester cloud provider may delete this Node",
         see: [issue!("harvester/harvester", 11682), issue!("harvester/harvester", 11683)],
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
@@ -199,12 +197,12 @@ catalog! {
             "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, restart the Kubernetes service: the Node registers again.",
             "Start qemu-guest-agent; install or unmask it first, if necessary. The cloud provider then finds the VM by the hostname, if that is the Node name.",
         ],
-        run: [vm "systemctl enable --now qemu-guest-agent", guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest CLOUD_PROVIDER_LOG],
+        run: [Vm "systemctl enable --now qemu-guest-agent", Guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest CLOUD_PROVIDER_LOG],
         suppresses: [HostnameDiffers];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [is_of_names], "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
         fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname <NAME>`."],
-        run: [vm "hostnamectl"];
+        run: [Vm "hostnamectl"];
     IdentityAmbiguous, "identity-ambiguous", Identity, Error [needs_placement], "several VMs match this node equally well",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
@@ -212,7 +210,7 @@ catalog! {
             "Find the copy: the command shows since when and where each VM runs. Stop it only if its disks and its Node show that it is not in use, give it its own firmware UUID and MAC addresses, and start it.",
             "Or set the VM in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
         ],
-        run: [harvester VM_HARDWARE],
+        run: [Harvester VM_HARDWARE],
         suppresses: [NoTopologySource, HardwareShared];
     VmNotFound, "vm-not-found", Identity, Error [needs_placement], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
@@ -220,7 +218,7 @@ catalog! {
             "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
             "Or set `[harvester] namespace` and `vm` in /etc/harvester-node-agent/config.toml.",
         ],
-        run: [vm "harvester-node-agent whoami", harvester "kubectl -n <NAMESPACE> get vmi"],
+        run: [Vm "harvester-node-agent whoami", Harvester "kubectl -n <NAMESPACE> get vmi"],
         suppresses: [NoTopologySource];
     VmMovedAway, "vm-moved-away", Identity, Warning, "VMI no longer exists in its namespace, but the VM still runs",
         impact: "It was probably live-migrated to another cluster or namespace. Labels are unchanged: its new host and topology are unknown here. Do not create or start the VM again on Harvester: two copies would write to the same volumes.",
@@ -229,7 +227,7 @@ catalog! {
             "If only the namespace is new, set `[harvester] namespace` in /etc/harvester-node-agent/config.toml, and reload the service.",
             "The cloud provider and the CSI driver need the new kubeconfig, too. Until they have it, do not reboot the VM and do not delete the old VM object: volumes cannot be attached, and the cloud provider may delete this Node.",
         ],
-        run: [harvester "kubectl get vmi -A --field-selector metadata.name=<VM>", vm "harvester-node-agent whoami"],
+        run: [Harvester "kubectl get vmi -A --field-selector metadata.name=<VM>", Vm "harvester-node-agent whoami"],
         suppresses: [VmNotFound, NoTopologySource];
     ProviderIdDiffers, "provider-id-differs", Identity, Warning [needs_placement], "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
@@ -237,7 +235,7 @@ catalog! {
             "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
             "If they are equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
         ],
-        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest SYSTEM_UUID, vm PRODUCT_UUID];
+        run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
@@ -246,7 +244,7 @@ catalog! {
             "On the copy, never on the original: stop the Kubernetes service, remove the copied node state, set the hostname to the VM name, and join it as a new node. The state is removed by rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or, with kubeadm, as the next step says.",
             "`kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
         ],
-        run: [harvester VM_HARDWARE, guest SYSTEM_UUID, vm PRODUCT_UUID, vm SERVICES],
+        run: [Harvester VM_HARDWARE, Guest SYSTEM_UUID, Vm PRODUCT_UUID, Vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM.
         suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
@@ -258,7 +256,7 @@ catalog! {
             "Remove its MAC address in Harvester (Virtual Machines, Edit Config, Networks), or its firmware UUID (Edit YAML, spec.template.spec.domain.firmware).",
             "Start the VM.",
         ],
-        run: [harvester VM_HARDWARE];
+        run: [Harvester VM_HARDWARE];
 
     NoTopologySource, "no-topology-source", Placement, Error [needs_placement, may_pass], "no source provides region and zone of the host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
@@ -268,7 +266,7 @@ catalog! {
             "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it. At the next maintenance, drain the Node, then restart the VM.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
-        run: [vm ROLES, harvester REVIEW, harvester APPLY];
+        run: [Vm ROLES, Harvester REVIEW, Harvester APPLY];
     AnnotationsStale, "annotations-stale", Placement, Warning [needs_placement, may_pass], "topology annotations of the VM are not known to be those of its host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
@@ -276,24 +274,24 @@ catalog! {
             "Check that the Harvester controllers are running.",
             "Annotate the VMI, which does not restart the VM: the controllers then reconcile it.",
         ],
-        run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> annotate vmi <VM> --overwrite reconcile=$(date +%s)"],
+        run: [Harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", Harvester "kubectl -n <NAMESPACE> annotate vmi <VM> --overwrite reconcile=$(date +%s)"],
         suppresses: [NoTopologySource];
     HostWithoutTopology, "host-without-topology", Placement, Notice [needs_placement], "host has neither a region nor a zone label",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 6546)],
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
-        run: [harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
+        run: [Harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
     TopologyPartial, "topology-partial", Placement, Warning [needs_placement], "host lacks a topology label that the Node has",
         impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
-        run: [harvester TOPOLOGY];
+        run: [Harvester TOPOLOGY];
     LabelValueInvalid, "label-value-invalid", Placement, Error [needs_placement], "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
         fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
-        run: [vm "harvester-node-agent whoami -v"],
+        run: [Vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 
     VmLabelsMissing, "vm-labels-missing", Placement, Notice, "VM lacks the labels of a guest cluster node",
@@ -303,7 +301,7 @@ catalog! {
             "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
             "Otherwise set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=<CLUSTER> on the VM (Virtual Machines, Edit Config, Instance Labels). At the next maintenance, drain the Node, then restart the VM.",
         ],
-        run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
+        run: [Harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
     NotLiveMigratable, "not-live-migratable", Placement, Warning, "VM cannot be live-migrated and blocks maintenance mode of its host",
         see: [LIVE_MIGRATION, issue!("harvester/harvester", 10462)],
         impact: "Maintenance mode of the host cannot be enabled unless it is forced; the VM and its Node are then shut down and not restarted. An upgrade of Harvester shuts them down or does not start.",
@@ -312,7 +310,7 @@ catalog! {
             "If the VM cannot migrate, allow Harvester to shut it down: set the label harvesterhci.io/maintain-mode-strategy of the VM to ShutdownAndRestartAfterEnable (it starts on another host), ShutdownAndRestartAfterDisable (it waits for its host) or Shutdown.",
             "Drain the Node before the maintenance, if the VM is shut down.",
         ],
-        run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'", harvester "kubectl -n <NAMESPACE> get vm <VM> --show-labels"];
+        run: [Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'", Harvester "kubectl -n <NAMESPACE> get vm <VM> --show-labels"];
     NotMigratedAtMaintenance, "not-migrated-at-maintenance", Placement, Notice, "VM will not be live-migrated at the next maintenance of its host",
         impact: "The VM and its Node are shut down, or the maintenance waits for them.",
         fix: [
@@ -320,7 +318,7 @@ catalog! {
             "Otherwise remove the label harvesterhci.io/maintain-mode-strategy of the VM, or set it to Migrate.",
             "With evictionStrategy None: set spec.template.spec.evictionStrategy of the VM to LiveMigrate. At the next maintenance, drain the Node, then restart the VM. A controller sets External, as Cluster API does: change it there.",
         ],
-        run: [harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
+        run: [Harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
     PinnedByConfig, "pinned-by-config", Node, Warning [needs_placement], "topology labels differ from the host, pinned by configuration",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
@@ -329,7 +327,7 @@ catalog! {
             "No action is needed if this is intended.",
             "Otherwise set `[topology] on_change = \"follow\"` in the file that `harvester-node-agent config show` names, and reload the service.",
         ],
-        run: [vm "harvester-node-agent config show", vm "systemctl reload harvester-node-agent"],
+        run: [Vm "harvester-node-agent config show", Vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
     LabelNotManaged, "label-not-managed", Node, Warning [needs_placement], "allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
@@ -337,7 +335,7 @@ catalog! {
             "Remove the label from the Node, so that the agent can set it: `kubectl label node <NODE> <KEY>-`.",
             "Or remove the key from `[labels.extra]`.",
         ],
-        run: [guest MANAGERS];
+        run: [Guest MANAGERS];
     LabelConflict, "label-conflict", Node, Error [needs_placement, needs_memory], "another writer keeps reverting the agent's labels or annotations",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
@@ -345,7 +343,7 @@ catalog! {
             "Find out why the writer sets another value. kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml: remove it there. harvester-cloud-provider follows the annotations of the VM: do not stop it.",
             "Or set `[topology] on_change = \"report\"`.",
         ],
-        run: [guest MANAGERS],
+        run: [Guest MANAGERS],
         suppresses: [TopologyLabelOverwritten];
     TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
         impact: "After a burst of 240 updates of the Node, the agent sends at most one every 30 seconds, so that the API server and the scheduler are not flooded. Labels are updated late.",
@@ -353,11 +351,11 @@ catalog! {
             "Find what changes the host, the annotations of the VM, or the labels of the host; `.metadata.managedFields` names the writer.",
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
         ],
-        run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
+        run: [Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
     StaticNodeLabel, "static-node-label", Node, Warning [needs_placement], "RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host. On Kubernetes 1.35 and later a pod takes the zone of the Node at its creation and keeps it, also when the agent corrects the Node.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],
-        run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
+        run: [Vm "grep -rn -e node-label -e topology /etc/rancher"];
 
     TopologyLabelOverwritten, "topology-label-overwritten", Node, Warning, "another writer set a topology label to a value that is not the host's",
         see: [NODE_LABELS, issue!("kubernetes/cloud-provider-openstack", 1801)],
@@ -366,11 +364,11 @@ catalog! {
             "Check that the agent is running: it corrects the label within seconds. If it does not, see its journal.",
             "If it runs, find out why the writer sets another value. Managers kubectl-label, kubectl-edit and rancher are users; kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml; harvester-cloud-provider follows the annotations of the VM: do not stop it.",
         ],
-        run: [guest MANAGERS, vm "grep -rn -e node-label -e topology /etc/rancher", vm "systemctl --no-pager status harvester-node-agent"];
+        run: [Guest MANAGERS, Vm "grep -rn -e node-label -e topology /etc/rancher", Vm "systemctl --no-pager status harvester-node-agent"];
     BetaLabelsDiffer, "beta-labels-differ", Node, Warning, "topology label and its deprecated beta label differ",
         impact: "Node controllers of cloud providers (reconcileNodeLabels) overwrite the label with the value of its failure-domain.beta label at the next change of the Node.",
         fix: ["The running agent corrects both on its next reconcile. If you change them manually, set both in one command."],
-        run: [guest "kubectl get node <NODE> --show-labels", vm "systemctl restart harvester-node-agent"];
+        run: [Guest "kubectl get node <NODE> --show-labels", Vm "systemctl restart harvester-node-agent"];
     NodeUninitialized, "node-uninitialized", Node, Error, "Node has not been initialized by a cloud provider",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4947)],
         impact: "The taint node.cloudprovider.kubernetes.io/uninitialized prevents pods from being scheduled, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
@@ -378,7 +376,7 @@ catalog! {
             "Check that the cloud provider is running, and what it logs about this Node. In a cluster of Cluster API, the Harvester infrastructure provider (CAPHV 0.4 and later) sets providerID and removes the taint itself: check its controller in the management cluster.",
             "Do not remove the taint manually: providerID and addresses would remain missing.",
         ],
-        run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest CLOUD_PROVIDER_LOG, harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
+        run: [Guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", Guest CLOUD_PROVIDER_LOG, Harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
         suppresses: [InternalIpMissing];
     CapacityStale, "capacity-stale", Node, Warning, "kubelet does not count all CPUs or memory of this VM",
         see: [CPU_MANAGER],
@@ -388,14 +386,14 @@ catalog! {
             "If a state file names the policy `static` or `Static`, the kubelet does not start after such a change: drain the Node, stop the service, delete both state files, and start it again. If a file is missing, look for `root-dir` in the configuration of the kubelet first.",
             "If both files name another policy, restart rke2-server, rke2-agent, k3s or the kubelet, one server at a time. Running pods continue.",
         ],
-        run: [vm "grep -lx 0 /sys/devices/system/cpu/cpu*/online", vm "grep -io 'policyName[^,]*' /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state"];
+        run: [Vm "grep -lx 0 /sys/devices/system/cpu/cpu*/online", Vm "grep -io 'policyName[^,]*' /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state"];
     PodsInOtherZone, "pods-in-other-zone", Node, Notice, "pods keep the labels of another zone",
         impact: "On Kubernetes 1.35 and later a pod takes region and zone of its Node as labels when it is bound to the Node, and keeps them. Applications that read them use the wrong zone.",
         fix: [
             "Recreate these pods, if they use the labels. Check first that no volume or node selector ties them to the previous zone: a new pod would stay pending.",
             "To label a new Node before its first pod, enable harvester-node-agent-gate.service and set `[registration] node_labels = true`.",
         ],
-        run: [guest "kubectl get pods -A -L topology.kubernetes.io/region,topology.kubernetes.io/zone --field-selector spec.nodeName=<NODE>"];
+        run: [Guest "kubectl get pods -A -L topology.kubernetes.io/region,topology.kubernetes.io/zone --field-selector spec.nodeName=<NODE>"];
     StopGraceTooShort, "stop-grace-too-short", Node, Warning, "VM is powered off before its shutdown can finish",
         see: [NODE_SHUTDOWN],
         impact: "At a stop of the VM, pods are killed without their own grace period, and file systems are not unmounted.",
@@ -404,11 +402,11 @@ catalog! {
             "Set spec.template.spec.terminationGracePeriodSeconds of the VM to more than the delay of systemd-logind. Harvester's default is 120. The next stop still has the old value: drain the Node before you restart the VM.",
             "Or reduce shutdownGracePeriod of the kubelet, delete /etc/systemd/logind.conf.d/99-kubelet.conf, in which the kubelet raises the delay, signal systemd-logind (`systemctl kill -s HUP systemd-logind`) and restart the kubelet.",
         ],
-        run: [vm "loginctl show-session --property InhibitDelayMaxUSec", harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.spec.template.spec.terminationGracePeriodSeconds}'"];
+        run: [Vm "loginctl show-session --property InhibitDelayMaxUSec", Harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.spec.template.spec.terminationGracePeriodSeconds}'"];
     MacvlanMissing, "macvlan-missing", Node, Notice, "kernel has no module macvlan",
         impact: "Load balancers of the Harvester cloud provider get no address by DHCP on this node. Those with an address pool work.",
         fix: ["No action is needed without such load balancers. Otherwise install the kernel package with all modules (kernel-default, linux-modules-extra, linux-image-amd64, linux-image-arm64 or kernel-modules-extra) on this node and in the image. If that is another kernel, drain the Node and reboot."],
-        run: [vm "modprobe -n -v macvlan"];
+        run: [Vm "modprobe -n -v macvlan"];
     OverlayMtuTooLarge, "overlay-mtu-too-large", Node, Warning, "MTU of the pod network does not fit the NIC",
         impact: "Large packets between pods of different nodes are fragmented or lost: connections open, and large transfers stall.",
         fix: [
@@ -416,14 +414,14 @@ catalog! {
             "Otherwise reduce the MTU of the interface. At the next start of the VM, the CNI plugin creates it with an MTU that fits, unless its configuration sets one.",
             "Pods keep the MTU that they started with: restart the CNI pod of this node, or k3s, and then recreate the other pods here.",
         ],
-        run: [vm "ip -details link show type vxlan"];
+        run: [Vm "ip -details link show type vxlan"];
     ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "providerID of the Node was set by another cloud provider",
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
             "Only a new Node gets another providerID. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
-        run: [vm "grep -rn cloud-provider /etc/rancher"];
+        run: [Vm "grep -rn cloud-provider /etc/rancher"];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
@@ -431,7 +429,7 @@ catalog! {
             "Run one cloud provider: remove cloud-provider-kubevirt.",
             "Or disable its zones (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone in sync.",
         ],
-        run: [guest "kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
+        run: [Guest "kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
         suppresses: [ProviderIdNotHarvester];
     AddressDiffers, "address-differs", Node, Warning, "addresses of the Node, the VMI and this VM differ",
         see: [NODE_LABELS, issue!("harvester/harvester", 10381)],
@@ -441,7 +439,7 @@ catalog! {
             "After a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent or k3s.",
             "A `node-ip` in /etc/rancher/*/config.yaml must be an address of this VM.",
         ],
-        run: [vm "ip -brief address", guest "kubectl get node <NODE> -o wide", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", vm "grep -rn node-ip /etc/rancher", vm "systemctl restart qemu-guest-agent"];
+        run: [Vm "ip -brief address", Guest "kubectl get node <NODE> -o wide", Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", Vm "grep -rn node-ip /etc/rancher", Vm "systemctl restart qemu-guest-agent"];
     InternalIpMissing, "internal-ip-missing", Node, Warning, "Node has no InternalIP",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10079)],
         impact: "The API server cannot reach the kubelet (kubectl logs, exec, metrics). The Harvester cloud provider sets only the hostname while the VMI has no address.",
@@ -449,7 +447,7 @@ catalog! {
             "Check qemu-guest-agent: it reports the addresses to Harvester.",
             "With several networks, set --management-network (Harvester cloud provider 0.2.6 or later) or `node-ip`.",
         ],
-        run: [guest "kubectl get node <NODE> -o wide", vm "systemctl --no-pager status qemu-guest-agent", guest CLOUD_PROVIDER_LOG];
+        run: [Guest "kubectl get node <NODE> -o wide", Vm "systemctl --no-pager status qemu-guest-agent", Guest CLOUD_PROVIDER_LOG];
 
     HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [may_pass], "no Harvester kubeconfig found",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
@@ -458,14 +456,14 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml.",
         ],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
         fix: [
             "Correct the reported key, or replace the file: `harvester-node-agent explain harvester-credential-missing` shows how to create one. The agent reloads it automatically.",
         ],
-        run: [vm "harvester-node-agent whoami"],
+        run: [Vm "harvester-node-agent whoami"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
@@ -473,50 +471,50 @@ catalog! {
             "If only the address is wrong, set `server:` in the reported file to the Harvester API, https://VIP:6443.",
             "If the file is a copy of a kubeconfig of the guest cluster, such as rke2.yaml, replace it: its CA certificate and credential are those of the guest cluster. `harvester-node-agent explain harvester-credential-missing` shows how to create one.",
         ],
-        run: [vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config", harvester VIP],
+        run: [Vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config", Harvester VIP],
         suppresses: [NoTopologySource, VmNotFound, HarvesterOnLoopback];
     HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "Harvester kubeconfig points to a loopback address",
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
         fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
-        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
+        run: [Vm "grep -n server: <KUBECONFIG>", Harvester VIP];
     KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [may_pass], "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
             "If the journal says `Node password rejected`, another node has or had this name. Check first that no other VM uses it. Only then delete the Secret of the earlier node, <NODE>.node-password.rke2 or .k3s in kube-system.",
         ],
-        run: [vm SERVICES, vm JOURNAL, guest "kubectl get node <NODE> -o wide", guest "kubectl -n kube-system get secrets | grep node-password"],
+        run: [Vm SERVICES, Vm JOURNAL, Guest "kubectl get node <NODE> -o wide", Guest "kubectl -n kube-system get secrets | grep node-password"],
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: ["Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file."],
-        run: [vm JOURNAL],
+        run: [Vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
     CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [needs_memory], "changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
         fix: ["Correct the reported file. The agent reloads it automatically."],
-        run: [vm "harvester-node-agent whoami"];
+        run: [Vm "harvester-node-agent whoami"];
     CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "credential file is readable by all users",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 1440)],
         impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
         fix: ["Set mode 0600 on the reported file. If others may have read it, replace its token or key."],
-        run: [vm "chmod 0600 <KUBECONFIG>"];
+        run: [Vm "chmod 0600 <KUBECONFIG>"];
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "Harvester kubeconfig contains a Rancher token",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS];
+        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
+        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
         impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
         fix: ["Set `server:` in the reported file to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
-        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP],
+        run: [Vm "grep -n server: <KUBECONFIG>", Harvester VIP],
         suppresses: [HarvesterTlsError, HarvesterBadResponse, ServerNotInCertificate];
     ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "service account token is sent to Rancher instead of the Harvester API",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
@@ -525,7 +523,7 @@ catalog! {
             "Set `server:` in the reported file to the Harvester API, https://VIP:6443.",
             "Set `certificate-authority-data` to the CA certificate of Harvester.",
         ],
-        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP, harvester "kubectl -n <NAMESPACE> get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0"],
+        run: [Vm "grep -n server: <KUBECONFIG>", Harvester VIP, Harvester "kubectl -n <NAMESPACE> get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0"],
         suppresses: [HarvesterUnauthorized];
     CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "Harvester credential belongs to a different namespace than the VM",
         impact: "The agent and the cloud provider look for the VM in the namespace of the kubeconfig, where the token has no permissions or the VM does not exist.",
@@ -533,7 +531,7 @@ catalog! {
             "Set `namespace:` of the context in the reported file to the namespace of the VM.",
             "If the token has no permissions there, create a service account in that namespace: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
-        run: [vm "harvester-node-agent whoami", harvester "kubectl get vmi -A"],
+        run: [Vm "harvester-node-agent whoami", Harvester "kubectl get vmi -A"],
         suppresses: [VmNotFound, HarvesterForbidden];
     CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "path of the Harvester kubeconfig is a directory",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
@@ -542,7 +540,7 @@ catalog! {
             "Remove the directory and put the kubeconfig in its place, or create a new one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [vm "rmdir <KUBECONFIG>", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
+        run: [Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
@@ -552,7 +550,7 @@ catalog! {
             "Or create a service account, whose token does not expire, and write its kubeconfig to this node.",
             OTHER_NODES,
         ],
-        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG, guest ADDONS],
+        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG, Guest ADDONS],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
@@ -561,11 +559,11 @@ catalog! {
             "Put the kubeconfig at the missing path.",
             "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent or k3s.",
         ],
-        run: [vm "grep -rn cloud-provider-config /etc/rancher"];
+        run: [Vm "grep -rn cloud-provider-config /etc/rancher"];
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: ["Set the owner of the reported file to root, and remove write permission for others."],
-        run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
+        run: [Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
@@ -573,7 +571,7 @@ catalog! {
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
-        run: [vm SERVICES];
+        run: [Vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "Migrations are not detected; labels are unchanged. The CSI driver and the cloud provider use the same token.",
@@ -582,7 +580,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
+        run: [Vm "timedatectl", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         see: [NODE_AUTHORIZATION, KUBELET_CERTIFICATES],
@@ -592,7 +590,7 @@ catalog! {
             "Restart rke2-server, rke2-agent or k3s, one server at a time: that renews the certificate.",
             "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE>`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
         ],
-        run: [vm "timedatectl", vm JOURNAL],
+        run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
     HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text, may_pass], "Harvester API is unreachable or returns server errors",
@@ -602,7 +600,7 @@ catalog! {
             "Check whether the API responds to this node, and whether the VM network has a route to the Harvester VIP.",
             "During an upgrade of Harvester this is expected.",
         ],
-        run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
+        run: [Vm "curl -k --max-time 5 <SERVER>/livez", Vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [is_error_text], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
@@ -613,12 +611,12 @@ catalog! {
             "Otherwise create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.",
             OTHER_NODES,
         ],
-        run: [harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", vm RBAC, harvester REVIEW, harvester APPLY, harvester REPLACE, guest ADDONS],
+        run: [Harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
-        run: [vm ROLES, harvester REVIEW, harvester APPLY],
+        run: [Vm ROLES, Harvester REVIEW, Harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [is_error_text], "certificate of the Harvester API cannot be verified",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11338)],
@@ -628,7 +626,7 @@ catalog! {
             "If the CA has the same name but another key, ask the administrator of Harvester whether it was reinstalled or its CA was rotated. If so, create a new kubeconfig: `harvester-node-agent explain harvester-credential-missing` shows how.",
             "Otherwise compare its issuer with the CA in the kubeconfig: the CA may have been replaced, or another server may respond at this address.",
         ],
-        run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
+        run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NoTopologySource, VmNotFound];
     ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "server certificate is not valid for the address in the kubeconfig",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4700)],
@@ -637,7 +635,7 @@ catalog! {
             "Set `server:` in the kubeconfig to one of the reported names. The Harvester API is https://VIP:6443.",
             "Or add the name to the certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d on the servers.",
         ],
-        run: [vm "curl -vk --max-time 5 <SERVER>/version"],
+        run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [HarvesterTlsError, GuestApiTlsError];
     WatchInterrupted, "watch-interrupted", HarvesterApi, Warning [needs_memory], "watch connections are repeatedly closed, probably by a proxy or load balancer",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
@@ -646,17 +644,17 @@ catalog! {
             "Find the proxy or load balancer that closes streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; the ingress of Rancher), and raise its timeout to at least 10 minutes.",
             "Or set `server:` in the kubeconfig to the API server itself; for Harvester https://VIP:6443.",
         ],
-        run: [vm "harvester-node-agent status -v"],
+        run: [Vm "harvester-node-agent status -v"],
         suppresses: [WatchUnavailable];
     HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [is_error_text], "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
         fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
-        run: [vm "curl -vk --max-time 5 <SERVER>/version"],
+        run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
     GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text, may_pass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
-        run: [vm SERVICES],
+        run: [Vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
@@ -665,12 +663,12 @@ catalog! {
             "Compare the issuer of its certificate with the CA of the server: it may belong to another cluster, or come from the image.",
             "Only if the kubelet is rejected and this node belongs to this cluster: restart rke2-server, rke2-agent or k3s, one server at a time.",
         ],
-        run: [vm JOURNAL, vm "timedatectl"],
+        run: [Vm JOURNAL, Vm "timedatectl"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
         fix: ["Check that the credential is that of the kubelet: its certificate must be for system:node:NODE in group system:nodes."],
-        run: [guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
+        run: [Guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiTlsError, "guest-api-tls-error", Node, Error [is_error_text], "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
@@ -678,12 +676,12 @@ catalog! {
             "Check the clock.",
             "Compare the CA certificate in the kubelet kubeconfig with that of the server.",
         ],
-        run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
+        run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiBadResponse, "guest-api-bad-response", Node, Error [is_error_text], "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
         fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
-        run: [vm "curl -vk --max-time 5 <SERVER>/version"],
+        run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
     NodeMissing, "node-missing", Node, Warning [may_pass], "Node does not exist in the guest cluster",
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
@@ -693,33 +691,33 @@ catalog! {
             "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
             "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
         ],
-        run: [guest "kubectl get nodes", vm JOURNAL],
+        run: [Guest "kubectl get nodes", Vm JOURNAL],
         suppresses: [NodeWriteFailed];
     NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text, may_pass], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
-        run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
+        run: [Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
         see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Install the package on this VM, and in the image for new VMs. User data (`packages: [qemu-guest-agent]`) has an effect only at the first boot of a VM, and needs a package repository."],
-        run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
+        run: [Vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
         see: [GUEST_AGENT, issue!("harvester/harvester", 1235)],
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo). KubeVirt 1.5 and later waits 60 s for it at each stop: with a grace period of 60 s or less, the VM is powered off.",
         fix: ["Check why it stopped, and start it: `systemctl start qemu-guest-agent`."],
-        run: [vm "systemctl --no-pager status qemu-guest-agent", vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
+        run: [Vm "systemctl --no-pager status qemu-guest-agent", Vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotEnabled, GuestAgentNotConnected];
     GuestAgentNotEnabled, "guest-agent-not-enabled", GuestAgent, Warning, "qemu-guest-agent is running, but does not start at boot",
         impact: "After a reboot, Harvester shows no IP addresses, and its cloud provider gets no hostname.",
         fix: ["Enable its unit."],
-        run: [vm "systemctl enable qemu-guest-agent"];
+        run: [Vm "systemctl enable qemu-guest-agent"];
     GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning [needs_memory], "qemu-guest-agent keeps restarting",
         impact: "Requests from Harvester are lost: a backup may leave file systems frozen until it responds, and IP addresses appear and disappear.",
         fix: ["Check its journal for the reason."],
-        run: [vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
+        run: [Vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotSupported, "guest-agent-not-supported", GuestAgent, Warning [needs_memory], "qemu-guest-agent is not supported (VMI condition AgentVersionNotSupported)",
         impact: "It lacks or blocks RPCs that KubeVirt requires: Harvester may get no hostname and no IP addresses, and probes, SSH keys or passwords that are set through it fail.",
@@ -728,14 +726,14 @@ catalog! {
             "Remove these from the lists of blocked RPCs, or add them to the list of allowed ones, in the files that the first command searches; then restart qemu-guest-agent.",
             "If they are not blocked, update the package qemu-guest-agent.",
         ],
-        run: [vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", vm "systemctl restart qemu-guest-agent"];
+        run: [Vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", Vm "systemctl restart qemu-guest-agent"];
     GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
             "Otherwise the domain of the VM lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt adds to every VM: at the next maintenance, drain the Node, then stop and start the VM in Harvester.",
         ],
-        run: [vm "modprobe virtio_console"],
+        run: [Vm "modprobe virtio_console"],
         suppresses: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentNotConnected];
 
     GuestAgentNotConnected, "guest-agent-not-connected", GuestAgent, Warning, "qemu-guest-agent is not connected (VMI condition AgentConnected is not True)",
@@ -745,62 +743,62 @@ catalog! {
             "Restart qemu-guest-agent.",
             "If that does not help: the channel is created when the VM starts. At the next maintenance, drain the Node, then restart the VM in Harvester, not only its OS.",
         ],
-        run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
+        run: [Vm "systemctl restart qemu-guest-agent", Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
     HarvesterTooOld, "harvester-too-old", Versions, Warning, "Harvester release is too old for this cluster",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4947)],
         impact: "The reported function of Harvester or of its cloud provider does not work, regardless of the configuration of the guest.",
         fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
-        run: [harvester "kubectl get settings.harvesterhci.io server-version"];
+        run: [Harvester "kubectl get settings.harvesterhci.io server-version"];
     CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester cloud provider is too old",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The reported function does not work. This agent keeps region and zone in sync without it.",
         fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
-        run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
+        run: [Guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", Guest "kubectl get nodes -o wide"];
     KubeletTooOld, "kubelet-too-old", Versions, Warning, "RKE2 release is too old for Harvester topology",
         see: [NODE_DRIVER],
         impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
-        run: [guest "kubectl get nodes -o wide"];
+        run: [Guest "kubectl get nodes -o wide"];
 
     LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
         impact: "The file is unchanged, and the labels that it sets may be those of another host.",
         fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."],
-        run: [vm "cat /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml", vm "systemctl cat kubelet"];
+        run: [Vm "cat /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml", Vm "systemctl cat kubelet"];
     LabelFileNotWritten, "label-file-not-written", Node, Warning [needs_memory], "kubelet registration-label file cannot be updated",
         impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
         fix: [
             "Restart the agent: a directory created after its start is read-only to it.",
             "If that fails too, allow the directory in the unit: `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
         ],
-        run: [vm "systemctl restart harvester-node-agent"];
+        run: [Vm "systemctl restart harvester-node-agent"];
     LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
         impact: "The Node registers without region, zone and host labels; the agent adds them later.",
         fix: ["Move its other flags, such as --node-ip, to the configuration of the kubelet or to a drop-in, then remove the variable from the reported file."],
-        run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
+        run: [Vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         see: [TOML],
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
         fix: ["Correct the reported lines. The service loads a valid configuration automatically."],
-        run: [vm "harvester-node-agent config check"],
+        run: [Vm "harvester-node-agent config check"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
     ConfigReloadFailed, "config-reload-failed", Machine, Warning [needs_memory], "new configuration is invalid; the previous one stays in effect",
         see: [TOML],
         impact: "The change has no effect yet.",
         fix: ["Correct the configuration, then reload the service."],
-        run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
+        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "configuration file of RKE2, K3s or the kubelet cannot be parsed",
         see: [RKE2_CONFIGURATION],
         impact: "The agent does not use the paths and names that it sets.",
         fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],
-        run: [vm JOURNAL];
+        run: [Vm JOURNAL];
     AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent is not running as a service",
         see: [SYSTEMCTL],
         impact: "Topology labels are not updated; after a live migration they still show the previous host.",
         fix: ["Start the service, and check in its journal why it stopped."],
-        run: [vm "systemctl enable --now harvester-node-agent", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
+        run: [Vm "systemctl enable --now harvester-node-agent", Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
     ClockSkew, "clock-skew", Machine, Error, "clock skew makes certificates or tokens invalid",
         see: [TIMEDATECTL, CHRONY],
         impact: "Valid certificates and tokens appear expired or not yet valid, here or on the server: kubelet, CSI driver and cloud provider fail with x509 errors or 401, and new certificates do not help.",
@@ -809,7 +807,7 @@ catalog! {
             "Set the clock and synchronize it (NTP): `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed. If chrony runs already, `chronyc makestep` corrects the clock immediately.",
             "Restart rke2-server, rke2-agent or k3s: certificates created in the meantime have wrong dates.",
         ],
-        run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep  # only with chrony"],
+        run: [Vm "timedatectl", Vm "timedatectl set-ntp true", Vm "chronyc makestep  # only with chrony"],
         // Never the TLS errors: date and certificate may come from a server that cannot be verified.
         suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
     ClockDrift, "clock-drift", Machine, Warning, "clocks of this node and of a server differ",
@@ -819,18 +817,18 @@ catalog! {
             "Compare both clocks with an NTP server.",
             "Synchronize the wrong one (NTP). If it is this node, `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed.",
         ],
-        run: [vm "timedatectl", vm "timedatectl set-ntp true"],
+        run: [Vm "timedatectl", Vm "timedatectl set-ntp true"],
         suppresses: [ClockNotSynchronized];
     ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "clock of this node is not synchronized (NTP)",
         see: [TIMEDATECTL, CHRONY],
         impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
         fix: ["Install chrony or systemd-timesyncd if neither is installed, then start it: `timedatectl set-ntp true`."],
-        run: [vm "timedatectl set-ntp true"];
+        run: [Vm "timedatectl set-ntp true"];
     StateDiscarded, "state-discarded", Machine, Notice [needs_memory], "state of an earlier run was discarded",
         see: [IMAGES],
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
-        run: [vm "harvester-node-agent whoami"];
+        run: [Vm "harvester-node-agent whoami"];
     WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [needs_memory, is_error_text], "watch cannot be established; changes are detected late",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "The agent polls instead: a migration without another hint is detected up to 11 minutes late.",
@@ -838,11 +836,11 @@ catalog! {
             "If the error is `forbidden` (403), allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester. The agent retries within 20 minutes, and when it is restarted.",
             "Otherwise find the proxy or load balancer between this node and the API that rejects or closes the connection.",
         ],
-        run: [vm "harvester-node-agent status -v", vm ROLES, harvester REVIEW, harvester APPLY];
+        run: [Vm "harvester-node-agent status -v", Vm ROLES, Harvester REVIEW, Harvester APPLY];
     WatchProgressMissing, "watch-progress-missing", Node, Warning [needs_memory], "etcd is too old for this API server: watches have no bookmarks",
         impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
-        run: [guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
+        run: [Guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
     SignalUnavailable, "signal-unavailable", Machine, Warning [needs_memory, is_error_text], "event source is inactive; changes are detected late",
         see: [SANDBOX],
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
@@ -851,7 +849,7 @@ catalog! {
             "If the sandbox of the unit denies access, allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
             "If another program uses the port, stop that program (`fuser -v /dev/virtio-ports/*`).",
         ],
-        run: [vm "harvester-node-agent status -v"];
+        run: [Vm "harvester-node-agent status -v"];
     DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning [needs_memory, is_error_text], "downward metrics of the host cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
@@ -859,7 +857,7 @@ catalog! {
             "If another program holds the port, stop it (vm-dump-metrics, the SAP host agent).",
             "Otherwise check that virt-handler is running on the host.",
         ],
-        run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
+        run: [Vm "timedatectl", Harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
     PodInfoUnusable, "pod-info-unusable", Placement, Warning [needs_memory, is_error_text], "files about the virt-launcher pod cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
@@ -867,7 +865,7 @@ catalog! {
             "If reads time out, check that virtiofsd runs in the virt-launcher pod.",
             "If the VM has no such file system, set `[pod_info] path = \"off\"` in /etc/harvester-node-agent/config.toml, and reload the service.",
         ],
-        run: [vm "findmnt -t virtiofs", harvester "kubectl -n <NAMESPACE> get pods -l kubevirt.io=virt-launcher,harvesterhci.io/vmName=<VM> -o wide"];
+        run: [Vm "findmnt -t virtiofs", Harvester "kubectl -n <NAMESPACE> get pods -l kubevirt.io=virt-launcher,harvesterhci.io/vmName=<VM> -o wide"];
     MetricsUnavailable, "metrics-unavailable", Machine, Warning [needs_memory, is_error_text], "metrics cannot be exported (listener or textfile failed)",
         see: [TEXTFILE],
         impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
@@ -876,21 +874,21 @@ catalog! {
             "File that cannot be created: use the textfile directory of node-exporter, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
-        run: [vm "ss -ltnp", vm "systemctl restart harvester-node-agent"];
+        run: [Vm "ss -ltnp", Vm "systemctl restart harvester-node-agent"];
     FileNotWritten, "file-not-written", Machine, Warning [needs_memory], "file of the agent cannot be written",
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",
             "Disk that does not respond: a backup freezes file systems for some seconds. If it lasts, check in Harvester whether a backup or snapshot of this VM is in progress, and look for errors of the disk in the kernel log.",
         ],
-        run: [vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", vm "findmnt --target /var/lib/harvester-node-agent", vm "journalctl --no-pager -k -p warning -n 20"];
+        run: [Vm "df -h /var/lib/harvester-node-agent /run/harvester-node-agent", Vm "findmnt --target /var/lib/harvester-node-agent", Vm "journalctl --no-pager -k -p warning -n 20"];
     FileNotRead, "file-not-read", Machine, Warning, "files of this node cannot be read",
         impact: "The agent uses what it read before: a new hostname is not detected. Labels do not depend on it.",
         fix: [
             "If the disk does not respond, look for its errors in the kernel log, and for those of its volume in Harvester.",
             "If too many files are open, look for the process that has them; the limit is `LimitNOFILE=` of the service, or the sysctl fs.file-max.",
         ],
-        run: [vm "journalctl --no-pager -k -p warning -n 20", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
+        run: [Vm "journalctl --no-pager -k -p warning -n 20", Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
     HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [
@@ -898,23 +896,23 @@ catalog! {
             "If it was rejected, it must be a file, not a symbolic link, and only root may be able to change it and its directories.",
             "The finding is resolved when the hooks of this state succeed, or when the service restarts.",
         ],
-        run: [vm "journalctl --no-pager -b -n 50 -u 'harvester-node-agent-hook-*'", vm "find /etc/harvester-node-agent/hooks.d -ls"];
+        run: [Vm "journalctl --no-pager -b -n 50 -u 'harvester-node-agent-hook-*'", Vm "find /etc/harvester-node-agent/hooks.d -ls"];
     AgentNotEnabled, "agent-not-enabled", Image, Warning, "harvester-node-agent does not start at boot",
         see: [SYSTEMCTL],
         impact: "After a reboot the labels are not updated.",
         fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],
-        run: [vm "systemctl unmask harvester-node-agent", vm "systemctl enable harvester-node-agent"];
+        run: [Vm "systemctl unmask harvester-node-agent", Vm "systemctl enable harvester-node-agent"];
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
             "Compare the checksums of the file with those on another VM of this image. If they differ, the file is not from the image (`cloud-init clean` also makes it older than the first boot): nothing needs to be done.",
             "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
         ],
-        run: [vm "sha256sum /etc/machine-id /etc/rancher/node/password", image "harvester-node-agent bake-check --root /mnt"];
+        run: [Vm "sha256sum /etc/machine-id /etc/rancher/node/password", Image "harvester-node-agent bake-check --root /mnt"];
     UnexpectedObject, "unexpected-object", HarvesterApi, Error [needs_memory], "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
-        run: [vm "curl -vk --max-time 5 <SERVER>/version"];
+        run: [Vm "curl -vk --max-time 5 <SERVER>/version"];
 
     // Programs that each machine needs.
     ImageAgentMissing, "image-agent-missing", Image, Error, "harvester-node-agent is not installed",

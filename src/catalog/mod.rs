@@ -15,9 +15,6 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::Error;
-use serde::{Deserialize, Serialize};
-
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{
     Code, Entry, Flags, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS, Severity,
@@ -161,15 +158,7 @@ pub fn split_consequences(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>
 impl Code {
     /// Returns the code with this name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.entry().name == name)
-    }
-
-    /// Returns the name.
-    pub fn as_str(self) -> &'static str {
-        self.entry().name
+        Self::ALL.iter().copied().find(|code| code.as_str() == name)
     }
 
     /// Returns the name in CamelCase, as the reason of a condition or an Event.
@@ -202,19 +191,5 @@ pub fn kebab(reason: &str) -> String {
 impl fmt::Display for Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-impl Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Code {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let unknown = || D::Error::custom(format_args!("unknown code {name}"));
-        Self::parse(&name).ok_or_else(unknown)
     }
 }

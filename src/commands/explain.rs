@@ -78,7 +78,7 @@ fn plain(name: &str) -> String {
 
 fn unknown(name: &str) -> String {
     let plain = plain(name);
-    let names = || all().map(|entry| entry.name);
+    let names = || all().map(|entry| entry.code.as_str());
     let parts = names().filter(|code| plain.len() > 2 && code.contains(&plain));
     let mut near: Vec<&str> = parts.take(SUGGESTIONS).collect();
     if near.is_empty() {
@@ -127,7 +127,7 @@ fn list(output: Output, show: Show) -> String {
     for group in Group::ALL {
         out.put("", &format!("{}:", group.title()));
         for entry in all().filter(|entry| entry.group == *group) {
-            let (name, severity) = (entry.name, entry.severity.as_str());
+            let (name, severity) = (entry.code.as_str(), entry.severity.as_str());
             out.put(&format!("  {name:<30} {severity:<8} "), entry.title);
         }
         out.blank();

@@ -31,7 +31,8 @@ pub(crate) fn page() -> String {
         let title = capitalized(group.title());
         text.push_str(&format!("\n## {title}\n\n{HEADER}"));
         for entry in entries {
-            let (name, severity, title) = (entry.name, entry.severity.as_str(), entry.title);
+            let (name, severity, title) =
+                (entry.code.as_str(), entry.severity.as_str(), entry.title);
             text.push_str(&format!("| `{name}` | {severity} | {title} |\n"));
         }
     }
