@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The errors of the configuration, all of them reported at once.
 
-use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::sys::escape::one_line;
 
 /// All errors in the configuration, in the order in which the files are read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.lines().collect::<Vec<_>>().join("\n"))]
 pub struct ConfigErrors {
     /// The errors; at least one.
     pub problems: Vec<ConfigError>,
@@ -55,21 +55,12 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Prints one line for each error.
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
-    }
-}
-
 impl ConfigErrors {
     /// Returns each error on one line.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.problems.iter().map(ToString::to_string)
     }
 }
-
-impl Error for ConfigErrors {}
 
 /// Replaces every character that is not printable with its escape.
 pub(super) fn printable(text: &str) -> String {

@@ -30,41 +30,26 @@ pub(super) struct FoundFiles {
     pub(super) warnings: Vec<String>,
 }
 
-/// The precedence of a drop-in relative to [`ADMIN_FILE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DropInStage {
-    Below,
-    Above,
-}
-
-/// Finds the configuration files of all stages.
+/// Finds the configuration files, lowest precedence first.
 pub(super) fn find(root: &Root) -> FoundFiles {
     let mut found = FoundFiles::default();
     // A drop-in in a later directory replaces those of the same name.
-    let mut drop_ins: BTreeMap<OsString, (DropInStage, PathBuf)> = BTreeMap::new();
-    for (dir, stage) in [
-        (VENDOR_DIR, DropInStage::Below),
-        (RUNTIME_DIR, DropInStage::Below),
-        (ADMIN_DIR, DropInStage::Above),
-    ] {
-        for name in names(root, Path::new(dir), &mut found) {
-            let path = Path::new(dir).join(&name);
-            drop_ins.insert(name, (stage, path));
+    let mut read = |dirs: &[&str]| {
+        let mut drop_ins = BTreeMap::new();
+        for dir in dirs.iter().map(Path::new) {
+            let names = names(root, dir, &mut found).into_iter();
+            drop_ins.extend(names.map(|name| (name.clone(), dir.join(name))));
         }
-    }
-    let of = |wanted: DropInStage| {
         drop_ins
-            .values()
-            .filter(move |(stage, _)| *stage == wanted)
-            .map(|(_, path)| path.clone())
     };
-    let mut files: Vec<PathBuf> = of(DropInStage::Below).collect();
-    if root.exists(ADMIN_FILE) || root.link_target(ADMIN_FILE).is_some() {
-        files.push(PathBuf::from(ADMIN_FILE));
-    }
-    files.extend(of(DropInStage::Above));
-    files.retain(|path| !is_nothing(root, path));
-    found.files = files;
+    let mut below = read(&[VENDOR_DIR, RUNTIME_DIR]);
+    let above = read(&[ADMIN_DIR]);
+    below.retain(|name, _| !above.contains_key(name));
+    let has_admin_file = root.exists(ADMIN_FILE) || root.link_target(ADMIN_FILE).is_some();
+    let admin_file = has_admin_file.then(|| PathBuf::from(ADMIN_FILE));
+    let files = below.into_values().chain(admin_file);
+    let files = files.chain(above.into_values());
+    found.files = files.filter(|path| !is_nothing(root, path)).collect();
     found
 }
 

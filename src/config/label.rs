@@ -116,45 +116,31 @@ impl TryFrom<String> for WritableKey {
     }
 }
 
-/// The name of an object or of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectName(Cow<'static, str>);
-
-impl ObjectName {
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A ConfigMap in Harvester.
+/// A ConfigMap in Harvester: `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ConfigMapName {
-    /// The namespace.
-    pub namespace: ObjectName,
-    /// The name in the namespace.
-    pub name: ObjectName,
-}
+#[serde(try_from = "String")]
+pub struct ConfigMapName(Cow<'static, str>);
 
 impl ConfigMapName {
     /// The default ConfigMap; everyone can read its namespace.
-    pub const TOPOLOGY: Self = Self {
-        namespace: ObjectName(Cow::Borrowed("harvester-public")),
-        name: ObjectName(Cow::Borrowed("topology")),
-    };
+    pub const TOPOLOGY: Self = Self(Cow::Borrowed("harvester-public/topology"));
 
     /// Parses `namespace/name`.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let names = text.split_once('/');
-        let (namespace, name) = names
+        text.split_once('/')
             .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_name(name))
-            .ok_or("is not `namespace/name`: a DNS label and a DNS subdomain")?;
-        let object = |name: &str| ObjectName(Cow::Owned(name.to_owned()));
-        Ok(Self {
-            namespace: object(namespace),
-            name: object(name),
-        })
+            .map(|_| Self(Cow::Owned(text.to_owned())))
+            .ok_or("is not `namespace/name`: a DNS label and a DNS subdomain")
+    }
+
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &str {
+        self.0.split_once('/').unwrap_or_default().0
+    }
+
+    /// Returns the name in the namespace.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').unwrap_or_default().1
     }
 }
 
@@ -166,19 +152,7 @@ impl TryFrom<String> for ConfigMapName {
     }
 }
 
-impl From<ConfigMapName> for String {
-    fn from(name: ConfigMapName) -> Self {
-        name.to_string()
-    }
-}
-
 impl fmt::Display for LabelKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for ObjectName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
@@ -186,7 +160,7 @@ impl fmt::Display for ObjectName {
 
 impl fmt::Display for ConfigMapName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.namespace, self.name)
+        formatter.write_str(&self.0)
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file as leaves: each key with its value and line. Each leaf is checked alone, so that every mistake has its own error.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::slice::from_ref;
 use std::sync::LazyLock;
@@ -165,10 +166,8 @@ impl Leaf<'_> {
             path
         });
         let elsewhere = || {
-            DEFAULTS
-                .iter()
-                .map(|(path, _)| path)
-                .find(|path| path.last().is_some_and(|last| last == name))
+            let mut known = DEFAULTS.keys();
+            known.find(|path| path.last().is_some_and(|last| last == name))
         };
         let hint = match meant.or_else(|| elsewhere().cloned()) {
             Some(path) => format!("did you mean `{}`?", dotted(&path)),
@@ -180,30 +179,25 @@ impl Leaf<'_> {
 }
 
 /// Every key with its default, as [`values`] returns them.
-pub(super) static DEFAULTS: LazyLock<Vec<(Vec<String>, Value)>> =
+pub(super) static DEFAULTS: LazyLock<BTreeMap<Vec<String>, Value>> =
     LazyLock::new(|| values(&Settings::default()));
 
-/// Returns every key with its value, sorted by key; a table for any names that has none is a key too.
-pub(super) fn values(settings: &Settings) -> Vec<(Vec<String>, Value)> {
-    let mut values = Vec::new();
-    let mut rest = vec![(
-        Vec::new(),
-        serde_json::to_value(settings).unwrap_or_default(),
-    )];
+/// Returns every key with its value; a table for any names that has none is a key too.
+pub(super) fn values(settings: &Settings) -> BTreeMap<Vec<String>, Value> {
+    let mut values = BTreeMap::new();
+    let settings = serde_json::to_value(settings).unwrap_or_default();
+    let mut rest = vec![(Vec::new(), settings)];
     while let Some((path, value)) = rest.pop() {
         match value {
             Value::Object(table) if !table.is_empty() => {
-                rest.extend(
-                    table
-                        .into_iter()
-                        .map(|(name, value)| ([path.as_slice(), &[name]].concat(), value)),
-                );
+                let below = |name| [path.as_slice(), &[name]].concat();
+                let table = table.into_iter();
+                rest.extend(table.map(|(name, value)| (below(name), value)));
             }
             Value::Null => {}
-            value => values.push((path, value)),
+            value => drop(values.insert(path, value)),
         }
     }
-    values.sort_by(|(a, _), (b, _)| a.cmp(b));
     values
 }
 

@@ -320,19 +320,19 @@ pub struct Log {
     pub level: LogLevel,
 }
 
-/// The lowest severity that is logged.
+/// The lowest severity that is logged, with its number in syslog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// Errors only.
-    Error,
+    Error = 3,
     /// Also warnings.
-    Warn,
+    Warn = 4,
     /// Also changes of state.
     #[default]
-    Info,
+    Info = 6,
     /// Also the reasons for each decision.
-    Debug,
+    Debug = 7,
 }
 
 /// The machine.

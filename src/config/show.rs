@@ -31,14 +31,10 @@ pub(super) fn effective(settings: &Settings, leaves: &[Leaf<'_>]) -> Vec<Effecti
     let effective = values(settings).into_iter().map(|(path, value)| {
         let stated = leaves.binary_search_by(|leaf| leaf.path.cmp(&path)).ok();
         let stated = stated.and_then(|index| leaves.get(index));
-        let default = DEFAULTS
-            .binary_search_by(|(known, _)| known.cmp(&path))
-            .ok();
-        let default = default.and_then(|index| DEFAULTS.get(index));
         Effective {
             key: dotted(&path),
             origin: stated.map(|leaf| leaf.place.clone()),
-            is_default: default.is_some_and(|(_, default)| *default == value),
+            is_default: DEFAULTS.get(&path) == Some(&value),
             value,
         }
     });

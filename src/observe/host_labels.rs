@@ -218,7 +218,8 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fac
     let name = &settings.topology.configmap;
     let path = format!(
         "/api/v1/namespaces/{}/configmaps/{}",
-        name.namespace, name.name
+        name.namespace(),
+        name.name()
     );
     match client.get::<ConfigMap>(&path).await {
         Ok(configmap) => match configmap.data.get(host.as_str()) {
@@ -226,12 +227,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fac
             Some(text) => match super::configmap::labels(text) {
                 Ok(labels) => Fact::Known(labels),
                 Err(error) => {
-                    let text = format!(
-                        "entry `{host}` of ConfigMap {}/{}: {}",
-                        name.namespace,
-                        name.name,
-                        chain(&error)
-                    );
+                    let text = format!("entry `{host}` of ConfigMap {name}: {}", chain(&error));
                     Fact::failed(UnavailableKind::Malformed, text)
                 }
             },

@@ -31,7 +31,7 @@ impl Journal {
     /// Starts the thread that writes entries of `level` or more severe.
     pub fn new(sink: Sink, level: LogLevel) -> Self {
         Self {
-            level: Arc::new(AtomicU8::new(least(level))),
+            level: Arc::new(AtomicU8::new(level as u8)),
             // Without the thread there is no journal; the agent works nevertheless.
             writer: Arc::new(Mutex::new(Writer::start(sink).ok())),
         }
@@ -39,7 +39,7 @@ impl Journal {
 
     /// Changes the level of the entries that are sent from now on.
     pub fn set_level(&self, level: LogLevel) {
-        self.level.store(least(level), Ordering::Relaxed);
+        self.level.store(level as u8, Ordering::Relaxed);
     }
 
     /// Queues an entry, or counts it as lost.
@@ -59,17 +59,6 @@ impl Journal {
         let writer = writer.take();
         writer.is_none_or(|writer| writer.close(timeout))
     }
-}
-
-/// Returns the number of the least severe priority that is written.
-fn least(level: LogLevel) -> u8 {
-    let least = match level {
-        LogLevel::Error => Priority::Error,
-        LogLevel::Warn => Priority::Warning,
-        LogLevel::Info => Priority::Info,
-        LogLevel::Debug => Priority::Debug,
-    };
-    least as u8
 }
 
 #[cfg(test)]

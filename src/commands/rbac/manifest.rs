@@ -48,7 +48,7 @@ pub fn objects(wanted: &Wanted) -> Vec<Document> {
     for useful in USEFUL.iter().filter(|useful| wanted.needs(useful)) {
         let namespace = match useful.place {
             PermissionPlace::Vm => Some(wanted.namespace.as_str()),
-            PermissionPlace::ConfigMap => Some(configmap.namespace.as_str()),
+            PermissionPlace::ConfigMap => Some(configmap.namespace()),
             PermissionPlace::Cluster => None,
         };
         let role = roles.entry((namespace.is_none(), namespace)).or_default();
@@ -93,7 +93,7 @@ impl Wanted {
                 ("list", INSTANCES) => self.vms.is_empty(),
                 // In Harvester, all users may read that namespace.
                 (_, "configmaps") => {
-                    topology.configmap.namespace != ConfigMapName::TOPOLOGY.namespace
+                    topology.configmap.namespace() != ConfigMapName::TOPOLOGY.namespace()
                 }
                 _ => true,
             }
@@ -107,7 +107,7 @@ impl Wanted {
         let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let names: Vec<String> = match resource {
             INSTANCES | VIRTUAL_MACHINES => self.vms.iter().map(ToString::to_string).collect(),
-            "configmaps" => vec![self.settings.topology.configmap.name.to_string()],
+            "configmaps" => vec![self.settings.topology.configmap.name().to_owned()],
             _ => Vec::new(),
         };
         for useful in requests {

@@ -141,10 +141,7 @@ pub fn reviews(
                 Some(harvester.namespace.as_str()),
                 vm.filter(|_| useful.resource == INSTANCES),
             ),
-            PermissionPlace::ConfigMap => (
-                Some(configmap.namespace.as_str()),
-                Some(configmap.name.as_str()),
-            ),
+            PermissionPlace::ConfigMap => (Some(configmap.namespace()), Some(configmap.name())),
             PermissionPlace::Cluster => (None, host),
         };
         let attributes = ResourceAttributes {
