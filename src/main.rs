@@ -8,6 +8,7 @@ use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::commands::{self, Arguments, Process};
 use harvester_node_agent::report::logging;
 use harvester_node_agent::report::sink::StderrStyle;
+use harvester_node_agent::report::systemd::NotifyEnvironment;
 use harvester_node_agent::report::text::TermStyle;
 use harvester_node_agent::sys::root::Root;
 
@@ -38,9 +39,11 @@ fn main() -> ExitCode {
         is_verbose: arguments.verbose,
         journal_stream: variable("JOURNAL_STREAM"),
         no_color,
-        notify_socket: std::env::var_os("NOTIFY_SOCKET"),
-        watchdog_usec: variable("WATCHDOG_USEC"),
-        watchdog_pid: variable("WATCHDOG_PID"),
+        notify: NotifyEnvironment {
+            notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+            watchdog_usec: variable("WATCHDOG_USEC"),
+            watchdog_pid: variable("WATCHDOG_PID"),
+        },
         system_bus_address: variable("DBUS_SYSTEM_BUS_ADDRESS"),
     };
     let answer = commands::run(&process, arguments.command).printed(&mut stdout());

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `events`: the scheduled events that the running agent published, read from its file.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::Args;
-use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
 use super::answer::{Answer, Exit, Output};
+use super::run::in_loop;
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
@@ -82,48 +81,44 @@ fn current(events: &[ScheduledEvent]) -> impl Iterator<Item = &ScheduledEvent> {
 /// each change.
 fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
     let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::TryAgain);
-    let runtime = match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(format!("failed to create event loop: {error}")),
-    };
-    let unwritten: RefCell<Option<io::Error>> = RefCell::default();
-    let is_unwritten = Notify::new();
     // States that the agent dropped never come back.
-    let keys = |event: &ScheduledEvent| (event.id.clone(), event.state);
+    let key = |event: &ScheduledEvent| (event.id.clone(), event.state);
     let before = event_log::read(root).unwrap_or_default();
-    let mut printed: BTreeSet<(String, ScheduledEventState)> = before.iter().map(keys).collect();
+    let mut printed: BTreeSet<(String, ScheduledEventState)> = before.iter().map(key).collect();
     for event in current(&before) {
-        printed.remove(&keys(event));
+        printed.remove(&key(event));
     }
-    let changed = || {
-        let events = event_log::read(root).unwrap_or_default();
-        let new: Vec<_> = events
-            .iter()
-            .filter(|event| !printed.contains(&keys(event)))
-            .cloned()
-            .collect();
-        if !events.is_empty() {
-            printed = events.iter().map(keys).collect();
-        }
-        let text = print(&new, output);
-        if let Err(error) = to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
-            unwritten.replace(Some(error));
-            is_unwritten.notify_one();
+    let changed = Notify::new();
+    let look = || changed.notify_one();
+    let watch = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, look);
+    let work = async {
+        tokio::pin!(watch);
+        loop {
+            tokio::select! {
+                () = changed.notified() => {}
+                ended = &mut watch => return Ok(failed(match ended {
+                    Err(error) => format!("failed to watch {EVENTS_FILE}: {error}"),
+                    Ok(()) => format!("{EVENTS_FILE} is no longer watched"),
+                })),
+            }
+            let events = event_log::read(root).unwrap_or_default();
+            let is_new = |event: &&ScheduledEvent| !printed.contains(&key(event));
+            let new: Vec<ScheduledEvent> = events.iter().filter(is_new).cloned().collect();
+            if !events.is_empty() {
+                printed = events.iter().map(key).collect();
+            }
+            let text = print(&new, output);
+            match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(Answer::new("", Exit::Ok));
+                }
+                Err(error) => {
+                    let text = format!("failed to write to standard output: {error}\n");
+                    return Ok(Answer::stderr(text, Exit::Failed));
+                }
+            }
         }
     };
-    let ended = runtime.block_on(async {
-        tokio::select! {
-            ended = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, changed) => Some(ended),
-            () = is_unwritten.notified() => None,
-        }
-    });
-    match (ended, unwritten.into_inner()) {
-        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Answer::new("", Exit::Ok),
-        (_, Some(error)) => {
-            let text = format!("failed to write to standard output: {error}\n");
-            Answer::stderr(text, Exit::Failed)
-        }
-        (Some(Err(error)), None) => failed(format!("failed to watch {EVENTS_FILE}: {error}")),
-        (Some(Ok(())) | None, None) => failed(format!("{EVENTS_FILE} is no longer watched")),
-    }
+    in_loop(work).unwrap_or_else(|error| failed(format!("failed to create event loop: {error}")))
 }

@@ -12,13 +12,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Exit};
 use super::process::Process;
-use super::run::foreign;
+use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
@@ -112,22 +111,17 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     {
         return answer;
     }
-    let runtime = match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
-            return Answer::stderr(text, Exit::Ok);
-        }
-    };
-    let answer = runtime.block_on(async {
+    let work = async {
         let (mut answer, labels) = wait(root, &settings, present.as_ref(), bound).await;
         if let Some(labels) = labels {
             write(process, &settings, &labels, &mut answer).await;
         }
-        answer
-    });
-    runtime.shutdown_background();
-    answer
+        Ok(answer)
+    };
+    in_loop(work).unwrap_or_else(|error| {
+        let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
+        Answer::stderr(text, Exit::Ok)
+    })
 }
 
 /// Creates the directories of the label files of the kubelet: the sandbox of the gate's unit allows writes only to directories

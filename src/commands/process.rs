@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The options and environment of the process.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use time::UtcDateTime;
@@ -32,12 +31,8 @@ pub struct Process {
     pub journal_stream: Option<String>,
     /// `NO_COLOR`.
     pub no_color: Option<String>,
-    /// `NOTIFY_SOCKET`.
-    pub notify_socket: Option<OsString>,
-    /// `WATCHDOG_USEC`.
-    pub watchdog_usec: Option<String>,
-    /// `WATCHDOG_PID`.
-    pub watchdog_pid: Option<String>,
+    /// What systemd sets for a service.
+    pub notify: NotifyEnvironment,
     /// `DBUS_SYSTEM_BUS_ADDRESS`.
     pub system_bus_address: Option<String>,
 }
@@ -54,9 +49,7 @@ impl Process {
             is_verbose: false,
             journal_stream: None,
             no_color: None,
-            notify_socket: None,
-            watchdog_usec: None,
-            watchdog_pid: None,
+            notify: NotifyEnvironment::default(),
             system_bus_address: None,
         }
     }
@@ -82,11 +75,6 @@ impl Process {
     }
 
     pub(super) fn notifier(&self) -> Notifier {
-        let environment = NotifyEnvironment {
-            notify_socket: self.notify_socket.as_deref(),
-            watchdog_usec: self.watchdog_usec.as_deref(),
-            watchdog_pid: self.watchdog_pid.as_deref(),
-        };
-        Notifier::new(&environment, std::process::id())
+        Notifier::new(&self.notify, std::process::id())
     }
 }

@@ -51,7 +51,7 @@ or a temporary failure. With an invalid configuration, the service waits until i
 pub fn run(process: &Process) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
-        Err(errors) if process.notify_socket.is_none() => return invalid(&errors),
+        Err(errors) if process.notify.notify_socket.is_none() => return invalid(&errors),
         // If the service exited, systemd would only restart it.
         Err(errors) => match in_loop(invalid_config::until_valid(process, &errors)) {
             Ok(Some(loaded)) => loaded,
@@ -145,7 +145,7 @@ pub(super) async fn reconcile(
 }
 
 /// Runs a future to completion in an event loop.
-fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+pub(super) fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(Duration::MAX)
@@ -302,12 +302,8 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
 pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
     Context {
         agent: process_status(clock),
-        copied_from: None,
         event_sources,
-        since: std::collections::BTreeMap::new(),
-        last_migration: None,
-        last_migration_hint: None,
-        scheduled_event: None,
+        ..Context::default()
     }
 }
 

@@ -34,17 +34,6 @@ pub struct Reported {
     clock: Option<u64>,
 }
 
-/// A label that was written, with its value; none if it was removed.
-type LabelChange<'a> = (&'a str, Option<&'a str>);
-
-/// Formats a label as `kubectl label` takes it: `key=value`, or `key-` if it was removed.
-fn label_text((key, value): &LabelChange<'_>) -> String {
-    match value {
-        Some(value) => format!("{key}={value}"),
-        None => format!("{key}-"),
-    }
-}
-
 impl Reported {
     /// Returns the entry of a migration hint, with the last reported VM and host.
     pub fn hint(&self, hint: Trigger) -> Record {
@@ -114,7 +103,6 @@ impl Reported {
         let labels = written_labels(round);
         if !labels.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
-            let labels: Vec<String> = labels.iter().map(label_text).collect();
             let (labels, latency) = (labels.join(" "), Seconds::of(round.latency()).0);
             let text = format!("Node {node} labeled in {latency} ms: {labels}");
             let labeled = record(Priority::Notice, message_id::LABELED, text);
@@ -274,20 +262,21 @@ fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)
     }
 }
 
-/// Returns the labels that were written in this round.
-fn written_labels(round: &Round) -> Vec<LabelChange<'_>> {
+/// Returns the labels that were written in this round, as `kubectl label` takes them: `key=value`, or `key-` for one that was removed.
+fn written_labels(round: &Round) -> Vec<String> {
     let written = round.tried().filter(|(_, result)| result.is_ok());
     let labels = written.filter_map(|(action, _)| match action {
         Action::PatchNode(patch) => Some(&patch.labels),
         _ => None,
     });
-    let labels = labels.flatten();
-    let mut labels: Vec<_> = labels
-        .map(|(key, value)| (key.as_str(), value.as_deref()))
-        .collect();
+    let mut labels: Vec<_> = labels.flatten().collect();
     // A long message is cut at its end.
-    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(key));
-    labels
+    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(&key.as_str()));
+    let labels = labels.into_iter().map(|(key, value)| match value {
+        Some(value) => format!("{key}={value}"),
+        None => format!("{key}-"),
+    });
+    labels.collect()
 }
 
 /// Returns the unit that was to be started in this round, and the error if that failed.

@@ -32,7 +32,7 @@ use crate::sys::escape::one_line;
 const NAME_MAX: usize = 253;
 
 /// The parts of a status that outlive one round.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Context {
     /// The process.
     pub agent: AgentStatus,

@@ -25,7 +25,6 @@ pub mod systemd;
 pub mod text;
 pub mod textfile;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -90,12 +89,8 @@ impl Reporter {
         let files = Files::new(&root, &health);
         let context = Context {
             agent,
-            copied_from: None,
-            event_sources: Vec::new(),
-            since: BTreeMap::new(),
             last_migration: state.last_migration.clone(),
-            last_migration_hint: None,
-            scheduled_event: None,
+            ..Context::default()
         };
         Self {
             textfile: Textfile::new(&root, files.writer(files::METRICS)),

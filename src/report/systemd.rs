@@ -6,7 +6,7 @@
 //! stopping that could not be sent are kept and sent first the next time: a lost `READY=1` would make the start fail.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -23,14 +23,14 @@ const STATUS_LIMIT: usize = 500;
 const OWED_LIMIT: usize = 8;
 
 /// The environment variables that systemd sets for a service, as read by main.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NotifyEnvironment<'a> {
+#[derive(Debug, Clone, Default)]
+pub struct NotifyEnvironment {
     /// `NOTIFY_SOCKET`.
-    pub notify_socket: Option<&'a OsStr>,
+    pub notify_socket: Option<OsString>,
     /// `WATCHDOG_USEC`.
-    pub watchdog_usec: Option<&'a str>,
+    pub watchdog_usec: Option<String>,
     /// `WATCHDOG_PID`.
-    pub watchdog_pid: Option<&'a str>,
+    pub watchdog_pid: Option<String>,
 }
 
 /// The connection to systemd; without a socket no message is sent.
@@ -44,9 +44,9 @@ pub struct Notifier {
 
 impl Notifier {
     /// Opens the connection, if the socket can be used. `own_pid` is compared with `watchdog_pid`.
-    pub fn new(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Self {
+    pub fn new(environment: &NotifyEnvironment, own_pid: u32) -> Self {
         Self {
-            peer: environment.notify_socket.and_then(peer),
+            peer: environment.notify_socket.as_deref().and_then(peer),
             watchdog_interval: watchdog_interval(environment, own_pid),
             status: None,
             owed: VecDeque::new(),
@@ -139,11 +139,12 @@ fn message(states: &[NotifyState<'_>]) -> String {
     states.iter().map(|state| format!("{state}\n")).collect()
 }
 
-fn watchdog_interval(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Option<Duration> {
+fn watchdog_interval(environment: &NotifyEnvironment, own_pid: u32) -> Option<Duration> {
     let is_ours = environment
         .watchdog_pid
+        .as_ref()
         .is_none_or(|pid| pid.parse() == Ok(own_pid));
-    let micros: u64 = environment.watchdog_usec?.parse().ok()?;
+    let micros: u64 = environment.watchdog_usec.as_ref()?.parse().ok()?;
     (is_ours && micros > 0).then(|| Duration::from_micros(micros) / 2)
 }
 

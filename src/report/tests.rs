@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use harvester_lab::world::SOON;
@@ -20,11 +21,7 @@ use crate::sys::disk::Content;
 
 /// Creates a reporter that starts with `state`.
 fn reporter(root: &Root, state: State) -> Reporter {
-    let environment = NotifyEnvironment {
-        notify_socket: None,
-        watchdog_usec: None,
-        watchdog_pid: None,
-    };
+    let environment = NotifyEnvironment::default();
     let agent = AgentStatus {
         version: String::new(),
         pid: 1,

@@ -14,7 +14,7 @@ fn listen() -> (tempfile::TempDir, UnixDatagram, Notifier) {
 
 fn notifier(socket: &OsStr) -> Notifier {
     let environment = NotifyEnvironment {
-        notify_socket: Some(socket),
+        notify_socket: Some(socket.to_owned()),
         ..NotifyEnvironment::default()
     };
     Notifier::new(&environment, 1)
@@ -126,7 +126,7 @@ fn no_socket_a_dead_one_and_an_unknown_kind_are_all_silent() {
         Some(long.as_str()),
     ] {
         let environment = NotifyEnvironment {
-            notify_socket: socket.map(OsStr::new),
+            notify_socket: socket.map(Into::into),
             ..NotifyEnvironment::default()
         };
         let mut notifier = Notifier::new(&environment, 1);
@@ -151,8 +151,8 @@ fn the_watchdog_is_fed_twice_in_its_time_if_it_is_ours() {
         (None, Some("77"), None),
     ] {
         let environment = NotifyEnvironment {
-            watchdog_usec: usec,
-            watchdog_pid: pid,
+            watchdog_usec: usec.map(str::to_owned),
+            watchdog_pid: pid.map(str::to_owned),
             ..NotifyEnvironment::default()
         };
         assert_eq!(
