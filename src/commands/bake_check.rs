@@ -37,13 +37,13 @@ packer provisioner; on a node in use, they delete its identity, keys and data. F
 
 /// Prints every finding with its fix.
 pub fn run(root: &Root, only: Option<&Path>, output: Output, show: Show) -> Answer {
-    let (dir, target) = checked(root);
+    let (dir, is_live) = checked(root);
     let name = one_line(&dir.to_string_lossy(), NAME_MAX).into_owned();
     let findings = check::check(root, only, &dir);
     let problems: Vec<Problem> = findings.iter().map(problem).collect();
     let text = match output {
-        Output::Json => json_text(&document(&name, &problems, target)),
-        Output::Text => text(&name, &problems, target, show),
+        Output::Json => json_text(&document(&name, &problems, is_live)),
+        Output::Text => text(&name, &problems, is_live, show),
     };
     let exit = if problems.is_empty() {
         Exit::Ok
@@ -53,17 +53,9 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output, show: Show) -> Answ
     Answer::new(text, exit)
 }
 
-/// The system that was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CheckedSystem {
-    /// A file tree that is not running.
-    Tree,
-    /// The running system: the machine that builds the image, or a machine in use.
-    Live,
-}
-
-/// Returns the directory of the checked system. Whatever names `/`, such as a link or a mount, is the running system.
-fn checked(root: &Root) -> (PathBuf, CheckedSystem) {
+/// Returns the directory of the checked system, and whether that is running: the machine that builds the image, or one in use.
+/// Whatever names `/`, such as a link or a mount, is the running system.
+fn checked(root: &Root) -> (PathBuf, bool) {
     let place = |root: &Root| {
         Some((
             root.metadata("/").ok()?.dev(),
@@ -72,28 +64,28 @@ fn checked(root: &Root) -> (PathBuf, CheckedSystem) {
     };
     let running = Root::new("/");
     if place(root).is_some_and(|checked| Some(checked) == place(&running)) {
-        return (PathBuf::from("/"), CheckedSystem::Live);
+        return (PathBuf::from("/"), true);
     }
     let dir = root.join("/");
     // Without a trailing slash, which would change the path in a command.
     let dir = path::absolute(&dir).unwrap_or(dir).components().collect();
-    (dir, CheckedSystem::Tree)
+    (dir, false)
 }
 
 fn problem(finding: &Finding) -> Problem {
     Problem::new(finding, |_| None)
 }
 
-fn document(image: &str, problems: &[Problem], target: CheckedSystem) -> serde_json::Value {
+fn document(image: &str, problems: &[Problem], is_live: bool) -> serde_json::Value {
     json!({
         "image": image,
-        "runningSystem": target == CheckedSystem::Live,
+        "runningSystem": is_live,
         "clean": problems.is_empty(),
         "findings": problems,
     })
 }
 
-fn text(image: &str, problems: &[Problem], target: CheckedSystem, show: Show) -> String {
+fn text(image: &str, problems: &[Problem], is_live: bool, show: Show) -> String {
     if problems.is_empty() {
         return format!("{image}: clean\n");
     }
@@ -102,7 +94,7 @@ fn text(image: &str, problems: &[Problem], target: CheckedSystem, show: Show) ->
         verbose: true,
         ..show
     });
-    if target == CheckedSystem::Live {
+    if is_live {
         out.put("", LIVE);
         out.blank();
     }
@@ -111,9 +103,9 @@ fn text(image: &str, problems: &[Problem], target: CheckedSystem, show: Show) ->
         out.blank();
     }
     let count = many(problems.len(), "problem");
-    let advice = match target {
-        CheckedSystem::Live => "Run none of these commands on a node in use",
-        CheckedSystem::Tree => "Do not release this image",
+    let advice = match is_live {
+        true => "Run none of these commands on a node in use",
+        false => "Do not release this image",
     };
     out.put("", &format!("{image}: {count}. {advice}."));
     out.finish()
@@ -133,23 +125,23 @@ mod tests {
         now: time::UtcDateTime::UNIX_EPOCH,
     };
 
-    fn shown(target: CheckedSystem) -> String {
+    fn shown(is_live: bool) -> String {
         let finding = Finding::new(Code::ImageMachineId, "/etc/machine-id contains an ID")
             .and_command(
                 CommandPlace::Image,
                 "truncate -s 0 /etc/machine-id".to_owned(),
             );
-        text("/", &[problem(&finding)], target, SHOW)
+        text("/", &[problem(&finding)], is_live, SHOW)
     }
 
     #[test]
     fn a_running_system_has_a_warning_and_a_command_a_line_of_its_own() {
-        let text = shown(CheckedSystem::Live);
+        let text = shown(true);
         assert!(
             text.starts_with("/ was checked: the running system"),
             "{text}"
         );
-        let tree = shown(CheckedSystem::Tree);
+        let tree = shown(false);
         assert!(
             tree.starts_with("ERROR  image contains a machine-id "),
             "{tree}"
@@ -206,7 +198,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("root");
         std::os::unix::fs::symlink("/", &link).unwrap();
-        let live = (PathBuf::from("/"), CheckedSystem::Live);
+        let live = (PathBuf::from("/"), true);
         for name in [
             Path::new("/"),
             Path::new("/usr/.."),
@@ -215,14 +207,14 @@ mod tests {
         ] {
             assert_eq!(checked(&Root::new(name)), live, "{}", name.display());
         }
-        let tree = (dir.path().to_owned(), CheckedSystem::Tree);
+        let tree = (dir.path().to_owned(), false);
         assert_eq!(checked(&Root::new(dir.path())), tree);
     }
 
     #[test]
     fn a_line_fits_the_terminal() {
-        for target in [CheckedSystem::Live, CheckedSystem::Tree] {
-            let text = shown(target);
+        for is_live in [true, false] {
+            let text = shown(is_live);
             let wide: Vec<&str> = text
                 .lines()
                 .filter(|line| line.chars().count() > 80)

@@ -162,18 +162,17 @@ impl Check<'_> {
                 self.find(missing, format!("{} is missing", programs.join(" or ")));
                 continue;
             }
-            let Some(unit) = unit::find(self.root, units) else {
+            let Some((name, enablement)) = unit::find(self.root, units) else {
                 self.find(missing, format!("unit {} is missing", units.join(" or ")));
                 continue;
             };
-            let name = &unit.name;
-            if unit.is_masked {
-                let command = self.systemctl("unmask", name);
-                self.find_with(masked, format!("{name} is masked"), command);
-            } else if unit.enablement == Enablement::Disabled {
-                let command = self.systemctl("enable", name);
-                self.find_with(disabled, format!("{name} is disabled"), command);
-            }
+            let (code, state, verb) = match enablement {
+                Enablement::Masked => (masked, "masked", "unmask"),
+                Enablement::Disabled => (disabled, "disabled", "enable"),
+                Enablement::Enabled | Enablement::Static => continue,
+            };
+            let command = self.systemctl(verb, name);
+            self.find_with(code, format!("{name} is {state}"), command);
         }
     }
 

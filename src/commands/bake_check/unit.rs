@@ -33,23 +33,14 @@ pub(crate) const PROGRAM: &str = "/usr/bin/harvester-node-agent";
 /// Our unit.
 pub(crate) const OURS: &str = "harvester-node-agent.service";
 
-/// A unit as described by its files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UnitFile {
-    /// Its name.
-    pub name: String,
-    /// Whether the unit is masked: a link to `/dev/null`, or an empty file.
-    pub is_masked: bool,
-    /// How the unit is started at boot. `Static` only if a udev rule or a unit of the distribution starts it.
-    pub enablement: Enablement,
+/// Returns the first of the names that has a unit, and how the next boot starts it. `Static` only if a udev rule or a unit of the
+/// distribution does.
+pub(super) fn find<'n>(root: &Root, names: &[&'n str]) -> Option<(&'n str, Enablement)> {
+    let mut names = names.iter();
+    names.find_map(|name| Some((*name, enablement(root, name)?)))
 }
 
-/// Returns the first of the names that has a unit.
-pub(crate) fn find(root: &Root, names: &[&str]) -> Option<UnitFile> {
-    names.iter().find_map(|name| unit(root, name))
-}
-
-fn unit(root: &Root, name: &str) -> Option<UnitFile> {
+fn enablement(root: &Root, name: &str) -> Option<Enablement> {
     let file = DIRECTORIES.iter().find_map(|dir| {
         let path = Path::new(dir).join(name);
         if root.resolve(&path) == Path::new(NOTHING) {
@@ -57,14 +48,12 @@ fn unit(root: &Root, name: &str) -> Option<UnitFile> {
         }
         root.read_text(path, FILE_MAX).ok()
     })?;
-    Some(UnitFile {
-        name: name.to_owned(),
-        is_masked: file.is_empty(),
-        enablement: match () {
-            () if is_wanted(root, name) => Enablement::Enabled,
-            () if is_in_rules(root, name) => Enablement::Static,
-            () => Enablement::Disabled,
-        },
+    Some(match () {
+        // A link to `/dev/null`, or an empty file.
+        () if file.is_empty() => Enablement::Masked,
+        () if is_wanted(root, name) => Enablement::Enabled,
+        () if is_in_rules(root, name) => Enablement::Static,
+        () => Enablement::Disabled,
     })
 }
 
