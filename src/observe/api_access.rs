@@ -96,10 +96,19 @@ impl Connections {
         }
     }
 
+    /// Returns the access to one of them.
+    pub fn of(&self, api: Api) -> &ApiAccess {
+        match api {
+            Api::Harvester => &self.harvester,
+            Api::Guest => &self.guest,
+        }
+    }
+
     /// Returns the problems of credentials that work nevertheless.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for (side, api) in [(&self.harvester, Api::Harvester), (&self.guest, Api::Guest)] {
+        for api in Api::ALL.iter().copied() {
+            let side = self.of(api);
             findings.extend(side.kept.iter().map(|problem| {
                 let text = format!("{}: {problem}", api.credential());
                 about_credential(api, Code::CredentialReloadFailed, text)

@@ -3,7 +3,7 @@
 //! and the journal of its unit. A file of another program never enters it, so there is no secret to remove.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -50,14 +50,11 @@ const FIELDS: [&str; 9] = [
     "_TRANSPORT",
 ];
 
-/// The timeout of `journalctl`: even on a slow disk, the journal is read from its end.
-const JOURNAL_LIMIT: Duration = Duration::from_secs(5);
+/// The timeout of `journalctl` in seconds: even on a slow disk, the journal is read from its end.
+const JOURNAL_LIMIT: &str = "5";
 
-/// The maximum output of `journalctl`, in bytes.
-const JOURNAL_MAX: u64 = 4 << 20;
-
-/// The maximum error output of `journalctl`, in bytes.
-const STDERR_MAX: u64 = 4 << 10;
+/// The exit codes of timeout(1) for a program that it ended.
+const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
 
 /// The timeout of the archive.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -182,9 +179,10 @@ fn directory(host: &str, at: UtcDateTime) -> String {
     format!("doctor-{}-{time}", host.trim_matches('-'))
 }
 
-/// Returns the journal records of the agent, and of systemd about it, one JSON object per line.
+/// Returns the journal records of the agent, and of systemd about it, one JSON object per line. `journalctl` leaves out long fields.
 fn journal(root: &Root) -> Result<String, String> {
-    let mut command = Command::new("journalctl");
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=1", JOURNAL_LIMIT, "journalctl"]);
     command.args(["--lines", RECORDS, "--output", "json"]);
     command.args(["--no-pager", "--quiet"]);
     if !root.is_live() {
@@ -194,9 +192,23 @@ fn journal(root: &Root) -> Result<String, String> {
     // At the start of a service and after its end, journald may not know its unit.
     command.args(["+", "_UID=0"]).arg(format!("_EXE={PROGRAM}"));
     command.args(["+", "_PID=1"]).arg(format!("UNIT={UNIT}"));
-    let records = output(command)?;
-    let records = records.lines().filter_map(record);
-    Ok(records.map(|record| record + "\n").collect())
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("failed to run journalctl: {error}"))?;
+    let status = output.status;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = one_line(stderr.trim(), 500);
+    match () {
+        () if TIMED_OUT.contains(&status.code()) => {
+            Err(format!("journalctl timed out after {JOURNAL_LIMIT} s"))
+        }
+        () if output.stdout.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),
+        () if !status.success() => Err(format!("journalctl failed, {status}: {stderr}")),
+        () => {
+            let records = String::from_utf8_lossy(&output.stdout);
+            let records = records.lines().filter_map(record);
+            Ok(records.map(|record| record + "\n").collect())
+        }
+    }
 }
 
 /// Returns the useful fields of a journal record (`journalctl -o json`), if it is about our unit by a field that journald itself
@@ -216,45 +228,6 @@ fn record(line: &str) -> Option<String> {
     let is_kept = |name: &String| FIELDS.contains(&name.as_str()) || name.starts_with("HNA_");
     let fields = fields.into_iter().filter(|(name, _)| is_kept(name));
     Some(in_json(&Value::Object(fields.collect()).to_string()).into_owned())
-}
-
-/// Returns the output of `journalctl`, which is killed after a timeout.
-fn output(mut command: Command) -> Result<String, String> {
-    let failed = |error: io::Error| format!("failed to run journalctl: {error}");
-    command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let (sender, receiver) = mpsc::channel();
-    if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-        thread::spawn(move || {
-            let (mut bytes, mut said) = (Vec::new(), Vec::new());
-            let read = stdout.take(JOURNAL_MAX).read_to_end(&mut bytes);
-            if (bytes.len() as u64) < JOURNAL_MAX {
-                let _ = stderr.take(STDERR_MAX).read_to_end(&mut said);
-            }
-            // After the timeout, there is no receiver.
-            let _ = sender.send(read.map(|_| (bytes, said)));
-        });
-    }
-    let read = receiver.recv_timeout(JOURNAL_LIMIT);
-    let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < JOURNAL_MAX);
-    if !is_whole {
-        // It hangs, or has more to print.
-        let _ = child.kill();
-    }
-    let status = child.wait().map_err(failed)?;
-    let limit = JOURNAL_LIMIT.as_secs();
-    let read = read.map_err(|_| format!("journalctl timed out after {limit} s"))?;
-    let (bytes, stderr) = read.map_err(failed)?;
-    let stderr = String::from_utf8_lossy(&stderr);
-    let stderr = one_line(stderr.trim(), 500);
-    match () {
-        () if bytes.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),
-        () if is_whole && !status.success() => {
-            Err(format!("journalctl failed, {status}: {stderr}"))
-        }
-        () => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-    }
 }
 
 /// Creates a file for its owner only. An existing file or link is not changed. Where the file system supports files without a name

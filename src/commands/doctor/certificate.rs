@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates of the credentials and of the servers, and the clocks of the servers. Never contains a secret.
+//! Certificates of the credentials and of the servers. Never contains a secret.
 
 use crate::access::x509;
 use crate::catalog::Api;
@@ -43,31 +43,9 @@ pub(super) enum CertificateRole {
     Server,
 }
 
-/// What a server showed in its responses, whether or not its certificate is trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Server {
-    /// The certificate. `None` if it is invalid.
-    pub(super) certificate: Option<Certificate>,
-    /// The time in seconds by which its clock is ahead of ours. `None` if there was no response, or one without a date.
-    pub(super) ahead: Option<i64>,
-}
-
-impl Server {
-    /// Returns what the server of this client showed.
-    pub(super) fn of(api: Api, client: &Client) -> Self {
-        let shown = client.server_shown();
-        let parse =
-            |der: Vec<u8>| Certificate::parse(api, CertificateRole::Server, client.server(), &der);
-        Self {
-            certificate: shown.certificate.and_then(parse),
-            ahead: shown.ahead,
-        }
-    }
-}
-
 impl Certificate {
     /// Parses a certificate; `None` if it cannot be parsed: it is not used elsewhere either.
-    pub(super) fn parse(api: Api, role: CertificateRole, origin: &str, der: &[u8]) -> Option<Self> {
+    fn parse(api: Api, role: CertificateRole, origin: &str, der: &[u8]) -> Option<Self> {
         let read = x509::Certificate::parse(der).ok()?;
         let line = |text: &str| one_line(text, NAME_MAX).into_owned();
         let names = read.alternative_names.iter().take(NAMES_MAX);
@@ -80,6 +58,12 @@ impl Certificate {
             ends: read.not_after,
             names: names.map(|name| line(name)).collect(),
         })
+    }
+
+    /// Returns the certificate that a server showed in its responses, whether or not it is trusted.
+    pub(super) fn of_server(api: Api, client: &Client) -> Option<Self> {
+        let der = client.server_shown().certificate?;
+        Self::parse(api, CertificateRole::Server, client.server(), &der)
     }
 
     /// Returns the certificates of a credential.

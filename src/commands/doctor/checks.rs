@@ -30,10 +30,11 @@ use crate::facts::UnavailableKind;
 /// Runs all checks, after the reads on the bus that some of them need.
 pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
     let bus = reads.observer.bus();
-    let (starting, synchronized, enablement) = tokio::join!(
+    let (starting, synchronized, enablement, delay) = tokio::join!(
         briefly(kubelet_service::starting(reads)),
         briefly(clock::synchronized(bus)),
         briefly(image::enablement(bus)),
+        briefly(shutdown::inhibit_delay(bus)),
     );
     let mut checked = Checked::default();
     let all = &mut checked;
@@ -49,7 +50,7 @@ pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
     certificates::check(reads, all);
     clock::check(reads, &synchronized, all);
     capacity::check(reads, all);
-    shutdown::check(reads, all);
+    shutdown::check(reads, &delay, all);
     pod_network::check(reads, all);
     image::check(reads, &enablement, all);
     permissions::check(reads, all);

@@ -95,7 +95,7 @@ pub(super) struct Section {
 }
 
 /// A finding that is caused by another finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Suppressed {
     pub(super) code: Code,
@@ -103,8 +103,6 @@ pub(super) struct Suppressed {
     pub(super) observed: String,
     /// The code of its cause.
     pub(super) suppressed_by: Code,
-    #[serde(skip)]
-    group: Group,
 }
 
 fn state<S: Serializer>(mark: &Mark, serializer: S) -> Result<S::Ok, S::Error> {
@@ -124,7 +122,7 @@ impl Diagnosis {
         for finding in findings {
             let mut causes = findings.iter();
             match causes.find(|cause| cause.explains(finding)) {
-                Some(cause) => push_new(&mut suppressed, Suppressed::new(finding, cause.code)),
+                Some(cause) => push_new(&mut suppressed, (finding, cause.code)),
                 None => push_new(&mut reported, finding),
             }
         }
@@ -143,8 +141,14 @@ impl Diagnosis {
         let groups = Group::ALL.iter().map(|group| {
             let own = reported.iter().filter(|one| one.group() == *group);
             let own: Vec<Problem> = own.map(|finding| found.problem(finding)).collect();
-            let consequences = suppressed.iter().filter(|one| one.group == *group);
-            let consequences: Vec<Suppressed> = consequences.cloned().collect();
+            let consequences = suppressed.iter().filter(|(one, _)| one.group() == *group);
+            let consequences = consequences.map(|(one, cause)| Suppressed {
+                code: one.code,
+                severity: one.code.entry().severity,
+                observed: one.seen.clone(),
+                suppressed_by: *cause,
+            });
+            let consequences: Vec<Suppressed> = consequences.collect();
             let skipped = gaps.iter().filter(|gap| gap.group == *group);
             let skipped = skipped.map(|gap| Gap {
                 due_to: gap.due_to.and_then(|code| root_cause(findings, code)),
@@ -224,18 +228,6 @@ fn outcome(reported: &[&Finding], counts: &Counts, is_unanswered: bool) -> Outco
 fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if !list.contains(&item) {
         list.push(item);
-    }
-}
-
-impl Suppressed {
-    fn new(finding: &Finding, suppressed_by: Code) -> Self {
-        Self {
-            code: finding.code,
-            severity: finding.code.entry().severity,
-            observed: finding.seen.clone(),
-            suppressed_by,
-            group: finding.group(),
-        }
     }
 }
 

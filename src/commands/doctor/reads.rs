@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::case::Case;
-use super::certificate::{Certificate, Server};
+use super::certificate::Certificate;
 use super::objects::{Instance, NodeObject, Pods, Setting, release};
 use crate::agent::Round;
 use crate::catalog::Api;
@@ -106,27 +106,23 @@ impl<'a> Reads<'a> {
 
     /// Returns the certificates of both credentials and of both servers.
     pub(super) fn certificates(&self) -> Vec<Certificate> {
-        let connections = self.observer.connections();
         let mut certificates = Vec::new();
-        for (api, access) in [
-            (Api::Harvester, &connections.harvester),
-            (Api::Guest, &connections.guest),
-        ] {
-            let link = access.link().ok();
+        for api in Api::ALL.iter().copied() {
+            let link = self.observer.connections().of(api).link().ok();
             certificates.extend(link.iter().flat_map(|link| Certificate::of_link(api, link)));
         }
-        for api in [Api::Harvester, Api::Guest] {
+        for api in Api::ALL.iter().copied() {
             let server = self.server(api);
-            certificates.extend(server.known().and_then(|server| server.certificate.clone()));
+            let shown = server.known();
+            certificates.extend(shown.and_then(|link| Certificate::of_server(api, &link.client)));
         }
         certificates
     }
 
-    /// Returns what a server showed in the round, also if it is not trusted or rejects our credential.
-    pub(super) fn server(&self, api: Api) -> Fact<Server> {
+    /// Returns the link to a server that responded in the round, also if it is not trusted or rejects our credential.
+    pub(super) fn server(&self, api: Api) -> Fact<&ApiLink> {
         let is_final = |kind| kind == UnavailableKind::Unreachable;
-        let link = link(self.observer, &self.case, api, is_final);
-        link.map(|link| Server::of(api, &link.client)).into()
+        link(self.observer, &self.case, api, is_final).into()
     }
 }
 
@@ -252,12 +248,8 @@ fn link<'a>(
     api: Api,
     is_final: fn(UnavailableKind) -> bool,
 ) -> Result<&'a ApiLink, Unavailable> {
-    let connections = observer.connections();
-    let access = match api {
-        Api::Harvester => &connections.harvester,
-        Api::Guest => &connections.guest,
-    };
-    let link = access.link().map_err(|why| why.skipping())?;
+    let link = observer.connections().of(api).link();
+    let link = link.map_err(|why| why.skipping())?;
     match case.failure(api).filter(|why| is_final(why.kind)) {
         Some(why) => Err(why.skipping()),
         None => Ok(link),

@@ -50,7 +50,7 @@ struct Lifetime {
 
 /// Compares the clocks of both servers with ours and with all validities.
 pub(super) fn check(reads: &Reads<'_>, synchronized: &Fact<bool>, checked: &mut Checked) {
-    let ahead = |api| reads.server(api).known()?.ahead;
+    let ahead = |api| reads.server(api).known()?.client.server_shown().ahead;
     let (harvester, guest) = (ahead(Api::Harvester), ahead(Api::Guest));
     let what = "clock synchronization (NTP)";
     let synchronized = checked.need(Group::Machine, what, synchronized);

@@ -100,8 +100,7 @@ fn path_to_write(places: &[Place]) -> Option<PathBuf> {
 fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {
     let harvester = case.observation.harvester.known();
     let findings = [
-        harvester.and_then(|harvester| mismatched(case, harvester, token?)),
-        unusable(case, token, places),
+        token.and_then(|token| mismatched(case, token, places)),
         harvester.and_then(|harvester| address(case, harvester)),
         harvester.and_then(|harvester| namespace(case, harvester, token?)),
         in_the_way(case, places),
@@ -110,18 +109,24 @@ fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Fi
     findings.into_iter().flatten().collect()
 }
 
-/// Returns a finding if the type of a token does not match its server.
-fn mismatched(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Option<Finding> {
-    let (file, server) = (harvester.kubeconfig.display(), &harvester.server);
-    let failure = case.failure(Api::Harvester).map(|why| why.kind);
-    let address = Address::parse(server);
-    let is_rancher = address.is_some_and(|address| address.is_external_rancher());
-    let (code, text) = match (token, failure) {
+/// Returns a finding if the type of a token does not match its server. The CSI driver and the cloud provider can use a token of
+/// Rancher in a file that the agent cannot use.
+fn mismatched(case: &Case<'_>, token: &TokenKind, places: &[Place]) -> Option<Finding> {
+    let harvester = case.observation.harvester.known();
+    let used = harvester.map(|harvester| harvester.kubeconfig.as_path());
+    let file = used.or_else(|| file(places))?.display();
+    let server = harvester.map_or("", |harvester| harvester.server.as_str());
+    let failure = case.failure(Api::Harvester).filter(|_| used.is_some());
+    let is_rancher = Address::parse(server).is_some_and(|address| address.is_external_rancher());
+    let (code, text) = match (token, failure.map(|why| why.kind)) {
         (TokenKind::Rancher { name }, Some(UnavailableKind::Credential)) => (
             Code::RancherTokenRejected,
             format!("{server} rejects the token `{name}` in {file}"),
         ),
-        (TokenKind::Rancher { name }, _) => return Some(of_rancher(&harvester.kubeconfig, name)),
+        (TokenKind::Rancher { name }, _) => (
+            Code::RancherTokenInUse,
+            format!("the token in {file} is `{name}`, issued by Rancher"),
+        ),
         (
             TokenKind::Jwt(Claims {
                 service_account: Some(account),
@@ -135,21 +140,6 @@ fn mismatched(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Opti
         _ => return None,
     };
     Some(Finding::new(code, text))
-}
-
-fn of_rancher(file: &Path, name: &str) -> Finding {
-    let file = file.display();
-    let text = format!("the token in {file} is `{name}`, issued by Rancher");
-    Finding::new(Code::RancherTokenInUse, text)
-}
-
-/// Returns a finding for a token of Rancher in a file that the agent cannot use, but the CSI driver and the cloud provider can.
-fn unusable(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Option<Finding> {
-    case.observation.harvester.why()?;
-    match token? {
-        TokenKind::Rancher { name } => Some(of_rancher(file(places)?, name)),
-        _ => None,
-    }
 }
 
 /// Returns a finding for the address of Harvester's UI, which has another CA and may respond with an HTML page.

@@ -24,26 +24,8 @@ const OTHER_CLUSTERS: &str = "https://github.com/harvester/harvester/issues/4459
 const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
     kubectl -n kube-system get pods -o wide | grep harvester";
 
-/// The known versions.
-#[derive(Debug)]
-struct Versions<'a> {
-    harvester: Option<&'a Release>,
-    kubelet: Option<&'a Release>,
-    cloud_provider: Option<&'a Component>,
-    /// Whether the namespace has VMs other than ours, or this is unknown.
-    may_have_neighbors: bool,
-}
-
 /// A fault in some releases: the first affected one, the first without it, when it matters, its effect, and the page about it.
-type Row = (Part, Rank, Rank, Only, &'static str, &'static str);
-
-/// A component with a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Harvester,
-    CloudProvider,
-    Rke2,
-}
+type Row = (Rank, Rank, Only, &'static str, &'static str);
 
 /// The condition under which a fault matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +35,6 @@ enum Only {
     WithCloudProviderSince(Rank),
     /// The namespace has other VMs, or this is unknown.
     WhereOthersAre,
-    /// The distribution is configured for Harvester's cloud provider.
-    WithHarvesterCloudProvider,
 }
 
 const FIRST: Rank = v(0, 0, 0);
@@ -65,41 +45,49 @@ const fn v(major: u32, minor: u32, patch: u32) -> Rank {
 }
 
 #[rustfmt::skip]
-const ROWS: [Row; 9] = [
-    (Part::Harvester, FIRST, v(1, 0, 3), Only::Always,
+const HARVESTER: &[Row] = &[
+    (FIRST, v(1, 0, 3), Only::Always,
         "it does not annotate the VM with region and zone of the host", NODE_DRIVER_PAGE),
-    (Part::Harvester, FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
+    (FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
         "the cloud provider of this cluster needs a newer Harvester to follow a migration", CLOUD_PROVIDER_PAGE),
-    (Part::Harvester, v(1, 7, 0), v(1, 7, 2), Only::Always,
+    (v(1, 7, 0), v(1, 7, 2), Only::Always,
         "it live-migrates all VMs at the same time after an upgrade", MASS_MIGRATION),
-    (Part::CloudProvider, FIRST, v(0, 1, 4), Only::Always,
-        "it sets neither region nor zone", INHERIT_TOPOLOGY),
-    (Part::CloudProvider, v(0, 1, 4), v(0, 2, 0), Only::Always,
-        "it sets region and zone only when the Node is created, not after a migration", RESYNC_TOPOLOGY),
-    (Part::CloudProvider, v(0, 2, 0), v(0, 2, 2), Only::WhereOthersAre,
-        "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)", OTHER_CLUSTERS),
-    (Part::Rke2, FIRST, v(1, 22, 12), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
-    (Part::Rke2, v(1, 23, 0), v(1, 23, 9), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
-    (Part::Rke2, v(1, 24, 0), v(1, 24, 3), Only::WithHarvesterCloudProvider, NO_TOPOLOGY, NODE_DRIVER_PAGE),
 ];
 
-impl Part {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Harvester => "Harvester",
-            Self::CloudProvider => "Harvester cloud provider",
-            Self::Rke2 => "RKE2",
-        }
-    }
+#[rustfmt::skip]
+const HARVESTER_CLOUD_PROVIDER: &[Row] = &[
+    (FIRST, v(0, 1, 4), Only::Always,
+        "it sets neither region nor zone", INHERIT_TOPOLOGY),
+    (v(0, 1, 4), v(0, 2, 0), Only::Always,
+        "it sets region and zone only when the Node is created, not after a migration", RESYNC_TOPOLOGY),
+    (v(0, 2, 0), v(0, 2, 2), Only::WhereOthersAre,
+        "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)", OTHER_CLUSTERS),
+];
 
-    fn code(self) -> Code {
-        match self {
-            Self::Harvester => Code::HarvesterTooOld,
-            Self::CloudProvider => Code::CloudProviderTooOld,
-            Self::Rke2 => Code::KubeletTooOld,
-        }
-    }
-}
+/// Of RKE2 that is configured for Harvester's cloud provider.
+const RKE2: &[Row] = &[
+    (
+        FIRST,
+        v(1, 22, 12),
+        Only::Always,
+        NO_TOPOLOGY,
+        NODE_DRIVER_PAGE,
+    ),
+    (
+        v(1, 23, 0),
+        v(1, 23, 9),
+        Only::Always,
+        NO_TOPOLOGY,
+        NODE_DRIVER_PAGE,
+    ),
+    (
+        v(1, 24, 0),
+        v(1, 24, 3),
+        Only::Always,
+        NO_TOPOLOGY,
+        NODE_DRIVER_PAGE,
+    ),
+];
 
 /// Compares the versions, and adds them to the summary.
 pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
@@ -120,13 +108,9 @@ pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
     // It is only shown: no check needs it.
     let csi_driver = pods.map_or(Fact::Absent, |pods| pods.component(CSI_DRIVER));
     let neighbors = reads.namespace.known();
-    let versions = Versions {
-        harvester,
-        kubelet,
-        cloud_provider,
-        may_have_neighbors: neighbors.is_none_or(|all| all.len() > 1),
-    };
-    checked.findings.extend(judge(case, &versions));
+    let may_have_neighbors = neighbors.is_none_or(|all| all.len() > 1);
+    let found = judge(case, harvester, kubelet, cloud_provider, may_have_neighbors);
+    checked.findings.extend(found);
     let known = [
         ("Harvester", harvester),
         ("kubelet", kubelet),
@@ -152,32 +136,56 @@ fn cloud_provider(case: &Case<'_>, pods: &Pods) -> Fact<Component> {
     }
 }
 
-/// Returns a finding for each row of the table that matches.
-fn judge(case: &Case<'_>, versions: &Versions<'_>) -> Vec<Finding> {
-    let cloud_provider = versions.cloud_provider;
-    let finding = |(part, from, below, only, fault, source): &Row| {
-        let (release, pod) = match part {
-            Part::Harvester => (versions.harvester?, None),
-            Part::CloudProvider => (&cloud_provider?.release, Some(&cloud_provider?.pod)),
-            Part::Rke2 => (versions.kubelet.filter(|kubelet| kubelet.is_rke2())?, None),
-        };
-        let applies = match *only {
-            Only::Always => true,
-            Only::WithCloudProviderSince(least) => {
-                cloud_provider.is_some_and(|one| least <= one.release.rank())
+/// Returns a finding for each row of the tables that matches. `may_have_neighbors`: the namespace has VMs other than ours, or this is
+/// unknown.
+fn judge(
+    case: &Case<'_>,
+    harvester: Option<&Release>,
+    kubelet: Option<&Release>,
+    cloud_provider: Option<&Component>,
+    may_have_neighbors: bool,
+) -> Vec<Finding> {
+    let provider = cloud_provider.map(|one| &one.release);
+    let pod = cloud_provider.map(|one| format!(" (pod {})", one.pod));
+    let is_concerned = |kubelet: &&Release| kubelet.is_rke2() && case.asks_for_cloud_provider();
+    let rke2 = kubelet.filter(is_concerned);
+    let title = "Harvester cloud provider";
+    let mut findings = Vec::new();
+    for (code, title, release, pod, rows) in [
+        (
+            Code::HarvesterTooOld,
+            "Harvester",
+            harvester,
+            None,
+            HARVESTER,
+        ),
+        (
+            Code::CloudProviderTooOld,
+            title,
+            provider,
+            pod,
+            HARVESTER_CLOUD_PROVIDER,
+        ),
+        (Code::KubeletTooOld, "RKE2", rke2, None, RKE2),
+    ] {
+        let Some(release) = release else { continue };
+        let pod = pod.unwrap_or_default();
+        for (from, below, only, fault, source) in rows {
+            let applies = match *only {
+                Only::Always => true,
+                Only::WithCloudProviderSince(least) => {
+                    provider.is_some_and(|provider| least <= provider.rank())
+                }
+                Only::WhereOthersAre => may_have_neighbors,
+            };
+            if applies && (*from..*below).contains(&release.rank()) {
+                let text =
+                    format!("{title} {release}{pod}: {fault}; fixed in {below}, see {source}");
+                findings.push(Finding::new(code, text));
             }
-            Only::WhereOthersAre => versions.may_have_neighbors,
-            Only::WithHarvesterCloudProvider => case.asks_for_cloud_provider(),
-        };
-        let is_hit = (*from..*below).contains(&release.rank()) && applies;
-        let text = format!(
-            "{} {release}{}: {fault}; fixed in {below}, see {source}",
-            part.title(),
-            pod.map(|pod| format!(" (pod {pod})")).unwrap_or_default(),
-        );
-        is_hit.then(|| Finding::new(part.code(), text))
-    };
-    ROWS.iter().filter_map(finding).collect()
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -198,13 +206,8 @@ mod tests {
             release: release(cloud_provider),
             pod: "kube-system/p".to_owned(),
         };
-        let versions = Versions {
-            harvester: Some(&harvester),
-            kubelet: Some(&kubelet),
-            cloud_provider: Some(&cloud_provider),
-            may_have_neighbors: neighbors,
-        };
-        bench.texts(|case| judge(case, &versions))
+        let (harvester, kubelet) = (Some(&harvester), Some(&kubelet));
+        bench.texts(|case| judge(case, harvester, kubelet, Some(&cloud_provider), neighbors))
     }
 
     fn codes(found: &[String]) -> Vec<&str> {
@@ -288,7 +291,9 @@ mod tests {
 
     #[test]
     fn every_row_can_be_violated() {
-        for (_, from, below, only, fault, source) in &ROWS {
+        for (from, below, only, fault, source) in
+            [HARVESTER, HARVESTER_CLOUD_PROVIDER, RKE2].concat()
+        {
             assert!(from < below, "{fault}");
             assert!(source.starts_with("https://"), "{fault}");
             if let Only::WithCloudProviderSince(least) = only {
