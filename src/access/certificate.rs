@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the identity and the validity of a client certificate.
+//! Reads the identity and the expiry of a client certificate.
 
 use rustls::pki_types::CertificateDer;
 
@@ -35,15 +35,6 @@ const NO_COMMON_NAME: &str = "the certificate has no common name";
 const NOT_A_NODE_NAME: &str =
     "the common name of the certificate is `system:node:` without a valid Node name";
 
-/// The first and last second of a certificate's validity, since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
-    /// Not before.
-    pub not_before: i64,
-    /// Not after.
-    pub not_after: i64,
-}
-
 /// Reads the Node name from the leaf of a kubelet's chain.
 pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, &'static str> {
     let leaf = leaf(chain)?;
@@ -65,13 +56,9 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, &'static 
     }
 }
 
-/// Returns the validity of the leaf.
-pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, &'static str> {
-    let leaf = leaf(chain)?;
-    Ok(Validity {
-        not_before: leaf.not_before,
-        not_after: leaf.not_after,
-    })
+/// Returns the last second of the leaf's validity, since 1970.
+pub fn expires(chain: &[CertificateDer<'_>]) -> Result<i64, &'static str> {
+    Ok(leaf(chain)?.not_after)
 }
 
 fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, &'static str> {
@@ -82,7 +69,7 @@ fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{Authority, NOT_AFTER, NOT_BEFORE};
+    use crate::access::testing::{Authority, NOT_AFTER};
 
     fn identity(common_name: &str, organisation: &str) -> Result<NodeIdentity, &'static str> {
         let client = Authority::new("guest-ca").client(common_name, organisation);
@@ -129,11 +116,7 @@ mod tests {
         let authority = Authority::new("guest-ca");
         let client = authority.client("system:node:a", "system:nodes");
         let chain = [client.der, authority.der()];
-        let expected = Validity {
-            not_before: NOT_BEFORE,
-            not_after: NOT_AFTER,
-        };
-        assert_eq!(validity(&chain), Ok(expected));
+        assert_eq!(expires(&chain), Ok(NOT_AFTER));
     }
 
     #[test]
@@ -142,7 +125,7 @@ mod tests {
         let der = Authority::new("guest-ca").der();
         for end in [0, 1, 10, der.len() - 1] {
             let cut = CertificateDer::from(der[..end].to_vec());
-            assert_eq!(validity(&[cut]), Err(MALFORMED));
+            assert_eq!(expires(&[cut]), Err(MALFORMED));
         }
     }
 }

@@ -9,6 +9,7 @@ mod reader;
 mod user;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ring::digest::{Context, SHA256};
 use secrecy::SecretString;
@@ -24,7 +25,7 @@ use reader::KubeconfigReader;
 pub(super) use reader::{KUBECONFIG_MAX, LoadedKubeconfig};
 
 /// Reads a kubeconfig.
-pub fn load(root: &Root, path: &Path) -> Result<Credential, CredentialError> {
+pub fn load(root: &Root, path: &Path) -> Result<Arc<Credential>, CredentialError> {
     read(root, path, &mut Vec::new()).map(|loaded| loaded.credential)
 }
 

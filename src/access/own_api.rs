@@ -22,11 +22,6 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<String> 
     }
 }
 
-/// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
-pub fn loopback(credential: &Credential) -> bool {
-    is_loopback(&credential.server)
-}
-
 /// Reports whether the host is one of the usual names of this system. Any other address of 127.0.0.0/8 may be a separate listener,
 /// such as a tunnel to Harvester.
 fn is_localhost(server: &Url) -> bool {
@@ -39,7 +34,8 @@ fn is_localhost(server: &Url) -> bool {
     }
 }
 
-fn is_loopback(server: &Url) -> bool {
+/// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
+pub fn is_loopback(server: &Url) -> bool {
     let host = host(server);
     match host.parse::<IpAddr>() {
         // A connection to the unspecified address also reaches this system.
@@ -170,14 +166,14 @@ mod tests {
             "https://[::ffff:127.0.0.1]:6443",
             "https://2130706433:6443",
         ] {
-            assert!(loopback(&credential(server, &[])), "{server}");
+            assert!(is_loopback(&Url::parse(server).unwrap()), "{server}");
         }
         for server in [
             "https://192.0.2.1",
             "https://localhost.test",
             "https://[fd00::1]",
         ] {
-            assert!(!loopback(&credential(server, &[])), "{server}");
+            assert!(!is_loopback(&Url::parse(server).unwrap()), "{server}");
         }
     }
 }

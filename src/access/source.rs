@@ -9,8 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ring::digest::Digest;
-
 use super::credential::{Credential, Exposure};
 use super::error::CredentialError;
 use super::kubeconfig::{LoadedKubeconfig, read};
@@ -27,21 +25,9 @@ const OTHERS_PASS: u32 = 0o001;
 #[derive(Debug)]
 pub struct CredentialSource {
     path: PathBuf,
-    last_good: Option<LastGood>,
+    last_good: Option<LoadedKubeconfig>,
     /// The files of the last attempt, including missing ones: a missing file may be created later.
     touched: Vec<PathBuf>,
-}
-
-struct LastGood {
-    credential: Arc<Credential>,
-    secret_files: Vec<PathBuf>,
-    digest: Digest,
-}
-
-impl std::fmt::Debug for LastGood {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.credential.fmt(formatter)
-    }
 }
 
 /// The result of reading the files again.
@@ -88,16 +74,7 @@ impl CredentialSource {
                 LoadOutcome::Unchanged
             }
             (Ok(loaded), _) => {
-                let LoadedKubeconfig {
-                    credential,
-                    secret_files,
-                    digest,
-                } = loaded;
-                self.last_good = Some(LastGood {
-                    credential: Arc::new(credential),
-                    secret_files,
-                    digest,
-                });
+                self.last_good = Some(loaded);
                 LoadOutcome::Changed
             }
             (Err(error), _) if error.is_absent() => LoadOutcome::Absent,
@@ -136,9 +113,7 @@ impl CredentialSource {
         }
         exposures
     }
-}
 
-impl CredentialSource {
     /// Returns the places on the paths of the credential's files that users other than root can change.
     pub fn changeable(&self, root: &Root) -> Vec<Changeable> {
         let mut places: Vec<Changeable> = Vec::new();

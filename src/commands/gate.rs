@@ -158,7 +158,9 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
     let candidates = search::kubelet_candidates(configured, &distributions);
     let path = &search::find(root, &candidates)?.0.path;
     let credential = kubeconfig::load(root, path).ok();
-    let chain = credential.and_then(|credential| credential.client_certificate);
+    let chain = credential
+        .as_ref()
+        .and_then(|credential| credential.client_certificate.as_ref());
     let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
     Some(Present {
         path: path.display().to_string(),

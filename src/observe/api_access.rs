@@ -116,7 +116,7 @@ impl Connections {
             findings.extend(side.exposed.iter().cloned());
         }
         if let Some(link) = &self.harvester.link
-            && own_api::loopback(&link.credential)
+            && own_api::is_loopback(&link.credential.server)
         {
             let server = link.client.server();
             findings.push(Finding::new(Code::HarvesterOnLoopback, server));

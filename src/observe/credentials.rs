@@ -45,14 +45,12 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
         }
     };
     let claims = claims(link).filter(|_| chain_of.is_none());
-    let validity = chain_of.and_then(|chain| certificate::validity(chain).ok());
+    let expires = chain_of.and_then(|chain| certificate::expires(chain).ok());
     Ok(Kubelet {
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         node_name,
-        expires: validity
-            .map(|validity| validity.not_after)
-            .or(claims.as_ref().and_then(|claims| claims.expires)),
+        expires: expires.or(claims.as_ref().and_then(|claims| claims.expires)),
         account: claims.and_then(|claims| claims.subject),
     })
 }

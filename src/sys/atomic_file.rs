@@ -20,7 +20,7 @@ use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 use crate::sys::root::Root;
 use directory::{PRIVATE_MODE, ancestor, open_steadily, own_directory, shared};
 pub use error::WriteError;
-use error::io_error;
+use error::{io_error, refused};
 
 /// The agent's directory for files that may be lost at a reboot: the status. World-readable, so it must never contain a secret.
 pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
@@ -60,11 +60,7 @@ pub fn write_secret(root: &Root, path: &Path, bytes: &[u8]) -> Result<WriteOutco
     };
     let found = fstat(&place.directory).map_err(place.io_error("examine the directory of"))?;
     if let Some(reason) = shared(&found) {
-        return Err(WriteError::Refused {
-            path: path.to_owned(),
-            obstacle: path.parent().unwrap_or(path).to_owned(),
-            reason,
-        });
+        return Err(refused(path, path.parent().unwrap_or(path), reason));
     }
     place.replace(bytes, 0o600)
 }
@@ -301,11 +297,7 @@ impl Location {
     }
 
     fn refused(&self, reason: &'static str) -> WriteError {
-        WriteError::Refused {
-            path: self.path.clone(),
-            obstacle: self.path.clone(),
-            reason,
-        }
+        refused(&self.path, &self.path, reason)
     }
 }
 

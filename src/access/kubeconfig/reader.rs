@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::Url;
@@ -27,7 +28,7 @@ const NAME_SHOWN: usize = 64;
 /// A credential with the metadata for `CredentialSource`.
 #[derive(Debug)]
 pub(in crate::access) struct LoadedKubeconfig {
-    pub(in crate::access) credential: Credential,
+    pub(in crate::access) credential: Arc<Credential>,
     /// The files that contain a token or a private key.
     pub(in crate::access) secret_files: Vec<PathBuf>,
     /// The digest of all data that was read; the same digest means the same credential.
@@ -83,7 +84,7 @@ impl KubeconfigReader<'_> {
         }
         let namespace = self.namespace(&context)?;
         Ok(LoadedKubeconfig {
-            credential: Credential {
+            credential: Arc::new(Credential {
                 kubeconfig: self.path.to_owned(),
                 files: self.touched.clone(),
                 server,
@@ -93,7 +94,7 @@ impl KubeconfigReader<'_> {
                 token,
                 client_certificate,
                 namespace,
-            },
+            }),
             secret_files: self.secret_files,
             digest: self.digest.finish(),
         })

@@ -10,7 +10,7 @@ use crate::access::testing::{
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
 
-fn load_text(text: &str) -> Result<Credential, CredentialError> {
+fn load_text(text: &str) -> Result<Arc<Credential>, CredentialError> {
     let (_dir, root) = tree();
     write(&root, PATH, text);
     load(&root, Path::new(PATH))
@@ -140,7 +140,7 @@ fn the_kubelets_kubeconfig_is_read_with_the_files_beside_it() {
         ]
     );
     assert_eq!(names(&loaded.secret_files), ["client-kubelet.key"]);
-    let pair = loaded.credential.client_certificate.unwrap();
+    let pair = loaded.credential.client_certificate.as_ref().unwrap();
     assert_eq!(pair.chain.len(), 2);
     assert_eq!(pair.chain[0], client.der);
 }
@@ -494,7 +494,7 @@ fn the_proxy_of_the_kubeconfig_is_used() {
         "    server:",
         "    proxy-url: http://u:CANARY@p.test:3128\n    server:",
     );
-    let proxy = load_text(&text).unwrap().proxy.unwrap();
+    let proxy = load_text(&text).unwrap().proxy.clone().unwrap();
     assert_eq!(proxy.password(), Some("CANARY"));
     assert_eq!(proxy.host_str(), Some("p.test"));
 }
@@ -512,7 +512,7 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
     assert!(error.contains("cannot be verified"), "{error}");
     let (_dir, root) = tree();
     write(&root, PATH, &text);
-    let whole = load_text(&good()).unwrap().token.unwrap();
+    let whole = load_text(&good()).unwrap().token.clone().unwrap();
     let found = super::token(&root, Path::new(PATH)).unwrap();
     assert_eq!(found.expose_secret(), whole.expose_secret());
 }

@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::unistd::Uid;
 
-use super::error::{WriteError, io_error};
+use super::error::{WriteError, io_error, refused};
 use crate::sys::root::Root;
 
 /// The mode of the state directory.
@@ -28,11 +28,7 @@ pub(super) fn own_directory(
     let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
         return open_below(root, directory).map_err(io_error("open", directory));
     };
-    let refused = |reason| WriteError::Refused {
-        path: path.to_owned(),
-        obstacle: directory.to_owned(),
-        reason,
-    };
+    let refused = |reason| refused(path, directory, reason);
     let parent = ancestor(root, parent).map_err(io_error("open", parent))?;
     let created = match mkdirat(&parent, name, Mode::from_bits_truncate(mode)) {
         Ok(()) => true,
@@ -104,11 +100,8 @@ pub(super) fn open_steadily(
         descend(root, above, |found| is_shared |= shared(found).is_some())
             .map_err(io_error("open", directory))?;
         if is_shared {
-            return Err(WriteError::Refused {
-                path: path.to_owned(),
-                obstacle: link,
-                reason: "is a symbolic link that another user can change",
-            });
+            let reason = "is a symbolic link that another user can change";
+            return Err(refused(path, &link, reason));
         }
     }
     descend(root, &real, |_| {}).map_err(io_error("open", directory))

@@ -29,6 +29,15 @@ pub enum WriteError {
     },
 }
 
+/// Returns the error for an object that must not be changed.
+pub(super) fn refused(path: &Path, obstacle: &Path, reason: &'static str) -> WriteError {
+    WriteError::Refused {
+        path: path.to_owned(),
+        obstacle: obstacle.to_owned(),
+        reason,
+    }
+}
+
 /// Returns a function that converts the error of the kernel to the error of a step.
 pub(super) fn io_error<E: Into<io::Error>>(
     action: &'static str,
