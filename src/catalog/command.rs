@@ -78,14 +78,19 @@ impl FixCommand {
     /// A value that must be quoted keeps its placeholder: behind `ssh`, two shells parse it. A command with values of its own is
     /// complete; in it, a text such as `<NODE>` is part of a name.
     pub fn filled<'a>(&self, known: impl Fn(&str) -> Option<&'a str>) -> String {
-        let Cow::Borrowed(text) = self.text else {
-            return self.text.to_string();
-        };
-        let known = |name: &str| known(name).filter(|value| shell_word(value) == *value);
-        let names = PLACEHOLDERS.iter();
-        names.fold(text.to_owned(), |text, (name, _)| match known(name) {
-            Some(value) => text.replace(name, value),
-            None => text,
-        })
+        match self.text {
+            Cow::Borrowed(text) => filled(text, known),
+            Cow::Owned(ref text) => text.clone(),
+        }
     }
+}
+
+/// Returns a text of the catalog with all values in it that `known` returns for a placeholder, unless they must be quoted.
+pub(super) fn filled<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> String {
+    let known = |name: &str| known(name).filter(|value| shell_word(value) == *value);
+    let names = PLACEHOLDERS.iter();
+    names.fold(text.to_owned(), |text, (name, _)| match known(name) {
+        Some(value) => text.replace(name, value),
+        None => text,
+    })
 }

@@ -28,9 +28,9 @@ impl Api {
 macro_rules! groups {
     ($($(#[$doc:meta])* $group:ident, $name:literal, $title:literal, $api:expr, $link:ident;)*) => {
         /// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub enum Group {
-            $($(#[$doc])* $group,)*
+            $($(#[$doc])* #[serde(rename = $name)] $group,)*
         }
 
         impl Group {

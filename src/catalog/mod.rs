@@ -142,6 +142,15 @@ impl Finding {
         self.steps.iter().map(String::as_str).collect()
     }
 
+    /// Returns the steps of the fix, those of the catalog with all values that `known` returns for a placeholder.
+    pub fn steps_filled<'a>(&self, known: impl Fn(&str) -> Option<&'a str>) -> Vec<String> {
+        if self.steps.is_empty() {
+            let steps = self.code.entry().fix.iter();
+            return steps.map(|step| command::filled(step, &known)).collect();
+        }
+        self.steps.clone()
+    }
+
     /// Returns the steps of the fix in one line.
     pub fn remedy(&self) -> String {
         self.fix().join(" ")

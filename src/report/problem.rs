@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::relative::relative;
 use super::text::{SHOWN_MAX, Text};
-use crate::catalog::{Code, Entry, Finding, FixCommand, PLACEHOLDERS, Severity};
+use crate::catalog::{Code, Entry, Finding, FixCommand, Group, PLACEHOLDERS, Severity};
 use crate::sys::escape::one_line;
 
 /// A finding, complete in itself: with the texts of the catalog.
@@ -18,6 +18,8 @@ pub struct Problem {
     pub code: Code,
     /// `error`, `warning` or `notice`.
     pub severity: Severity,
+    /// The group: two findings of one code may be about different APIs.
+    pub group: Group,
     /// The title.
     pub title: String,
     /// The observation, on which object; missing in an entry of the catalog.
@@ -39,15 +41,16 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem from a finding. `word` returns what stands for a placeholder in the commands, if it is known.
+    /// Creates a problem from a finding. `word` returns what stands for a placeholder in its steps and commands, if it is known.
     pub fn new<'a>(finding: &Finding, word: impl Fn(&str) -> Option<&'a str>) -> Self {
         let commands = finding.commands().iter().map(|command| FixCommand {
             place: command.place,
             text: Cow::Owned(command.filled(&word)),
         });
         Self {
+            group: finding.group(),
             observed: finding.seen.clone(),
-            fix: finding.fix().into_iter().map(str::to_owned).collect(),
+            fix: finding.steps_filled(&word),
             commands: commands.collect(),
             ..Self::of(finding.code.entry())
         }
@@ -58,6 +61,7 @@ impl Problem {
         Self {
             code: entry.code,
             severity: entry.severity,
+            group: entry.group,
             title: entry.title.to_owned(),
             observed: String::new(),
             impact: entry.impact.to_owned(),
@@ -94,12 +98,14 @@ impl Problem {
             out.item(name, &format!("{seen}{since}"));
         }
         out.item("Impact", &first.impact);
-        out.steps("Fix", &unique(same.iter().flat_map(|one| &one.fix)));
-        Self::write_commands(&unique(same.iter().flat_map(|one| &one.commands)), out);
+        let steps = unique(same.iter().flat_map(|one| &one.fix));
+        out.steps("Fix", &steps);
+        let commands = unique(same.iter().flat_map(|one| &one.commands));
+        Self::write_commands(&steps, &commands, out);
     }
 
-    /// Appends the commands below the place where they run, and what to put in the place of unknown words.
-    fn write_commands(commands: &[&FixCommand], out: &mut Text) {
+    /// Appends the commands below the place where they run, and what to put in the place of unknown words of these and of the steps.
+    fn write_commands(steps: &[&String], commands: &[&FixCommand], out: &mut Text) {
         let mut place = None;
         for command in commands {
             let is_new = place.replace(command.place) != Some(command.place);
@@ -111,7 +117,10 @@ impl Problem {
             }
             out.command("", &command.text);
         }
-        let is_shown = |word: &str| commands.iter().any(|command| command.text.contains(word));
+        let is_shown = |word: &str| {
+            steps.iter().any(|step| step.contains(word))
+                || commands.iter().any(|command| command.text.contains(word))
+        };
         let words = PLACEHOLDERS
             .iter()
             .filter(|(word, meaning)| !meaning.is_empty() && is_shown(word));

@@ -397,7 +397,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             WatchEvent::Foreign { what } => {
-                let finding = Finding::new(Code::UnexpectedObject, what);
+                let finding = self.finding(Code::UnexpectedObject, what);
                 self.health.report(self.trigger.as_str(), Some(finding));
             }
             WatchEvent::Changed {

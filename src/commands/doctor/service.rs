@@ -97,6 +97,7 @@ impl Service {
             .filter(|one| one.code.entry().flags.needs_memory && is_new(one.code));
         let findings = reported.map(|one| {
             Finding::new(one.code, one.observed.clone())
+                .about(one.group)
                 .with_steps(one.fix.clone())
                 .with_all_commands(one.commands.clone())
         });
