@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::limit::{limited, too_slow_text};
-use super::state::Observer;
+use super::state::{BESIDE_MAX, Observer};
 use crate::agent::Apply;
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::{hook, patch_conditions, patch_node, registration, send_events, unit};
@@ -26,13 +26,26 @@ impl Apply for Observer {
         match action {
             Action::StartUnit(unit) => unit::start(&self.bus, unit).await,
             Action::RunHooks(run) => {
-                // Not awaited: a hook, or systemd, must not delay the loop.
-                tokio::spawn(run_hooks(
+                let Ok(permit) = Arc::clone(&self.beside).try_acquire_owned() else {
+                    let state = run.event.state.as_str();
+                    let what = format!(
+                        "the hooks for `{state}` were not started: {BESIDE_MAX} runs or Events are not finished"
+                    );
+                    let finding = Finding::new(Code::HookFailed, what);
+                    self.health.report(state, Some(finding));
+                    return Ok(());
+                };
+                let running = run_hooks(
                     self.root.clone(),
                     self.bus.with_own_connection(),
                     self.health.clone(),
                     run.clone(),
-                ));
+                );
+                // Not awaited: a hook, or systemd, must not delay the loop.
+                tokio::spawn(async move {
+                    running.await;
+                    drop(permit);
+                });
                 Ok(())
             }
             Action::EditLabelFile(change) => self.edit_label_file(change).await,
@@ -64,9 +77,13 @@ impl Apply for Observer {
         else {
             return;
         };
-        if unsent.is_empty() {
+        // Those that wait behind a slow API are enough.
+        let Some(permit) = (!unsent.is_empty())
+            .then(|| Arc::clone(&self.beside).try_acquire_owned().ok())
+            .flatten()
+        else {
             return;
-        }
+        };
         let (client, own) = (link.client.clone(), kubelet.node_name.clone());
         let api = Arc::clone(&self.events);
         let sending = async move {
@@ -76,6 +93,7 @@ impl Apply for Observer {
                 let sent = send_events(&client, &own, about, drafts, &mut api, *now);
                 drop(limited(sent).await);
             }
+            drop(permit);
         };
         if self.is_daemon {
             // Not awaited: Events may have an etcd of their own, and a slow one must not delay the loop.
