@@ -85,7 +85,7 @@ fn healthy() -> Found {
         "eventSources": [], "findings": [],
     });
     let finding = json!([{
-        "code": "node-missing", "severity": "warning", "title": "", "observed": "none", "impact": "", "fix": [],
+        "code": "node-missing", "severity": "warning", "group": "node", "title": "", "observed": "none", "impact": "", "fix": [],
         "firstObservedTime": "2026-11-21T08:00:00Z",
     }]);
     let dir = tempfile::tempdir().unwrap();
