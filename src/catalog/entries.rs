@@ -575,7 +575,7 @@ catalog! {
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: [
-            "Another user may have written it: check that the server and the files in it are those of another node. If that is not certain, write it anew: `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command.",
+            "Another user may have written it: check that the server and the files in it are those of another node. If that is not certain, write it anew. For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
             "Only then set the owner of the reported file to root, and remove write permission for others. If a directory is reported, find out what it is for: move the file to a directory of root, rather than change the owner.",
         ],
         run: [Vm NAMED_FILES, Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
