@@ -13,7 +13,7 @@
 //!                                     └──────────────── memory ◄───────────────────┘
 //! ```
 //!
-//! The top-level modules are the steps of this flow. A trigger defines *why* to reconcile; a watch also delivers its object
+//! The top-level modules are the steps of this flow. A round reads twice: the labels of a host are read once the host is decided. A trigger defines *why* to reconcile; a watch also delivers its object
 //! ([`triggers::feed`]). An observation never fails: a missing fact is a value ([`facts::Fact`]). A decision is a pure
 //! function of observations, configuration, memory and time. A write does exactly what the plan defines. A report may lose a
 //! message and never changes a decision. Reads and writes are retried only by the loop ([`agent::run`]), event sources by themselves,

@@ -37,14 +37,16 @@ const SERVICE: &str = "harvester-node-agent.service";
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
     edit(root, bus, change, &mut Edits::default()).await?;
-    if change.kind == LabelFileKind::Kubelet {
-        reload(bus, change.kind).await?;
-    }
-    // systemd may still reload for another program, such as a package manager at the first boot.
+    let reloaded = match change.kind {
+        LabelFileKind::Kubelet => reload(bus, change.kind).await,
+        _ => Ok(()),
+    };
+    // Also if the reload took too long: systemd may reload for a package manager at the first boot.
     let restart = bus.call_within(RELOAD, MANAGER, "TryRestartUnit", &[SERVICE, "replace"]);
-    reported(restart.await, |why| {
+    let restarted = reported(restart.await, |why| {
         format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}")
-    })
+    });
+    reloaded.and(restarted)
 }
 
 /// Creates the directory of a file if it does not exist.

@@ -32,6 +32,9 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
         "user of this node with sudo without a password, or root",
     ),
     ("<CLUSTER>", "name of the guest cluster"),
+    ("<NAME>", "hostname to set"),
+    ("<KEY>", "key of the label"),
+    ("<SECRET>", "name of the Secret"),
     ("<REGION>", "label value"),
     ("<ZONE>", "label value"),
 ];

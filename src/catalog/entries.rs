@@ -129,7 +129,7 @@ pub static REJOIN_COMMANDS: [FixCommand; 4] = [
     command(CommandPlace::Vm, START),
 ];
 /// The exceptions from a deletion of the Node.
-pub const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+pub const REJOIN_SERVERS: &str = "The next steps are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
@@ -168,11 +168,11 @@ catalog! {
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, a hostname baked into the image, or a disk that was copied from the other VM.",
             "If only the hostname has the name of the other VM, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
-            "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
-            "If they are equal, this VM reports the Node. Keep the other VM from joining under its name before this node is replaced by one with its own name.",
+            "Compare the systemUUID of the Node with the product_uuid of this VM, several times in five minutes. If they ever differ, the kubelet of the other VM reports the Node: do not drain or delete it. Stop the Kubernetes service here, and follow `harvester-node-agent explain node-of-another-vm`.",
+            "If they are always equal, this VM reports the Node. Keep the other VM from joining under its name before this node is replaced by one with its own name.",
         ],
         run: [Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest SYSTEM_UUID, Vm PRODUCT_UUID],
-        suppresses: [HostnameOfSeveralVms, HostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
+        suppresses: [HostnameOfSeveralVms, HostnameDiffers, StaticHostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
     HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error [needs_placement, is_of_names], "KubeVirt gives this hostname to several VMs",
         see: [NODE_DRIVER, issue!("rancher/rancher", 34997)],
         impact: "KubeVirt truncates a VM name at its first dot and at 63 characters. The second VM that registers with this hostname takes over the Node of the first one, and the Harvester cloud provider and CSI driver find no VM with that name.",
@@ -212,16 +212,16 @@ catalog! {
         suppresses: [HostnameDiffers];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [is_of_names], "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
-        fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname <NAME>`."],
+        fix: ["If the kubelet of this VM alone reports the Node, set both to the name of the Node. If there is no Node yet, set both to the VM name: `hostnamectl set-hostname <NAME>`."],
         run: [Vm "hostnamectl"];
     IdentityAmbiguous, "identity-ambiguous", Identity, Error [needs_placement], "several VMs match this node equally well",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
-            "Find the copy: the command shows since when and where each VM runs. Stop it only if its disks and its Node show that it is not in use, give it its own firmware UUID and MAC addresses, and start it.",
-            "Or set the VM in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
+            "Find the copy: STARTED in the first command is only the last start of a VM, CREATED in the second one is its age. Stop it only if its disks and its Node show that it is not in use, give it its own firmware UUID and MAC addresses, and start it.",
+            "If you know for certain which VM this is, set it in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
         ],
-        run: [Harvester VM_HARDWARE],
+        run: [Harvester VM_HARDWARE, Harvester VM_AGES],
         suppresses: [NoTopologySource, HardwareShared];
     VmNotFound, "vm-not-found", Identity, Error [needs_placement], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
@@ -243,21 +243,21 @@ catalog! {
     ProviderIdDiffers, "provider-id-differs", Identity, Warning [needs_placement], "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [
-            "Compare the systemUUID of the Node with the product_uuid of this VM. If they differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
-            "If they are equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
+            "Compare the systemUUID of the Node with the product_uuid of this VM, several times in five minutes. If they ever differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
+            "If they are always equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
         ],
         run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
-    NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
+    NodeOfAnotherVm, "node-of-another-vm", Identity, Error [needs_memory], "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet: the kubelet then reports the new one.",
             "Otherwise find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that and the disks of the VMs do not agree, change nothing.",
-            "On the copy, never on the original: stop the Kubernetes service, remove the copied node state, set the hostname to the VM name, and join it as a new node. The state is removed by rke2-uninstall.sh, k3s-uninstall.sh, k3s-agent-uninstall.sh or, with kubeadm, as the next step says.",
-            "`kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
+            "On the copy, never on the original, and after a snapshot of that VM: uninstall the Kubernetes service, set the hostname to the VM name, install the service again, and join it as a new node.",
+            "rke2-uninstall.sh, k3s-uninstall.sh and k3s-agent-uninstall.sh delete the service and all cluster data of the VM. With kubeadm, use `kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES, Guest SYSTEM_UUID, Vm PRODUCT_UUID, Vm SERVICES],
-        // Their remedies drain or delete that Node, which belongs to the other VM.
-        suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
+        // Their remedies drain or delete that Node, which belongs to the other VM, or give its name to this one.
+        suppresses: [NameOfAnotherVm, HostnameDiffers, StaticHostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
             AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
     HardwareShared, "hardware-shared", Identity, Warning, "another VM in the namespace has the same MAC address or firmware UUID",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
@@ -312,7 +312,7 @@ catalog! {
             "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
             "Otherwise set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=<CLUSTER> on the VM (Virtual Machines, Edit Config, Instance Labels). At the next maintenance, drain the Node, then restart the VM.",
         ],
-        run: [Harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"<CLUSTER>\"}}}}}'"];
+        run: [Harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\",\"guestcluster.harvesterhci.io/name\":\"'<CLUSTER>'\"}}}}}'"];
     NotLiveMigratable, "not-live-migratable", Placement, Warning, "VM cannot be live-migrated and blocks maintenance mode of its host",
         see: [LIVE_MIGRATION, issue!("harvester/harvester", 10462)],
         impact: "Maintenance mode of the host cannot be enabled unless it is forced; the VM and its Node are then shut down and not restarted. An upgrade of Harvester shuts them down or does not start.",
@@ -447,7 +447,8 @@ catalog! {
         impact: "The API server (logs, exec) and load balancers use an address that this VM does not have. The Harvester cloud provider copies the address from the VMI.",
         fix: [
             "Find out which of the three is wrong.",
-            "After a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent, k3s, k3s-agent or kubelet.",
+            "On a worker, after a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-agent, k3s-agent or kubelet.",
+            "On a server with etcd, do not restart the service: its etcd member has the old address, and it would not start. Give the VM its old address again, or replace the server.",
             "A `node-ip` in /etc/rancher/*/config.yaml must be an address of this VM.",
         ],
         run: [Vm "ip -brief address", Guest "kubectl get node <NODE> -o wide", Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", Vm "grep -rn node-ip /etc/rancher", Vm "systemctl restart qemu-guest-agent"];
@@ -575,7 +576,8 @@ catalog! {
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: [
-            "Another user may have written it: check that the server and the files in it are those of another node. If that is not certain, write it anew. For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
+            "Another user may have written it: compare the server and the paths in it with the same file on another node. If that is not certain, write it anew.",
+            "For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
             "Only then set the owner of the reported file to root, and remove write permission for others. If a directory is reported, find out what it is for: move the file to a directory of root, rather than change the owner.",
         ],
         run: [Vm NAMED_FILES, Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
@@ -798,8 +800,8 @@ catalog! {
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         see: [TOML],
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
-        fix: ["Correct the reported lines. The service loads a valid configuration automatically."],
-        run: [Vm "harvester-node-agent config check"],
+        fix: ["Correct the reported lines. A service that started with them loads the corrected files automatically; any other one when it is reloaded."],
+        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
     ConfigReloadFailed, "config-reload-failed", Machine, Warning [needs_memory], "new configuration is invalid; the previous one stays in effect",
@@ -822,8 +824,8 @@ catalog! {
         impact: "Valid certificates and tokens appear expired or not yet valid, here or on the server: kubelet, CSI driver and cloud provider fail with x509 errors or 401, and new certificates do not help.",
         fix: [
             "Compare the clock with another node.",
-            "Set the clock and synchronize it (NTP): `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed. If chrony runs already, `chronyc makestep` corrects the clock immediately.",
-            "Restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet: certificates created in the meantime have wrong dates.",
+            "If the clock of this node is wrong, set it and synchronize it (NTP): `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed. If chrony runs already, `chronyc makestep` corrects the clock immediately.",
+            "If a certificate of this node was created while its clock was wrong, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, one server at a time.",
         ],
         run: [Vm "timedatectl", Vm "timedatectl set-ntp true", Vm "chronyc makestep  # only with chrony"],
         // Never the TLS errors: date and certificate may come from a server that cannot be verified.
@@ -865,14 +867,14 @@ catalog! {
         fix: [
             "`harvester-node-agent status -v` lists all event sources and why one is inactive.",
             "If the sandbox of the unit denies access, allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
-            "If another program uses the port, stop that program (`fuser -v /dev/virtio-ports/*`).",
+            "If another program uses the port io.harvesterhci.node_agent.0, stop that program (`fuser -v /dev/virtio-ports/io.harvesterhci.node_agent.0`). Never stop qemu-guest-agent, which has a port of its own.",
         ],
         run: [Vm "harvester-node-agent status -v"];
     DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning [needs_memory, is_error_text], "downward metrics of the host cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "If they are stale, compare the clocks of this node and of the host.",
-            "If another program holds the port, stop it (vm-dump-metrics, the SAP host agent).",
+            "If another program, such as the SAP host agent, holds the port, no action is needed while the Harvester API is available.",
             "Otherwise check that virt-handler is running on the host.",
         ],
         run: [Vm "timedatectl", Harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];

@@ -14,7 +14,7 @@ use super::memory::{Memory, Migration, Refused};
 use super::next::next_round;
 use super::patches::conditions_patch;
 use super::registration::{self, FileChange, Registration};
-use super::resync::{self, ProbeResult, WindowId, WindowOutcome};
+use super::resync::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::scheduled_events::ScheduledEvent;
 use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
@@ -49,7 +49,7 @@ pub struct Plan {
     /// How long the last migration interrupted the guest, in the round that estimated it.
     pub interruption: Option<Duration>,
     /// The end of a re-sync window, if it ended.
-    pub window_end: Option<WindowId>,
+    pub window_end: Option<WindowEnd>,
     /// The time, since the start of the process, since which a watch must have delivered something. Other watches are
     /// re-established.
     pub verify: Option<Duration>,
@@ -313,7 +313,7 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
 }
 
 /// Opens a re-sync window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
-fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<WindowId> {
+fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<WindowEnd> {
     if run_kind == RunKind::Once {
         return None;
     }
@@ -323,7 +323,7 @@ fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<Wind
     let (trigger, _) = seen.reasons.hint.filter(|_| memory.window.is_none())?;
     let Migration { from, to, .. } = memory.last_migration.as_ref()?;
     let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
-    Some(WindowId {
+    Some(WindowEnd {
         trigger,
         from: Some(from.clone()),
         outcome: WindowOutcome::Confirmed { from, to },

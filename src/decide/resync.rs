@@ -79,7 +79,7 @@ pub struct ProbeResult<'a> {
 
 /// The end of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WindowId {
+pub struct WindowEnd {
     /// The first hint.
     pub trigger: Trigger,
     /// The outcome.
@@ -126,7 +126,7 @@ impl WindowOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeStep {
     /// The open window, or its end.
-    pub state: Result<Window, WindowId>,
+    pub state: Result<Window, WindowEnd>,
     /// The time since which a watch must have delivered something. Other watches are re-established.
     pub verify: Option<Duration>,
 }
@@ -205,7 +205,7 @@ impl Window {
             .clone()
             .zip(found.host.cloned())
             .filter(|(from, to)| from != to);
-        let end = |outcome| WindowId {
+        let end = |outcome| WindowEnd {
             trigger: self.trigger,
             outcome,
             from: self.from.clone(),

@@ -12,7 +12,7 @@ use crate::agent::Round;
 use crate::agent::state::Seconds;
 use crate::catalog::{Code, Finding, FindingKey, Severity};
 use crate::decide::identity::JudgedName;
-use crate::decide::resync::{WindowId, WindowOutcome};
+use crate::decide::resync::{WindowEnd, WindowOutcome};
 use crate::decide::scheduled_events::ScheduledEventState;
 use crate::decide::{Action, Migration};
 use crate::facts::clock::ClockSteps;
@@ -229,7 +229,7 @@ fn meaning(hint: Trigger) -> &'static str {
 
 /// Returns the entry for the end of a fast-poll window without a migration. A migration has a separate entry, which may be earlier
 /// than the hint.
-fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
+fn ended(window_end: &WindowEnd, host: Option<&str>) -> Option<(Priority, String)> {
     let (hint, reads) = (window_end.trigger.as_str(), window_end.reads);
     let seconds = window_end.took.as_secs();
     match &window_end.outcome {

@@ -20,7 +20,7 @@ use crate::decide::Action;
 use crate::decide::identity::{Identity, JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
-use crate::decide::resync::WindowId;
+use crate::decide::resync::WindowEnd;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
@@ -275,7 +275,7 @@ fn guest_agent(round: &Round) -> GuestAgentStatus {
 
 impl MigrationHintStatus {
     /// Creates the outcome of a fast-poll window that ended at `at`.
-    pub fn new(window_end: &WindowId, at: String) -> Self {
+    pub fn new(window_end: &WindowEnd, at: String) -> Self {
         Self {
             trigger: window_end.trigger.as_str().to_owned(),
             outcome: window_end.outcome.as_str().to_owned(),

@@ -230,6 +230,10 @@ pub fn credential(credential: &CredentialStatus, now: UtcDateTime) -> (Mark, Str
         (Some(_), _) => (Mark::Ok, format!("{user}, {lifetime}")),
     };
     match credential.finding {
+        // What is rejected has ended, whatever its lifetime says.
+        Some(code) if expires.is_none() && credential.kubeconfig.is_some() => {
+            (Mark::Found(Severity::Error), format!("{user} ({code})"))
+        }
         Some(code) => (Mark::Found(Severity::Error), format!("{text} ({code})")),
         None => (mark, text),
     }
@@ -336,11 +340,7 @@ mod tests {
         for (one, mark, text) in [
             (used, Mark::Ok, "default/gc8, does not expire"),
             (expired, error, "default/gc8, expired 2h ago"),
-            (
-                rejected,
-                error,
-                "default/gc8, does not expire (harvester-unauthorized)",
-            ),
+            (rejected, error, "default/gc8 (harvester-unauthorized)"),
             (missing, error, "none in use (harvester-credential-missing)"),
         ] {
             let shown = credential(&one, UtcDateTime::UNIX_EPOCH);

@@ -198,7 +198,7 @@ async fn an_agent_that_is_killed_between_any_two_requests_leaves_no_half_pair_an
         faults.clear();
     }
     let _agent = serve(&world).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let pairs = world.recorder.combinations(&[ZONE, crate::ZONE_BETA]);
     assert!(pairs.iter().all(|pair| pair[0] == pair[1]), "{pairs:?}");

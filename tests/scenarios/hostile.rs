@@ -222,7 +222,7 @@ async fn what_others_write_into_a_status_takes_no_label_away() {
     let admin = &world.guest_admin;
     admin.strategic_patch_status(&path, &status).await.unwrap();
     let _agent = serve(&world).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;

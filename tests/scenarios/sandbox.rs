@@ -10,7 +10,7 @@ use harvester_lab::world::{World, WorldOptions};
 
 use crate::kill::can_trace;
 use crate::metrics::{free_address, listen};
-use crate::{BINARY, SOON, ZONE, label_becomes};
+use crate::{BINARY, HOST, SOON, ZONE, label_becomes};
 
 const UNITS: [&str; 2] = ["harvester-node-agent", "harvester-node-agent-gate"];
 
@@ -74,7 +74,7 @@ async fn the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others(
     };
     let mut daemon = trace(&["run"]);
     daemon.wait_ready(SOON).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     let mut gate = trace(&["gate", "--timeout", "50s"]);
     assert_eq!(gate.wait_exit(SOON).await.code(), Some(0));
     world.migrate("hv-b").await;

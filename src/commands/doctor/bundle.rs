@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -53,8 +54,8 @@ const FIELDS: [&str; 9] = [
 /// The timeout of `journalctl` in seconds: even on a slow disk, the journal is read from its end.
 const JOURNAL_LIMIT: &str = "5";
 
-/// The exit codes of timeout(1) for a program that it ended.
-const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
+/// The exit code of timeout(1) for a program that it ended. With SIGKILL, it ends itself as well.
+const TIMED_OUT: i32 = 124;
 
 /// The timeout of the archive.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -198,7 +199,7 @@ fn journal(root: &Root) -> Result<String, String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stderr = one_line(stderr.trim(), 500);
     match () {
-        () if TIMED_OUT.contains(&status.code()) => {
+        () if status.code() == Some(TIMED_OUT) || status.signal() == Some(libc::SIGKILL) => {
             Err(format!("journalctl timed out after {JOURNAL_LIMIT} s"))
         }
         () if output.stdout.is_empty() => Err(format!("journalctl printed nothing: {stderr}")),

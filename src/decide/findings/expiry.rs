@@ -109,7 +109,7 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
                     finding.with_all_commands(expired.commands.to_vec())
                 }
                 _ => finding.with_remedy(
-                    "Restart rke2-server, rke2-agent, k3s or k3s-agent: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
+                    "Before it expires, restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
                      automatically; restart it if it did not.",
                 ),
             })

@@ -122,6 +122,8 @@ const RENAME: [&str; 3] = [
     REJOIN_KUBEADM,
 ];
 
+const WITHOUT_AGENT: &str = "If qemu-guest-agent cannot run in this VM, replace the Node; otherwise leave out the next steps.";
+
 /// Adds the steps and commands that replace the Node if the kubelet of this VM reports it. Any other Node may be that of a VM with a
 /// copy of this disk.
 fn replacing(
@@ -207,7 +209,15 @@ pub(super) fn deletion(
         );
         let finding = Finding::new(Code::NodeMayBeDeleted, text);
         match name.verdict {
-            Verdict::Differs | Verdict::Fqdn => replacing(finding, observation, &RENAME, &[]),
+            Verdict::Differs | Verdict::Fqdn => {
+                let [servers, rename, kubeadm] = RENAME;
+                replacing(
+                    finding,
+                    observation,
+                    &[WITHOUT_AGENT, servers, rename, kubeadm],
+                    &[],
+                )
+            }
             // A name that was chosen stays, and one that was made from the name of the VM comes again.
             _ => finding,
         }

@@ -39,7 +39,7 @@ fn answer(name: Option<&HostName>) -> ProbeResult<'_> {
 }
 
 /// Reads when the window requests it until it ends. Returns the times of the reads since the first hint, and the end.
-fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Duration>, WindowId) {
+fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Duration>, WindowEnd) {
     let began = window.opened;
     let mut uptime = began;
     let mut reads = Vec::new();
@@ -60,7 +60,7 @@ fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_en
     assert_eq!(reads, OFFSETS);
     assert_eq!(
         window_end,
-        WindowId {
+        WindowEnd {
             trigger: Trigger::Link,
             outcome: WindowOutcome::Unconfirmed,
             from: Some(host("hv-a")),

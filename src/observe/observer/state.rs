@@ -6,6 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::event::EventApi;
 use crate::apply::registration::Edits;
@@ -40,8 +42,8 @@ const SHORT_TIMEOUTS: Timeouts = Timeouts {
     watch_silence: Duration::from_secs(10),
 };
 
-/// The maximum number of runs of hooks and of sendings of Events beside the loop. Each run of hooks has a connection to the bus, of which
-/// a user may have 256, and a faulty Harvester may announce migrations at any rate.
+/// The maximum number of runs of hooks, and of sendings of Events, beside the loop. Each run of hooks has a connection to the bus, of
+/// which a user may have 256, and a faulty Harvester may announce migrations at any rate.
 pub(super) const BESIDE_MAX: usize = 16;
 
 /// The reads and writes of the agent, with their connections and caches.
@@ -66,8 +68,10 @@ pub struct Observer {
     pub(super) edits: Edits,
     /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
     pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
-    /// The permits to run something beside the loop.
-    pub(super) beside: Arc<tokio::sync::Semaphore>,
+    /// The permits to run hooks beside the loop.
+    pub(super) hook_runs: Arc<Semaphore>,
+    /// The permits to send Events beside the loop: a slow API for Events stops no hooks.
+    pub(super) sendings: Arc<Semaphore>,
     /// The Events of the last writes, about this Node at that time.
     pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
     /// The VM found in an earlier run.
@@ -126,7 +130,8 @@ impl Observer {
             pod_reader: tokio::sync::Mutex::default(),
             edits: Edits::default(),
             events: Arc::default(),
-            beside: Arc::new(tokio::sync::Semaphore::new(BESIDE_MAX)),
+            hook_runs: Arc::new(Semaphore::new(BESIDE_MAX)),
+            sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
             unsent: Vec::new(),
             earlier,
             own: None,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::limit::{limited, too_slow_text};
 use super::state::{BESIDE_MAX, Observer};
 use crate::agent::Apply;
@@ -26,26 +28,14 @@ impl Apply for Observer {
         match action {
             Action::StartUnit(unit) => unit::start(&self.bus, unit).await,
             Action::RunHooks(run) => {
-                let Ok(permit) = Arc::clone(&self.beside).try_acquire_owned() else {
-                    let state = run.event.state.as_str();
-                    let what = format!(
-                        "the hooks for `{state}` were not started: {BESIDE_MAX} runs or Events are not finished"
-                    );
-                    let finding = Finding::new(Code::HookFailed, what);
-                    self.health.report(state, Some(finding));
-                    return Ok(());
-                };
-                let running = run_hooks(
+                // Not awaited: a hook, or systemd, must not delay the loop.
+                tokio::spawn(run_hooks(
                     self.root.clone(),
                     self.bus.with_own_connection(),
                     self.health.clone(),
+                    Arc::clone(&self.hook_runs),
                     run.clone(),
-                );
-                // Not awaited: a hook, or systemd, must not delay the loop.
-                tokio::spawn(async move {
-                    running.await;
-                    drop(permit);
-                });
+                ));
                 Ok(())
             }
             Action::EditLabelFile(change) => self.edit_label_file(change).await,
@@ -72,15 +62,16 @@ impl Apply for Observer {
     }
 
     async fn announce(&mut self) {
-        let unsent = std::mem::take(&mut self.unsent);
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
-        else {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.sendings).try_acquire_owned() else {
+            // Behind a slow API, some wait for a later round; the oldest come first.
+            self.unsent.truncate(BESIDE_MAX);
             return;
         };
-        // Those that wait behind a slow API are enough.
-        let Some(permit) = (!unsent.is_empty())
-            .then(|| Arc::clone(&self.beside).try_acquire_owned().ok())
-            .flatten()
+        let unsent = std::mem::take(&mut self.unsent);
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
         else {
             return;
         };
@@ -105,15 +96,34 @@ impl Apply for Observer {
 }
 
 /// Runs the hooks for a state, and reports those that were rejected or failed. Each state has its own finding.
-async fn run_hooks(root: Root, bus: Bus, health: SignalBoard, run: HookRun) {
+async fn run_hooks(
+    root: Root,
+    bus: Bus,
+    health: SignalBoard,
+    permits: Arc<Semaphore>,
+    run: HookRun,
+) {
+    let state = run.event.state.as_str();
     let Hooks { paths, rejected } = hooks::find(&root, run.event.state);
     let mut problems = rejected;
     if !paths.is_empty() {
+        let permit = permits.try_acquire();
+        let refused = permit.is_err().then(|| {
+            let what = format!(
+                "the hooks for `{state}` were not started: {BESIDE_MAX} runs are not finished"
+            );
+            Finding::new(Code::HookFailed, what)
+        });
+        // An earlier run that ends well says nothing about one that was not started.
+        health.report("hook-runs", refused);
+        if permit.is_err() {
+            return;
+        }
         problems.extend(hook::run(&bus, &paths, &run).await);
     }
     let what = problems.join("; ");
     let finding = (!what.is_empty()).then(|| Finding::new(Code::HookFailed, what));
-    health.report(run.event.state.as_str(), finding);
+    health.report(state, finding);
 }
 
 impl Observer {
@@ -166,11 +176,17 @@ impl Observer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
+    use crate::access::testing::{tree, write};
     use crate::decide::fixtures::now;
     use crate::decide::registration::Edit;
+    use crate::decide::scheduled_events::{
+        ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
+    };
 
     #[tokio::test]
     async fn only_an_edit_that_was_made_needs_a_reload_of_systemd() {
@@ -197,6 +213,52 @@ mod tests {
                 .facts
                 .drop_in
                 .is_some_and(|drop_in| drop_in.needs_reload)
+        );
+    }
+
+    #[tokio::test]
+    async fn hooks_that_were_not_started_are_a_finding_until_others_are() {
+        let (_dir, root) = tree();
+        let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+        let run = HookRun {
+            event: ScheduledEvent {
+                id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
+                time: "2026-11-24T10:00:00Z".into(),
+                state: ScheduledEventState::Planned,
+                kind: ScheduledEventType::LiveMigration,
+                reason: ScheduledEventReason::Eviction,
+                source: "status.evacuationNodeName".into(),
+                host: None,
+                target_host: None,
+                start_time: None,
+                deadline: None,
+                message: None,
+            },
+            vm: None,
+            node: None,
+        };
+        let runs = async |permits: usize| {
+            let permits = Arc::new(Semaphore::new(permits));
+            let bus = bus.with_own_connection();
+            run_hooks(root.clone(), bus, health.clone(), permits, run.clone()).await;
+            let findings = health.findings().into_iter();
+            findings.map(|finding| finding.seen).collect::<Vec<_>>()
+        };
+        // Without hooks, no permit is needed.
+        assert_eq!(runs(0).await, Vec::<String>::new());
+        let path = "/etc/harvester-node-agent/hooks.d/planned/10-drain";
+        write(&root, path, "#!/bin/sh\n");
+        set_permissions(root.join(path), Permissions::from_mode(0o755)).unwrap();
+        let refused = runs(0).await;
+        assert!(
+            matches!(&refused[..], [one] if one.contains("`planned` were not started")),
+            "{refused:?}"
+        );
+        // Without a bus, it fails for another reason.
+        let failed = runs(1).await;
+        assert!(
+            matches!(&failed[..], [one] if one.starts_with("no hook was started")),
+            "{failed:?}"
         );
     }
 }

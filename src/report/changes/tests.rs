@@ -236,7 +236,7 @@ fn a_clock_that_was_set_is_reported_once_by_how_much() {
 
 #[test]
 fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
-    let end = |trigger, outcome| WindowId {
+    let end = |trigger, outcome| WindowEnd {
         trigger,
         outcome,
         from: Some(crate::decide::fixtures::host("hv-a")),
@@ -251,7 +251,7 @@ fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
     assert!(hint.message.contains("GUEST_ANNOUNCE"));
     assert_eq!(hint.host.as_deref(), Some("hv-a"));
     let mut round = quiet(&there);
-    let mut ended = |window_end: &WindowId| {
+    let mut ended = |window_end: &WindowEnd| {
         round.plan.window_end = Some(window_end.clone());
         reported.news(&there, &round, ClockSteps::default())
     };
@@ -375,7 +375,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         at: String::new(),
     };
     let ends =
-        [WindowOutcome::Unconfirmed, WindowOutcome::ApiUnavailable].map(|outcome| WindowId {
+        [WindowOutcome::Unconfirmed, WindowOutcome::ApiUnavailable].map(|outcome| WindowEnd {
             trigger: Trigger::Port,
             outcome,
             from: HostName::parse(&from).ok(),

@@ -211,7 +211,7 @@ async fn a_start_without_threads_is_followed_by_one_that_works() {
     );
     let mut agent = world.spawn_agent("sh", &["-c", &script, BINARY, "run"]);
     agent.wait_ready(SOON).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     assert!(agent.exited().is_none(), "{}", agent.transcript());
     group.set(&["pids.max"], "max");
     world.migrate("hv-b").await;
@@ -538,7 +538,7 @@ async fn an_agent_that_starts_on_a_frozen_file_system_writes_labels() {
         }
     };
     agent.wait_ready(SOON).await;
-    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
     world.findings_become(&["file-not-written"]).await;
     let frozen = Var(&agent, world.guest.path("/var"));
     frozen.fsfreeze("--unfreeze");

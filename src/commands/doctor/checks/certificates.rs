@@ -16,9 +16,9 @@ const RESTART_HARVESTER: &str = "On the management nodes of Harvester, restart r
     auto-rotate-rke2-certs (off by default), Harvester 1.3 and later renews it automatically.";
 const ROTATE_CA: &str = "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate \
     rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the \
-    service on each node.";
-const RESTART_SERVERS: &str = "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: \
-    `kubeadm certs renew all`.";
+    servers, one at a time, and then the agents.";
+const RESTART_SERVERS: &str = "On the servers of this cluster, restart rke2-server or k3s, one at a time; with kubeadm: \
+    `kubeadm certs renew all`, then restart the pods of the control plane, one node at a time.";
 
 /// Checks all certificates, and adds that of Harvester's server to the summary.
 pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {

@@ -20,8 +20,10 @@ use crate::wire::dbus::{Bus, BusError};
 /// The directory in which cloud-init creates a file for each step at its first run on this machine.
 const FIRST_RUN: &str = "/var/lib/cloud/instance/sem";
 
+const MACHINE_ID: &str = "/etc/machine-id";
+
 /// Files that must be unique to one machine: the identities that systemd, RKE2 and K3s create at first boot.
-const BELONGINGS: [&str; 2] = ["/etc/machine-id", "/etc/rancher/node/password"];
+const BELONGINGS: [&str; 2] = [MACHINE_ID, "/etc/rancher/node/password"];
 
 /// The maximum number of cloud-init files to check; there are about thirty.
 const NOTES_MAX: usize = 200;
@@ -31,8 +33,8 @@ const NOTES_MAX: usize = 200;
 const FIRST_BOOT_MAX: i64 = 3600;
 
 /// The step for a VM that is newer than its files: the time at which the Node registered proves it.
-const NEW_MACHINE_ID: &str = "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, \
-                              `systemd-machine-id-setup`, then reboot.";
+const NEW_MACHINE_ID: &str = "If another VM has this machine-id, and this node is a worker: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, \
+                              `systemd-machine-id-setup`, then reboot. Replace a server.";
 
 /// Reads modification times, and judges the state of our unit.
 pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &mut Checked) {
@@ -105,7 +107,8 @@ fn inherited(began: i64, path: &str, written: i64, created: Option<i64>) -> Opti
     let text = format!("{path} was written at {written}; first boot (cloud-init) at {began}");
     let finding = Finding::new(Code::IdentityFromImage, text);
     let steps = finding.fix().into_iter();
-    let steps = steps.chain(created.map(|_| NEW_MACHINE_ID));
+    let is_machine_id = created.is_some() && path == MACHINE_ID;
+    let steps = steps.chain(is_machine_id.then_some(NEW_MACHINE_ID));
     let steps = steps.map(str::to_owned).collect();
     Some(finding.with_steps(steps))
 }

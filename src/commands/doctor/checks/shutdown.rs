@@ -25,6 +25,12 @@ const LOGIND: Peer<'_> = Peer {
     interface: "org.freedesktop.login1.Manager",
 };
 
+const NOT_HERE: [&str; 3] = [
+    "org.freedesktop.DBus.Error.ServiceUnknown",
+    "org.freedesktop.DBus.Error.NameHasNoOwner",
+    "org.freedesktop.DBus.Error.UnknownProperty",
+];
+
 /// Compares the time that KubeVirt gives the VM with the delay of systemd-logind.
 pub(super) fn check(reads: &Reads<'_>, delay: &Fact<u64>, checked: &mut Checked) {
     let delay = checked.need(Group::Node, "the settings of systemd-logind", delay);
@@ -41,7 +47,15 @@ pub(super) async fn inhibit_delay(bus: &Bus) -> Fact<u64> {
             UnavailableKind::Malformed,
             "InhibitDelayMaxUSec is not a number",
         ),
-        Err(BusError::Absent(_) | BusError::Refused { .. }) => Fact::Absent,
+        Err(BusError::Absent(_)) => Fact::Absent,
+        // Without logind, or with one that has no such setting.
+        Err(error)
+            if error
+                .name()
+                .is_some_and(|name| NOT_HERE.contains(&name.as_str())) =>
+        {
+            Fact::Absent
+        }
         Err(error) => Fact::Failed(why(&error)),
     }
 }
