@@ -155,7 +155,7 @@ async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
         .guest
         .agent_config("10-vm.toml", &format!("[harvester]\nvm = \"{VM_NAME}\"\n"));
     assert_eq!(agent(&world, &["once"]).await.code, Some(0));
-    label_becomes(&world, crate::HOST, "hv-a").await;
+    label_becomes(&world, crate::ZONE, "rack-a").await;
 }
 
 async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named(on: On) {

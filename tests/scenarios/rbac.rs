@@ -284,7 +284,7 @@ async fn each_missing_permission_is_reported_or_has_a_fallback(on: On) {
                 assert!(text.contains(&refusal), "{text}");
             }
             Says::OtherWay => {
-                label_becomes(&world, HOST, "hv-a").await;
+                label_becomes(&world, ZONE, "rack-a").await;
                 findings_become(&world, &[]).await;
                 if resource == "pods" {
                     let bare = [("topology.kubernetes.io/region", None), (ZONE, None)];
@@ -322,7 +322,7 @@ async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on:
     grant(&world, &["--vm", VM_NAME]).await;
     let before = world.agent_requests(Side::Harvester).await.len();
     let daemon = serve(&world).await;
-    label_becomes(&world, HOST, "hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     findings_become(&world, &[]).await;
@@ -446,7 +446,7 @@ async fn kubectl_applies_the_roles_once_and_takes_them_back(on: On) {
     let all = rights(&printed(&world, &[]).await);
     in_force(&world, &all, &all).await;
     let _daemon = serve(&world).await;
-    label_becomes(&world, HOST, "hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
     findings_become(&world, &[]).await;
 
     // JSON is the same; another account's are others; each goes away alone.
@@ -494,7 +494,7 @@ async fn the_commands_of_the_findings_can_be_pasted(on: On) {
         world.guest.agent_config("20-sources.toml", "");
     }
     agent(&world, &["once"]).await;
-    label_becomes(&world, HOST, "hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
 }
 
 /// The remedy for a token that Harvester rejects, as `doctor` prints it, up to a kubeconfig that works.
@@ -566,7 +566,7 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     })
     .await;
     let _daemon = serve(&world).await;
-    label_becomes(&world, HOST, "hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
 }
 
 /// The commands that fix a finding, each after its place, as `doctor` prints them.
