@@ -6,7 +6,7 @@
 //!   Nothing ---------------------------------------------> Settling
 //!    |   ^                                                     |
 //!    |   | accepted                   annotations written,     |
-//!    |   |                            or timing.settle passed  |
+//!    |   |                            or the grace period ended|
 //!    |   +-------------------------- Writing <-----------------+
 //!    +------ labels differ ----------> |
 //!                                      +-- refused ------------> Writing, when its retry is due
