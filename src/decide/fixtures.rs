@@ -12,6 +12,9 @@ use super::identity::{Identity, identify};
 use super::placement::{Placement, locate, place};
 use super::registration::Edit;
 use super::schedule::Random;
+use super::scheduled_events::{
+    ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
+};
 use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
@@ -338,5 +341,22 @@ fn vmi() -> Vmi {
         guest_agent: HostView::Connected,
         annotations: BTreeMap::new(),
         active_pods: BTreeMap::new(),
+    }
+}
+
+/// A live migration that was announced.
+pub(crate) fn planned_event() -> ScheduledEvent {
+    ScheduledEvent {
+        id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
+        time: "2026-11-24T10:00:00Z".into(),
+        state: ScheduledEventState::Planned,
+        kind: ScheduledEventType::LiveMigration,
+        reason: ScheduledEventReason::Eviction,
+        source: "status.evacuationNodeName".into(),
+        host: None,
+        target_host: None,
+        start_time: None,
+        deadline: None,
+        message: None,
     }
 }

@@ -230,7 +230,7 @@ pub fn credential(credential: &CredentialStatus, now: UtcDateTime) -> (Mark, Str
         (Some(_), _) => (Mark::Ok, format!("{user}, {lifetime}")),
     };
     match credential.finding {
-        // What is rejected has ended, whatever its lifetime says.
+        // "does not expire" would read as if it worked.
         Some(code) if expires.is_none() && credential.kubeconfig.is_some() => {
             (Mark::Found(Severity::Error), format!("{user} ({code})"))
         }

@@ -7,26 +7,12 @@ use harvester_lab::world::{SOON, eventually};
 use tokio::time::timeout;
 
 use super::*;
-use crate::decide::scheduled_events::{
-    ScheduledEventReason, ScheduledEventState, ScheduledEventType,
-};
+use crate::decide::fixtures::planned_event;
 use crate::sys::root::Root;
 
 fn planned() -> HookRun {
     HookRun {
-        event: ScheduledEvent {
-            id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
-            time: "2026-11-24T10:00:00Z".into(),
-            state: ScheduledEventState::Planned,
-            kind: ScheduledEventType::LiveMigration,
-            reason: ScheduledEventReason::Eviction,
-            source: "status.evacuationNodeName".into(),
-            host: None,
-            target_host: None,
-            start_time: None,
-            deadline: None,
-            message: None,
-        },
+        event: planned_event(),
         vm: None,
         node: None,
     }

@@ -182,11 +182,8 @@ mod tests {
 
     use super::*;
     use crate::access::testing::{tree, write};
-    use crate::decide::fixtures::now;
+    use crate::decide::fixtures::{now, planned_event};
     use crate::decide::registration::Edit;
-    use crate::decide::scheduled_events::{
-        ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
-    };
 
     #[tokio::test]
     async fn only_an_edit_that_was_made_needs_a_reload_of_systemd() {
@@ -221,19 +218,7 @@ mod tests {
         let (_dir, root) = tree();
         let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
         let run = HookRun {
-            event: ScheduledEvent {
-                id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
-                time: "2026-11-24T10:00:00Z".into(),
-                state: ScheduledEventState::Planned,
-                kind: ScheduledEventType::LiveMigration,
-                reason: ScheduledEventReason::Eviction,
-                source: "status.evacuationNodeName".into(),
-                host: None,
-                target_host: None,
-                start_time: None,
-                deadline: None,
-                message: None,
-            },
+            event: planned_event(),
             vm: None,
             node: None,
         };

@@ -34,7 +34,7 @@ const FIRST_BOOT_MAX: i64 = 3600;
 
 /// The step for a VM that is newer than its files: the time at which the Node registered proves it.
 const NEW_MACHINE_ID: &str = "If another VM has this machine-id, and this node is a worker: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, \
-                              `systemd-machine-id-setup`, then reboot. Replace a server.";
+                              `systemd-machine-id-setup`, then reboot. If it is a server: replace the node.";
 
 /// Reads modification times, and judges the state of our unit.
 pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &mut Checked) {
