@@ -93,6 +93,14 @@ kubernetes_release() { # minor version, program
   done
 }
 
+# Makes the kernel run programs for arm64 with qemu-user, which mmdebstrap asks arch-test.
+need_emulation() {
+  need qemu-aarch64-static=qemu-user-static update-binfmts=binfmt-support arch-test=arch-test
+  [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || as_root sh -ec '
+    mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
+    update-binfmts --enable qemu-aarch64'
+}
+
 # Prints the program that cargo builds for a target.
 built_by() { # name of the target, arguments of cargo...
   local name=$1 program; shift

@@ -57,6 +57,12 @@ variable "disk_size" {
   default = "8G"
 }
 
+variable "cpu" {
+  type        = string
+  default     = "qemu64"
+  description = "CPU model: max for an OS that requires x86-64-v2."
+}
+
 variable "memory" {
   type    = number
   default = 2048
@@ -78,6 +84,10 @@ variable "ssh_timeout" {
   default = "20m"
 }
 
+locals {
+  provision = "sh /var/tmp/bake/provision /var/tmp/bake/${basename(var.package)}"
+}
+
 source "qemu" "image" {
   iso_url          = var.image_url
   iso_checksum     = var.image_checksum
@@ -90,6 +100,7 @@ source "qemu" "image" {
   accelerator      = var.accelerator
   cpus             = var.cpus
   memory           = var.memory
+  qemuargs         = [["-cpu", var.cpu]]
   headless         = true
 
   # A CD for the NoCloud data source of cloud-init. It is not part of the image.
@@ -112,17 +123,31 @@ build {
   # Until cloud-init has finished, it configures the network and holds the package lock. Errors in modules of the OS do not
   # matter here.
   provisioner "shell" {
-    inline = ["cloud-init status --wait >/dev/null || true", "mkdir -p /run/bake"]
+    inline = ["cloud-init status --wait >/dev/null || true", "mkdir -p /var/tmp/bake"]
   }
 
+  # Not in /run or /tmp: the build machine may reboot.
   provisioner "file" {
-    source      = var.package
-    destination = "/run/bake/${basename(var.package)}"
+    sources     = [var.package, "${path.root}/provision"]
+    destination = "/var/tmp/bake/"
+  }
+
+  # On a read-only root file system, the package is installed for the next boot (status 75). The reboot ends the session, with or without
+  # a status; packer removes the script that it has uploaded as soon as the build machine is up again.
+  provisioner "shell" {
+    inline = [
+      "if [ -w /usr ] || [ -e /usr/bin/harvester-node-agent ]; then exit 0; fi",
+      "${local.provision} || [ $? = 75 ]",
+      "systemctl reboot",
+      "sleep 600",
+    ]
+    expect_disconnect   = true
+    valid_exit_codes    = [0, 143]
+    start_retry_timeout = var.ssh_timeout
   }
 
   # Must be the last provisioner: it removes the SSH key, so packer cannot log in again. Its own session stays open.
   provisioner "shell" {
-    script          = "${path.root}/provision"
-    execute_command = "chmod +x {{ .Path }} && {{ .Vars }} {{ .Path }} /run/bake/${basename(var.package)}"
+    inline = [local.provision, "rm -r /var/tmp/bake"]
   }
 }

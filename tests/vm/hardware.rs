@@ -14,6 +14,56 @@ use crate::Setup;
 /// follow the host's clock.
 const INSTRUCTION_SHIFT: u32 = 3;
 
+/// The processor of a machine, and what QEMU and Linux call what differs with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// x86-64.
+    Amd64,
+    /// The 64-bit ARM architecture.
+    Arm64,
+}
+
+impl Architecture {
+    /// QEMU's program.
+    pub fn emulator(self) -> &'static str {
+        match self {
+            Self::Amd64 => "qemu-system-x86_64",
+            Self::Arm64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// As KubeVirt chooses it.
+    fn machine(self) -> &'static str {
+        match self {
+            Self::Amd64 => "q35",
+            Self::Arm64 => "virt,gic-version=3",
+        }
+    }
+
+    /// An emulator takes longer for each feature that the guest uses, such as the vector instructions of newer processors.
+    fn emulated_processor(self) -> &'static str {
+        match self {
+            Self::Amd64 => "qemu64",
+            Self::Arm64 => "cortex-a72",
+        }
+    }
+
+    fn console(self) -> &'static str {
+        match self {
+            Self::Amd64 => "ttyS0",
+            Self::Arm64 => "ttyAMA0",
+        }
+    }
+
+    /// What hands the SMBIOS tables to the kernel: on ARM only UEFI does, and KubeVirt has no other firmware there.
+    fn firmware(self) -> &'static str {
+        match self {
+            Self::Amd64 => "",
+            Self::Arm64 => " -bios /usr/share/qemu-efi-aarch64/QEMU_EFI.fd",
+        }
+    }
+}
+
 /// The host's ends of the virtio-serial ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
@@ -28,12 +78,14 @@ pub enum Port {
 }
 
 impl Port {
-    const ALL: [Self; 4] = [
-        Self::GuestAgent,
-        Self::DownwardMetrics,
-        Self::Own,
-        Self::Witness,
-    ];
+    /// All that a machine can have. Before QEMU 9.1, one for ARM has a single serial line, which is the console.
+    fn of(architecture: Architecture) -> Vec<Self> {
+        let mut ports = vec![Self::GuestAgent, Self::DownwardMetrics, Self::Own];
+        if architecture == Architecture::Amd64 {
+            ports.push(Self::Witness);
+        }
+        ports
+    }
 
     /// What the guest knows it by.
     pub fn name(self) -> &'static str {
@@ -75,6 +127,8 @@ pub enum Firmware {
 pub struct Hardware {
     /// The directory of `tests/vm/bake`.
     pub image: PathBuf,
+    /// Its processor.
+    pub architecture: Architecture,
     /// `kvm` or `tcg`.
     pub accelerator: String,
     /// SMBIOS.
@@ -98,10 +152,11 @@ impl Hardware {
     pub fn new(setup: &Setup, image: &Path, firmware: Firmware, mac: &str) -> Self {
         Self {
             image: image.to_owned(),
+            architecture: setup.architecture,
             accelerator: setup.accelerator.clone(),
             firmware,
             mac: mac.to_owned(),
-            ports: Port::ALL.to_vec(),
+            ports: Port::of(setup.architecture),
             memory: 640,
             pod: None,
             virtiofsd: setup.virtiofsd.clone(),
@@ -135,11 +190,10 @@ impl Hardware {
         }
     }
 
-    /// KubeVirt's default passes the host's processor through. An emulator takes longer for each feature that the guest uses, such as the
-    /// vector instructions of newer processors.
+    /// KubeVirt's default passes the host's processor through.
     fn processor(&self) -> &str {
         if self.accelerator == "tcg" {
-            "qemu64"
+            self.architecture.emulated_processor()
         } else {
             "max"
         }
@@ -158,7 +212,8 @@ impl Hardware {
         } else {
             ""
         };
-        format!("root=/dev/vda rw console=ttyS0{mitigations}{cloud_init}")
+        let console = self.architecture.console();
+        format!("root=/dev/vda rw console={console}{mitigations}{cloud_init}")
     }
 
     /// What QEMU is started with. `dir` holds the machine's disk and seed.
@@ -166,12 +221,14 @@ impl Hardware {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
         let mut line = format!(
-            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu {} -smp 1{} -m {} \
+            "-nodefaults -no-user-config -display none -machine {},accel={} -cpu {} -smp 1{} -m {}{} \
              -device virtio-serial-pci,id=ports",
+            self.architecture.machine(),
             self.accelerator,
             self.processor(),
             self.processors(),
-            self.memory
+            self.memory,
+            self.architecture.firmware(),
         );
         if let Firmware::KubeVirt { uuid, serial } = &self.firmware {
             let serial = serial.as_ref().map(|serial| format!(",serial={serial}"));

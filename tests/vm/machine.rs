@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::LIMIT;
 use crate::clocks::machine_time;
-use crate::hardware::{Firmware, Hardware, Port};
+use crate::hardware::{Architecture, Firmware, Hardware, Port};
 use crate::qmp::{Event, Monitor, connect};
 use crate::seed::Seed;
 
@@ -110,7 +110,7 @@ impl Machine {
     ) -> Self {
         std::fs::create_dir_all(logs).unwrap();
         seed.write(&dir.path().join("seed.iso"));
-        let switch = start_switch(dir.path(), logs).await;
+        let switch = start_switch(hardware.architecture, dir.path(), logs).await;
         let host = start_host(&hardware, dir.path(), logs, 0, None).await;
         Self {
             host,
@@ -314,7 +314,7 @@ async fn start_host(
     let own = dir.join(format!("host-{number}"));
     std::fs::create_dir_all(&own).unwrap();
     let path = |file: &str| own.join(file).display().to_string();
-    let mut command = Command::new("qemu-system-x86_64");
+    let mut command = Command::new(hardware.architecture.emulator());
     command.args(hardware.arguments(dir));
     let wire = dir.join(format!("wire-{}", number % 2));
     let wire = format!(
@@ -396,8 +396,8 @@ async fn start_virtiofsd(
 
 /// The network between the hosts: a QEMU without a machine, whose user network leads to this machine's loopback. A
 /// connection of the guest belongs to it and so outlives a move, as on a VLAN.
-async fn start_switch(dir: &Path, logs: &Path) -> Guard {
-    let mut command = Command::new("qemu-system-x86_64");
+async fn start_switch(architecture: Architecture, dir: &Path, logs: &Path) -> Guard {
+    let mut command = Command::new(architecture.emulator());
     command
         .args(["-machine", "none", "-nodefaults", "-no-user-config"])
         .args(["-display", "none"])

@@ -35,6 +35,7 @@ use harvester_lab::figures::Figures;
 pub use harvester_lab::names::{GUEST_AGENT, HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 use tokio::runtime::Runtime;
 
+use crate::hardware::Architecture;
 use crate::stage::{Setting, Stage};
 
 /// Generous: a limit for something broken on an emulated processor that others share.
@@ -68,8 +69,10 @@ macro_rules! scenarios {
 pub struct Setup {
     /// A disk without the agent.
     pub base: PathBuf,
-    /// The same with it; as `base`, a directory of `tests/vm/bake`.
-    pub image: PathBuf,
+    /// The same with it; as `base`, a directory of `tests/vm/bake`. Without it, each machine installs the package at its first boot.
+    pub image: Option<PathBuf>,
+    /// The processor of the machines.
+    pub architecture: Architecture,
     /// `kvm` or `tcg`.
     pub accelerator: String,
     /// The package.
@@ -78,7 +81,7 @@ pub struct Setup {
     pub virtiofsd: PathBuf,
     /// Whether machines run while their memory is copied.
     pub live: bool,
-    /// `gate`, `bench` or `all`.
+    /// `gate`, `arm64`, `bench` or `all`.
     part: String,
     logs: PathBuf,
     figures: PathBuf,
@@ -91,7 +94,11 @@ impl Setup {
         let path = |name: &str| set(name).map(PathBuf::from);
         Some(Self {
             base: path("VM_BASE")?,
-            image: path("VM_IMAGE")?,
+            image: path("VM_IMAGE"),
+            architecture: match set("VM_PART")?.as_str() {
+                "arm64" => Architecture::Arm64,
+                _ => Architecture::Amd64,
+            },
             accelerator: set("VM_ACCELERATOR")?,
             package: path("VM_PACKAGE")?,
             virtiofsd: path("VM_VIRTIOFSD")?,
@@ -112,6 +119,7 @@ fn main() -> ExitCode {
     let is_wanted = |scenario: &Scenario| wanted.iter().any(|name| scenario.label().contains(name));
     let mut chosen = match setup.part.as_str() {
         "gate" => scenarios::newest(),
+        "arm64" => scenarios::on_arm64(),
         "bench" => scenarios::bench(),
         _ => scenarios::all(),
     };

@@ -140,13 +140,13 @@ impl Setting {
         let signer = self
             .is_node()
             .then(|| world.guest_api.real().sign_kubelet_certificates());
-        let image = if self.is_node() {
-            &setup.base
-        } else {
-            &setup.image
-        };
-        let mut hardware = Hardware::new(setup, image, firmware, &world.vm.spec.macs[0]);
+        let image = setup.image.as_ref().filter(|_| !self.is_node());
+        let disk = image.unwrap_or(&setup.base);
+        let mut hardware = Hardware::new(setup, disk, firmware, &world.vm.spec.macs[0]);
         let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
+        if image.is_none() {
+            seed = seed.installing(&setup.package);
+        }
         match self {
             Self::Alone => {
                 seed = seed
@@ -165,7 +165,7 @@ impl Setting {
             }
             Self::Node(version) => {
                 hardware.memory = 1280;
-                seed = kubelet::add_to(seed.installing(&setup.package), &world, version)
+                seed = kubelet::add_to(seed, &world, version)
                     .with_user_data("hostname", WRONG_NAME.into());
             }
             Self::Lab | Self::Plain => seed = seed.with_credentials(&world.guest),

@@ -7,6 +7,7 @@ use harvester_lab::kubernetes::Kubernetes;
 use crate::stage::Setting;
 use crate::{Scenario, scenarios};
 
+mod arm64;
 mod bench;
 mod boot;
 mod channel;
@@ -17,6 +18,7 @@ mod node;
 mod pod;
 mod service;
 
+use arm64::*;
 use bench::*;
 use boot::*;
 use channel::*;
@@ -40,6 +42,17 @@ pub const ON_EACH_VERSION: &[&str] = &[
 pub fn newest() -> Vec<Scenario> {
     let newest = crate::kubelet::newest();
     newest.map_or_else(Vec::new, node)
+}
+
+/// Those of a machine for arm64, of what can differ there.
+pub fn on_arm64() -> Vec<Scenario> {
+    scenarios![Setting::Lab =>
+        a_first_boot_leads_to_labels,
+        the_firmware_and_the_ports_are_found_by_name,
+        annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
+        no_system_call_is_outside_of_the_list,
+        the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them,
+    ]
 }
 
 /// Those that measure. Nothing else may run beside them.
