@@ -29,7 +29,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harvester_lab::figures::Figures;
 pub use harvester_lab::names::{GUEST_AGENT, HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
@@ -183,7 +183,7 @@ fn play(
     scenario: &Scenario,
     kept: Option<Stage>,
 ) -> Option<Stage> {
-    let name = scenario.label();
+    let (name, began) = (scenario.label(), Instant::now());
     let logs = match &kept {
         Some(stage) => stage.logs.clone(),
         None => own_logs(&setup.logs, &scenario.setting.label()),
@@ -206,6 +206,7 @@ fn play(
         println!("{name}: the logs of its machine are in {}", logs.display());
     }
     let verdict = if played.is_some() { "ok" } else { "FAILED" };
+    println!("{} s", began.elapsed().as_secs());
     println!("test vm::{name} ... {verdict}");
     played
 }
@@ -231,11 +232,11 @@ fn caught<T>(runtime: &Runtime, future: impl Future<Output = T>) -> Option<T> {
 }
 
 impl Scenario {
-    /// Whether it is played where none is named: of the versions of Kubernetes that a node can have here, most only on the newest.
+    /// Whether it is played where none is named: of the versions of Kubernetes that a node can have here, only the newest. What
+    /// differs between them is tested with kubelets that need no VM.
     fn is_usual(&self) -> bool {
         let is_older = |version| Some(version) != kubelet::newest();
         !matches!(self.setting, Setting::Node(version) if is_older(version))
-            || scenarios::ON_EACH_VERSION.contains(&self.name)
     }
 
     /// Its name, and where it is not the usual one the setting.

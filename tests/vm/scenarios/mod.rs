@@ -31,13 +31,6 @@ use service::*;
 
 pub use pod::first_pod;
 
-/// Those of a node that are played on every version of Kubernetes, and not only on the newest one: what differs is how a kubelet
-/// registers, takes the labels of its flags at a start, and is refused another Node.
-pub const ON_EACH_VERSION: &[&str] = &[
-    "a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_right_labels",
-    "a_registered_node_whose_machine_is_renamed_is_reported_and_labelled",
-];
-
 /// Those of a node of the newest Kubernetes that is there. The first is its whole path, which is enough for a gate.
 pub fn newest() -> Vec<Scenario> {
     let newest = crate::kubelet::newest();
@@ -68,9 +61,7 @@ pub fn bench() -> Vec<Scenario> {
 pub fn all() -> Vec<Scenario> {
     let lab = scenarios![Setting::Lab =>
         a_first_boot_leads_to_labels,
-        annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_planned_migration_is_announced_and_its_hook_runs_before_the_machine_stops,
-        a_cancelled_migration_and_a_pause_write_nothing,
         a_move_while_harvester_is_away_is_followed_when_it_is_back,
         a_watch_that_is_half_open_after_the_move_is_replaced,
         a_restored_machine_is_reported_as_unconfirmed,

@@ -26,7 +26,7 @@ const REFUSED: &str =
     "journalctl --unit=kubelet --boot --output=cat | grep --quiet 'renamed.*forbidden'";
 
 /// How many migrations a Node must outlive, unless `tests/vm/run` was told another number.
-const MIGRATIONS: usize = 10;
+const MIGRATIONS: usize = 4;
 
 /// The conditions of the kubelet, and those of the agent.
 const CONDITIONS: [&str; 6] = [
