@@ -25,7 +25,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
         "Normal",
         "HostChanged",
         &format!(
-            "migrated from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
+            "Harvester host changed from {from} to {}, region/zone {topology}; {count} labels changed",
             placement.host
         ),
     )

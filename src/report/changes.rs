@@ -93,7 +93,7 @@ impl Reported {
             });
         }
         if let Some(Migration { from, to, .. }) = &round.plan.moved {
-            let text = format!("migrated from Harvester host {from} to {to}");
+            let text = format!("Harvester host changed from {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
                 previous_host: Some(from.clone()),

@@ -71,7 +71,7 @@ kinds! {
 
     /// The VM runs on another host.
     MIGRATED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a104",
-    "VM migrated from Harvester host @HNA_PREVIOUS_HOST@ to @HNA_HOST@",
+    "Harvester host changed from @HNA_PREVIOUS_HOST@ to @HNA_HOST@",
     "The VM was live-migrated, or stopped and started on another host. The labels of the\n\
      Node are updated unless topology.on_change in the configuration says otherwise.\n\
      Running pods are not rescheduled.\n\

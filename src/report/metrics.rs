@@ -156,7 +156,7 @@ fn findings(page: &mut Page, status: &Status) {
 fn event_counters(page: &mut Page, counters: &Counters) {
     let migrations = counters.migrations.iter();
     let migrations = migrations.map(|(trigger, count)| ([("trigger", *trigger)], count));
-    let help = "Live migrations, by the trigger that detected them.";
+    let help = "Changes of the Harvester host, by live migration or restart, by the trigger that detected them.";
     page.family("migrations_total", help, migrations);
     let hints = counters.hints.iter();
     let hints = hints

@@ -95,9 +95,9 @@ async fn an_output_that_stands_still_delays_no_migration_and_the_loss_is_reporte
         lines.lines().next().unwrap().contains(" started"),
         "{lines}"
     );
-    assert!(!lines.contains("migrated from Harvester host"), "{lines}");
+    assert!(!lines.contains("Harvester host changed from"), "{lines}");
     world.migrate("hv-a").await;
-    let migrated = "migrated from Harvester host hv-c to hv-a";
+    let migrated = "Harvester host changed from hv-c to hv-a";
     read_until(&mut output, &mut text, migrated).await;
     assert_eq!(text.matches(DROPPED).count(), 1, "{}", text.trim_start());
 }

@@ -57,7 +57,7 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
         // When the next one is told, nothing of the first is to come.
         world.migrate("hv-b").await;
         for (from, to) in [("hv-a", "hv-c"), ("hv-c", "hv-b")] {
-            let told = format!("migrated from Harvester host {from} to {to}");
+            let told = format!("Harvester host changed from {from} to {to}");
             let is_told = |line: &Line| line.text.contains(&told);
             agent.wait_line(is_told, SOON).await;
         }

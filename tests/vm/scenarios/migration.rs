@@ -38,7 +38,7 @@ pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(st
             let text = text.to_owned();
             records.iter().position(|one| one.message().contains(&text))
         };
-        let (sign, moved) = (told(SIGN), told("migrated from Harvester host"));
+        let (sign, moved) = (told(SIGN), told("Harvester host changed from"));
         assert!(sign.is_some() && sign < moved, "{records:?}");
         let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
         assert!(seen.len() <= 2, "{order:?}: {seen:?}");
