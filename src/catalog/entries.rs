@@ -116,8 +116,8 @@ const CLOUD_PROVIDER_LOG: &str = "kubectl -n kube-system logs -l app.kubernetes.
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac,STARTED:.metadata.creationTimestamp,HOST:.status.nodeName'";
 /// The server of a kubeconfig, and the files that it names.
 const NAMED_FILES: &str = "grep -nE '(server|tokenFile|proxy-url|certificate-authority|client-certificate|client-key):' <KUBECONFIG>";
-/// The age of VMs. A VMI is created at each start.
-const VM_AGES: &str = "kubectl -n <NAMESPACE> get vm -o 'custom-columns=NAME:.metadata.name,CREATED:.metadata.creationTimestamp'";
+/// The age and the volumes of VMs. A VMI is created at each start.
+const VM_AGES: &str = "kubectl -n <NAMESPACE> get vm -o 'custom-columns=NAME:.metadata.name,CREATED:.metadata.creationTimestamp,VOLUMES:.spec.template.spec.volumes[*].persistentVolumeClaim.claimName'";
 
 /// Steps that several findings share.
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
@@ -129,11 +129,15 @@ pub static REJOIN_COMMANDS: [FixCommand; 4] = [
     command(CommandPlace::Vm, START),
 ];
 /// The exceptions from a deletion of the Node.
-pub const REJOIN_SERVERS: &str = "The next steps are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+pub const REJOIN_SERVERS: &str = "The next steps are for a worker only. Never delete the Node of a server: with etcd, RKE2 and K3s then remove its etcd member, and its service may not start again. Join a new server first, then remove this one. If Rancher provisions the cluster, replace the node in Rancher instead.";
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
-const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
-const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that the last command lists. If Rancher provisioned the cluster, change its cloud credential too: it rewrites the file.";
+/// What to do after the Node was deleted.
+pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server with etcd: restart rke2-agent, k3s-agent or kubelet on this node. A running kubelet does not register its Node again.";
+/// The same on a server.
+pub const ETCD_NODE_DELETED: &str = "If the Node of a server with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
+const USE_SERVICE_ACCOUNT: &str = "If Rancher provisioned the cluster, change its cloud credential: Rancher writes the file again on all nodes. Otherwise create a service account on Harvester; its token does not expire. Read rbac.yaml before you apply it, and copy the present kubeconfig: --replace overwrites it.";
+const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
 /// The components that use the same kubeconfig as the agent.
 const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
 const SYSTEM_UUID: &str =
@@ -205,7 +209,7 @@ catalog! {
         see: [issue!("harvester/harvester", 11682), issue!("harvester/harvester", 11683)],
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
         fix: [
-            "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, restart the Kubernetes service: the Node registers again.",
+            "Until this is fixed, do not reboot the VM and do not stop its kubelet: the Node is deleted while it is not ready. If it was deleted, follow `harvester-node-agent explain node-missing`.",
             "Start qemu-guest-agent; install or unmask it first, if necessary. The cloud provider then finds the VM by the hostname, if that is the Node name.",
         ],
         run: [Vm "systemctl enable --now qemu-guest-agent", Guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest CLOUD_PROVIDER_LOG],
@@ -250,10 +254,10 @@ catalog! {
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error [needs_memory], "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
-            "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet: the kubelet then reports the new one.",
-            "Otherwise find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that and the disks of the VMs do not agree, change nothing.",
+            "Find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that and the volumes of the VMs do not agree, change nothing.",
             "On the copy, never on the original, and after a snapshot of that VM: uninstall the Kubernetes service, set the hostname to the VM name, install the service again, and join it as a new node.",
             "rke2-uninstall.sh, k3s-uninstall.sh and k3s-agent-uninstall.sh delete the service and all cluster data of the VM. With kubeadm, use `kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
+            "Only if you changed the firmware UUID of this VM yourself, and VOLUMES and CREATED show that no other VM is its copy: restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, which then reports the new UUID.",
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES, Guest SYSTEM_UUID, Vm PRODUCT_UUID, Vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM, or give its name to this one.
@@ -317,7 +321,7 @@ catalog! {
         see: [LIVE_MIGRATION, issue!("harvester/harvester", 10462)],
         impact: "Maintenance mode of the host cannot be enabled unless it is forced; the VM and its Node are then shut down and not restarted. An upgrade of Harvester shuts them down or does not start.",
         fix: [
-            "In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host.",
+            "In Harvester, remove what the reason shows: a host device, a CD-ROM, or a node selector for one host. Do not remove a volume: if it is ReadWriteOnce, plan to copy its data to a StorageClass with ReadWriteMany; until then, use the next step.",
             "If the VM cannot migrate, allow Harvester to shut it down: set the label harvesterhci.io/maintain-mode-strategy of the VM to ShutdownAndRestartAfterEnable (it starts on another host), ShutdownAndRestartAfterDisable (it waits for its host) or Shutdown.",
             "Drain the Node before the maintenance, if the VM is shut down.",
         ],
@@ -423,7 +427,7 @@ catalog! {
         fix: [
             "If the MTU of the NIC is wrong, correct it in the network configuration of this VM. It must not exceed that of the cluster network in Harvester.",
             "Otherwise reduce the MTU of the interface. At the next start of the VM, the CNI plugin creates it with an MTU that fits, unless its configuration sets one.",
-            "Pods keep the MTU that they started with: restart the CNI pod of this node, or k3s, and then recreate the other pods here.",
+            "Pods keep the MTU that they started with: restart the CNI pod of this node, or k3s, one server at a time. Then drain the Node and uncordon it, so that its other pods are created again.",
         ],
         run: [Vm "ip -details link show type vxlan"];
     ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "providerID of the Node was set by another cloud provider",
@@ -437,8 +441,8 @@ catalog! {
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
         fix: [
-            "Run one cloud provider: remove cloud-provider-kubevirt.",
-            "Or disable its zones (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone in sync.",
+            "Disable its zones (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone in sync.",
+            "Remove cloud-provider-kubevirt only if the Harvester cloud provider runs and no Service of type LoadBalancer depends on it (`kubectl get services -A`). Nodes keep their `kubevirt://` providerID until they are replaced.",
         ],
         run: [Guest "kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
         suppresses: [ProviderIdNotHarvester];
@@ -585,7 +589,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
-            "Kubelet certificates: restart rke2-server, rke2-agent, k3s or k3s-agent.",
+            "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it. CA or server certificate: `harvester-node-agent doctor` shows the steps.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [Vm SERVICES];
@@ -605,7 +609,7 @@ catalog! {
         fix: [
             "Check the clock of this node first.",
             "Restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: that renews the certificate.",
-            "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE>`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
+            "With kubeadm: move kubelet.conf and /var/lib/kubelet/pki/kubelet-client* away, write /etc/kubernetes/kubelet.conf anew from a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE> > kubelet.conf`), and restart the kubelet.",
         ],
         run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
@@ -614,7 +618,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
-            "Check whether the API responds to this node: any HTTP status, also 401, is a response; 000 is none. Check whether the VM network has a route to the Harvester VIP.",
+            "Test the API. 000: no response, check the route to the Harvester VIP. 401 or 403: it responds. 500 or higher: check rke2-server and etcd on the management nodes of Harvester.",
             "During an upgrade of Harvester this is expected.",
         ],
         run: [Vm RESPONSE, Vm "ip route"],
@@ -671,8 +675,8 @@ catalog! {
     GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text, may_pass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: [
-            "If no service of RKE2, K3s or the kubelet is running, see its journal, and start it.",
-            "If it is running, test the API: any HTTP status, also 401, is a response; 000 is none. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
+            "If no service of RKE2, K3s or kubeadm runs, find out in its journal why it stopped. Do not start it if it was stopped on purpose, or if this VM may be a copy of another one. Otherwise start it.",
+            "If it runs, test the API: 000 is no response; 401 or 403 is one; 500 or higher is an error of the server. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
         ],
         run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE],
         suppresses: [NodeMissing, NodeWriteFailed];
@@ -680,21 +684,21 @@ catalog! {
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
         fix: [
             "See in the log of the kubelet whether it is rejected as well, and check the clock. RKE2 has this log in a file, K3s and kubeadm have it in the journal.",
-            "Compare the issuer of its certificate with the CA of the server: it may belong to another cluster, or come from the image. The last command prints the issuer.",
+            "Compare the issuer that the last command prints with the client CA on a server, not with its server CA: `openssl x509 -noout -subject -in /var/lib/rancher/*/server/tls/client-ca.crt`. If they differ, the certificate is from another cluster or from the image.",
             "Only if the kubelet is rejected and this node belongs to this cluster: restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, one server at a time.",
         ],
         run: [Vm JOURNAL, Vm KUBELET_LOG, Vm "timedatectl", Vm KUBELET_ISSUER],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
-        fix: ["Check that the credential is that of the kubelet: its certificate must be for system:node:NODE in group system:nodes."],
-        run: [Guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
+        fix: ["The certificate must be for system:node:<NODE> in group system:nodes; the first command prints its subject (CN: user, O: group)."],
+        run: [Vm KUBELET_ISSUER, Guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiTlsError, "guest-api-tls-error", Node, Error [is_error_text], "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "Check the clock.",
-            "Compare the CA certificate in the kubelet kubeconfig with that of the server.",
+            "If the clock is right, compare the issuer in the output of curl with the CA of the kubelet kubeconfig. If they differ, another server responds, or the CA was rotated: in the latter case restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time.",
         ],
         run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NodeMissing, NodeWriteFailed];
@@ -707,7 +711,8 @@ catalog! {
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
-            "If the Node was deleted, restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
+            NODE_DELETED,
+            ETCD_NODE_DELETED,
             "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
             "If it has not registered, see the log of the kubelet.",
         ],

@@ -17,7 +17,8 @@ use std::fmt;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{
-    Code, Entry, Flags, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM, REJOIN_SERVERS, Severity,
+    Code, ETCD_NODE_DELETED, Entry, Flags, NODE_DELETED, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
+    REJOIN_SERVERS, Severity,
 };
 pub use group::{Api, Group};
 

@@ -257,7 +257,7 @@ fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
         "systemctl start",
     ];
     assert_eq!(starts, order);
-    assert!(REJOIN_SERVERS.contains("the only server"));
+    assert!(REJOIN_SERVERS.contains("Never delete the Node of a server"));
 }
 
 /// The codes whose texts name something that is drained, deleted, reset or recreated, and why that harms nothing.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::catalog::{Code, CommandPlace, Finding, FixCommand};
+use crate::catalog::{Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED};
 use crate::decide::input::Scene;
 use crate::decide::unread;
 use crate::facts::names::NodeName;
@@ -85,8 +85,8 @@ pub(super) fn answers(
 
 /// The steps after our Node was deleted.
 const AFTER_DELETION: [&str; 3] = [
-    "If the Node is to be removed from the cluster, ignore this.",
-    "Otherwise restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet on this node: a running kubelet does not register its Node again.",
+    NODE_DELETED,
+    ETCD_NODE_DELETED,
     "If it is deleted again, compare its name with that of the VM: a cloud provider deletes a Node without a VM of the same name.",
 ];
 
