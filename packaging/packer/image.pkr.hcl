@@ -123,7 +123,7 @@ build {
   # Until cloud-init has finished, it configures the network and holds the package lock. Errors in modules of the OS do not
   # matter here.
   provisioner "shell" {
-    inline = ["cloud-init status --wait >/dev/null || true", "mkdir -p /var/tmp/bake"]
+    inline = ["cloud-init status --wait >/dev/null || true", "mkdir -m 700 /var/tmp/bake"]
   }
 
   # Not in /run or /tmp: the build machine may reboot.

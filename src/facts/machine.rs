@@ -18,7 +18,7 @@ pub struct Machine {
     pub kernel_hostname: Fact<String>,
     /// `/etc/hostname`.
     pub static_hostname: Fact<String>,
-    /// The name given by the platform: cloud-init's `v1.local_hostname`, which user-data cannot change.
+    /// The name given by the platform: cloud-init's `v1.local_hostname`, which user-data cannot change, or Afterburn's.
     pub platform_hostname: Fact<String>,
     /// DMI `product_uuid`, which KubeVirt sets to the VMI's `spec.domain.firmware.uuid`.
     pub product_uuid: Fact<Uuid>,

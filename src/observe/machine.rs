@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads this machine: host names, DMI, cloud-init, NICs.
+//! Reads this machine: host names, DMI, cloud-init or Afterburn, NICs.
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -19,6 +19,9 @@ const LINE_MAX: u64 = 4096;
 
 /// The maximum size of cloud-init's instance data with its copy of user-data; 100 kB is usual.
 const INSTANCE_DATA_MAX: u64 = 4 << 20;
+
+/// Where Afterburn writes the attributes of the platform: its own path, and that of Flatcar (`coreos-metadata.service`).
+const AFTERBURN: [&str; 2] = ["/run/metadata/afterburn", "/run/metadata/flatcar"];
 
 /// Reads all local facts of this machine.
 pub fn read_machine(root: &Root) -> Machine {
@@ -66,7 +69,29 @@ struct InstanceDataV1 {
     local_hostname: Option<String>,
 }
 
+/// Reads the name from cloud-init or, without cloud-init, from Afterburn.
 fn platform_hostname(root: &Root) -> Fact<String> {
+    let by_afterburn = || AFTERBURN.iter().map(|path| afterburn_hostname(root, path));
+    match cloud_init_hostname(root) {
+        Fact::Absent => by_afterburn()
+            .find(|name| *name != Fact::Absent)
+            .unwrap_or(Fact::Absent),
+        name => name,
+    }
+}
+
+/// Reads the attribute `AFTERBURN_KUBEVIRT_HOSTNAME`, whose prefix is `COREOS` on Flatcar.
+fn afterburn_hostname(root: &Root, path: &str) -> Fact<String> {
+    Fact::from(root.read(path, LINE_MAX)).and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        let mut attributes = text.lines().filter_map(|line| line.split_once('='));
+        let name = attributes.find(|(key, _)| key.ends_with("_KUBEVIRT_HOSTNAME"));
+        let name = name.map(|(_, name)| name.trim_matches('"').to_owned());
+        name.filter(|name| !name.is_empty()).into()
+    })
+}
+
+fn cloud_init_hostname(root: &Root) -> Fact<String> {
     let path = "/run/cloud-init/instance-data.json";
     Fact::from(root.read(path, INSTANCE_DATA_MAX)).and_then(|bytes| {
         match serde_json::from_slice::<InstanceData>(&bytes) {
@@ -211,6 +236,27 @@ mod tests {
             read_machine(&root).platform_hostname.why().unwrap().kind,
             UnavailableKind::Malformed
         );
+    }
+
+    #[test]
+    fn without_cloud_init_the_platform_name_is_afterburns() {
+        let fcos = "AFTERBURN_KUBEVIRT_HOSTNAME=vm-1\nAFTERBURN_KUBEVIRT_INSTANCE_ID=i\n";
+        let flatcar = "COREOS_KUBEVIRT_INSTANCE_ID=\"i\"\nCOREOS_KUBEVIRT_HOSTNAME=\"vm-1\"\n";
+        for (path, text) in [
+            ("/run/metadata/afterburn", fcos),
+            ("/run/metadata/flatcar", flatcar),
+        ] {
+            let (_dir, root) = tree(&[(path, text)]);
+            let name = read_machine(&root).platform_hostname;
+            assert_eq!(name, Fact::Known("vm-1".to_owned()), "{path}");
+        }
+        let both = r#"{"v1":{"local_hostname":"vm-2"}}"#;
+        let path = "/run/cloud-init/instance-data.json";
+        let (_dir, root) = tree(&[(path, both), ("/run/metadata/afterburn", fcos)]);
+        let name = read_machine(&root).platform_hostname;
+        assert_eq!(name, Fact::Known("vm-2".to_owned()));
+        let (_dir, root) = tree(&[("/run/metadata/afterburn", "AFTERBURN_AWS_HOSTNAME=a\n")]);
+        assert_eq!(read_machine(&root).platform_hostname, Fact::Absent);
     }
 
     #[test]
