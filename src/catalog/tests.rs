@@ -261,7 +261,7 @@ fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
 }
 
 /// The codes whose texts name something that is drained, deleted, reset or recreated, and why that harms nothing.
-const DESTRUCTIVE: [(Code, &str); 14] = [
+const DESTRUCTIVE: [(Code, &str); 13] = [
     (
         Code::NodeOfAnotherVm,
         "the UUID of the Node proves that two VMs have one credential; the step says on which one",
@@ -313,10 +313,6 @@ const DESTRUCTIVE: [(Code, &str); 14] = [
     (
         Code::OverlayMtuTooLarge,
         "the controllers create the pods again, with another MTU",
-    ),
-    (
-        Code::KubeletCredentialExpired,
-        "the kubelet requests the expired certificate again",
     ),
 ];
 

@@ -310,7 +310,7 @@ fn a_migration_is_announced_once_and_from_the_host_that_the_vm_left() {
     world.settings.topology.on_change = OnChange::Follow;
     let plan = world.plan();
     let note = &patches(&plan)[0].announce.as_ref().unwrap().note;
-    assert!(note.contains("from Harvester host hv-b to hv-c"), "{note}");
+    assert!(note.contains("host changed from hv-b to hv-c"), "{note}");
     world.apply(&plan);
 
     let node = world.node();
@@ -1565,7 +1565,7 @@ fn a_node_that_was_deleted_is_told_from_one_that_has_not_registered() {
     );
     let steps = finding.remedy();
     assert!(
-        steps.contains("a running kubelet does not register its Node again"),
+        steps.contains("A running kubelet does not register its Node again"),
         "{steps}"
     );
 }

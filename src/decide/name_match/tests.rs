@@ -351,7 +351,11 @@ fn a_node_is_replaced_only_if_the_kubelet_of_this_vm_reports_it() {
             assert_eq!(codes(&plan), [code], "{node}");
             let text = advice(&plan.findings[0]).replace("do not drain or delete", "");
             assert_eq!(is_destructive(&text), is_replaced, "{node}: {text}");
-            assert_eq!(text.contains("the only server"), is_replaced, "{text}");
+            assert_eq!(
+                text.contains("Never delete the Node of a server"),
+                is_replaced,
+                "{text}"
+            );
         }
     }
 }
