@@ -136,7 +136,8 @@ pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server with etcd: restart rke2-agent, k3s-agent or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
 pub const ETCD_NODE_DELETED: &str = "If the Node of a server with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
-const USE_SERVICE_ACCOUNT: &str = "If Rancher provisioned the cluster, change its cloud credential: Rancher writes the file again on all nodes. Otherwise create a service account on Harvester; its token does not expire. Read rbac.yaml before you apply it, and copy the present kubeconfig: --replace overwrites it.";
+const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential: Rancher writes the file again on all nodes, and the next steps are not needed. Otherwise copy the present kubeconfig first: --replace overwrites it.";
+const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
 /// The components that use the same kubeconfig as the agent.
 const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
@@ -519,12 +520,12 @@ catalog! {
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "Harvester kubeconfig contains a Rancher token",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. If the CSI driver and the cloud provider use the same file, volumes are then not attached and the VM is not found.",
-        fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
+        fix: [RANCHER_FIRST, USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. If the CSI driver and the cloud provider use the same file, they fail as well.",
-        fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
+        fix: [RANCHER_FIRST, USE_SERVICE_ACCOUNT, OTHER_NODES],
         run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
@@ -598,6 +599,7 @@ catalog! {
         impact: "Migrations are not detected; labels are unchanged. If the CSI driver and the cloud provider use the same file, volumes are not attached and the VM is not found.",
         fix: [
             "Check the clock of this node first.",
+            RANCHER_FIRST,
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
