@@ -232,6 +232,6 @@ async fn an_object_that_is_gone_before_its_watch_stands_is_missed_soon() {
         findings.contains("it existed and was deleted"),
         "{findings}"
     );
-    let fix = "a running kubelet does not register its Node again";
+    let fix = "A running kubelet does not register its Node again";
     assert!(findings.contains(fix), "{findings}");
 }
