@@ -136,8 +136,9 @@ build {
   # a status; packer removes the script that it has uploaded as soon as the build machine is up again.
   provisioner "shell" {
     inline = [
-      "if [ -w /usr ] || [ -e /usr/bin/harvester-node-agent ]; then exit 0; fi",
+      "if [ -w /usr ] || [ -e /var/tmp/bake/rebooted ]; then exit 0; fi",
       "${local.provision} || [ $? = 75 ]",
+      "touch /var/tmp/bake/rebooted",
       "systemctl reboot",
       "sleep 600",
     ]

@@ -133,10 +133,10 @@ pub const REJOIN_SERVERS: &str = "The next steps are for a worker only. Never de
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
 /// What to do after the Node was deleted.
-pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server with etcd: restart rke2-agent, k3s-agent or kubelet on this node. A running kubelet does not register its Node again.";
+pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
-pub const ETCD_NODE_DELETED: &str = "If the Node of a server with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
-const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential: Rancher writes the file again on all nodes, and the next steps are not needed. Otherwise copy the present kubeconfig first: --replace overwrites it.";
+pub const ETCD_NODE_DELETED: &str = "If the Node of a server of RKE2 or K3s with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
+const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. Copy the present kubeconfig before the next steps: --replace overwrites it.";
 const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
 /// The components that use the same kubeconfig as the agent.
@@ -255,10 +255,10 @@ catalog! {
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error [needs_memory], "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
-            "Find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that and the volumes of the VMs do not agree, change nothing.",
+            "Find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that is not certain, change nothing.",
             "On the copy, never on the original, and after a snapshot of that VM: uninstall the Kubernetes service, set the hostname to the VM name, install the service again, and join it as a new node.",
             "rke2-uninstall.sh, k3s-uninstall.sh and k3s-agent-uninstall.sh delete the service and all cluster data of the VM. With kubeadm, use `kubeadm reset --skip-phases=remove-etcd-member`: without the option, it may remove the etcd member of the original.",
-            "Only if you changed the firmware UUID of this VM yourself, and VOLUMES and CREATED show that no other VM is its copy: restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, which then reports the new UUID.",
+            "Only if you changed the firmware UUID of this VM yourself, and no VM in the first command has the systemUUID of the Node: restart rke2-server, rke2-agent, k3s, k3s-agent or kubelet, which then reports the new UUID.",
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES, Guest SYSTEM_UUID, Vm PRODUCT_UUID, Vm SERVICES],
         // Their remedies drain or delete that Node, which belongs to the other VM, or give its name to this one.
@@ -631,6 +631,7 @@ catalog! {
         fix: [
             "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
             "After one year without use, Kubernetes 1.29 and later invalidate a token without expiry; the first command lists such Secrets. On Harvester, `kubectl -n <NAMESPACE> label secret <SECRET> kubernetes.io/legacy-token-invalid-since-` makes it valid again.",
+            RANCHER_FIRST,
             "Otherwise create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.",
             OTHER_NODES,
         ],

@@ -66,9 +66,10 @@ impl ConflictTracker {
         self.armed = true;
     }
 
-    /// Returns the conflict that may be over: we write again, and no writer has reverted that so far.
-    pub fn retried(&self) -> Option<&ConflictBackoff> {
-        self.standing_down.as_ref().filter(|_| self.is_retrying)
+    /// Returns the conflict that may be over: a change is needed, or we write again, and no writer has reverted that so far.
+    pub fn known(&self) -> Option<&ConflictBackoff> {
+        let is_needed = self.is_retrying || self.peace.is_none();
+        self.standing_down.as_ref().filter(|_| is_needed)
     }
 
     /// Compares the current Node with the record, given the patch for `host`. Returns the conflicting writer if the patch must not
@@ -93,6 +94,13 @@ impl ConflictTracker {
             self.annotations.clear();
         }
         self.host = Some(host.clone());
+        let stand = self.standing_down.as_ref();
+        let is_due = patch.is_some() && !self.is_retrying;
+        if stand.is_some_and(|stand| moved || is_due && stand.until <= now) {
+            self.is_retrying = true;
+            // One revert of the next attempt is enough to stop again.
+            self.reverts = vec![now; REVERT_LIMIT - 1];
+        }
         let Some(patch) = patch else {
             // The Node needs no change, but a conflicting writer that pauses may continue.
             let since = *self.peace.get_or_insert(now);
@@ -103,12 +111,6 @@ impl ConflictTracker {
             return None;
         };
         self.peace = None;
-        let stand = self.standing_down.as_ref();
-        if stand.is_some_and(|stand| stand.until <= now && !self.is_retrying || moved) {
-            self.is_retrying = true;
-            // One revert of the next attempt is enough to stop again.
-            self.reverts = vec![now; REVERT_LIMIT - 1];
-        }
         self.reverts
             .retain(|at| now.saturating_sub(*at) < REVERT_WINDOW);
         let reverted = self.reverted(node, patch);

@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::patches::node_patch;
 use super::placement::Known;
 use crate::config::Settings;
+use crate::facts::Fact;
 use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
 
 /// Decides what to do about the labels.
@@ -30,7 +31,10 @@ pub(super) fn labeling(
     };
     let is_of_another = seen.identity.is_named_as_another();
     let doing = match (settling, seen.observation.node.known(), seen.placement) {
-        (Some(left), ..) => Doing::Settling(left),
+        (Some(left), ..) => {
+            conflict = memory.conflicts.known().cloned();
+            Doing::Settling(left)
+        }
         (None, Some(node), Some(placement)) if !is_of_another => {
             let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
             let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
@@ -39,11 +43,12 @@ pub(super) fn labeling(
             let tracker = &mut memory.conflicts;
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);
             let writer = writer.cloned();
-            conflict = writer.clone().or_else(|| tracker.retried().cloned());
+            conflict = tracker.known().cloned();
             doing(patch, writer, memory, now)
         }
         (None, None, Some(_)) if !is_of_another => {
-            conflict = memory.conflicts.retried().cloned();
+            let is_unread = seen.observation.node != Fact::Absent;
+            conflict = memory.conflicts.known().filter(|_| is_unread).cloned();
             Doing::Undecided
         }
         (None, Some(_), Some(_)) => Doing::Nothing,

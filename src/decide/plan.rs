@@ -237,10 +237,11 @@ fn desired_conditions(
     }
     let are_names_final = memory.names_left(settings, now).is_none();
     let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
-    let is_retried = wanted.conflict.is_some() && !is_standing_down;
+    let may_be_over = wanted.conflict.is_some() && !is_standing_down;
     let conditions = [
         are_names_final.then(|| conditions::identity(seen.identity)),
-        conditions::topology(sync).filter(|_| !is_retried),
+        conditions::topology(sync)
+            .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
         memory.guest_agent.condition(now.uptime),
     ];
     let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {

@@ -15,12 +15,12 @@ use crate::config::OnChange;
 use crate::decide::resync::WindowOutcome;
 use crate::facts::clock::{ClockStep, rfc3339};
 use crate::facts::guest_agent::{HostView, UnitState};
-use crate::facts::names::{NodeName, VmName};
+use crate::facts::names::{HostName, NodeName, VmName};
 use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
 };
 use crate::facts::observation::{Candidates, Coverage};
-use crate::facts::placement::Source;
+use crate::facts::placement::{PlacementReads, Source};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -1120,9 +1120,19 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
     world.settle();
     assert!(found(&world));
     for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c"), ("hv-b", "rack-b")] {
+        // Harvester writes the annotations of the new host later.
+        world.annotate("hv-a", "eu-1", "rack-a");
+        world.migrate(host, "eu-1", zone);
+        world.reads = PlacementReads::none(HostName::parse(host).unwrap());
+        let plan = world.plan();
+        assert!(patches(&plan).is_empty());
+        assert!(codes(&plan).contains(&Code::LabelConflict));
+        world.apply(&plan);
+        world.annotate(host, "eu-1", zone);
         world.migrate(host, "eu-1", zone);
         let plan = world.plan();
         assert_eq!(patches(&plan)[0].labels[ZONE].as_deref(), Some(zone));
+        assert!(codes(&plan).contains(&Code::LabelConflict));
         world.apply(&plan);
         world.settle();
         assert!(found(&world), "the labels match for a moment");

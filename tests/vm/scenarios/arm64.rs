@@ -50,6 +50,9 @@ pub async fn no_system_call_is_outside_of_the_list(stage: &mut Stage) {
              systemctl daemon-reload; systemctl restart {UNIT}"
         ))
         .await;
+    // Without a list, nothing would be noted.
+    let logged = format!("systemctl show --value --property=SystemCallLog {UNIT}");
+    assert_ne!(stage.inside.sh(&logged).await, "");
     stage.says_that_it_is_synced().await;
     for to in ["hv-b", "hv-a"] {
         stage.migrate(to, Telling::default()).await;
@@ -66,7 +69,9 @@ pub async fn no_system_call_is_outside_of_the_list(stage: &mut Stage) {
     stage.says_that_it_is_synced().await;
     let noted = stage
         .inside
-        .sh(&format!("{NOTED} | grep harvester || true"))
+        .sh(&format!(
+            "journalctl --sync; {NOTED} | grep harvester || true"
+        ))
         .await;
     assert_eq!(noted, "");
 }
