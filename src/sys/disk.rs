@@ -383,7 +383,11 @@ mod tests {
                 break;
             }
         }
-        assert!(writer.settle(SOON) && writer.has_written(&content("second")));
+        // It is told before it is noted, and `settle` does not wait for a disk that has stalled.
+        while !writer.has_written(&content("second")) {
+            std::thread::yield_now();
+        }
+        assert!(writer.settle(SOON));
     }
 
     #[tokio::test]
