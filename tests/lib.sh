@@ -93,6 +93,17 @@ kubernetes_release() { # minor version, program
   done
 }
 
+# Makes a Debian tree. Without one, `$work/mmdebstrap` says why. The files that this shell has open are closed: mmdebstrap tells a
+# shell the number of one of its own, and dash takes no number of two digits.
+debian_tree() { # directory, arguments of mmdebstrap...
+  local directory=$1; shift
+  need mmdebstrap=mmdebstrap
+  mmdebstrap --variant=minbase --aptopt='Acquire::Retries "5"' "$@" "$directory" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- >"$work/log" 2>&1 && return
+  rm -rf "$directory"
+  grep -a '^E: ' "$work/log" | cut -c 1-300 | head -n 1 >"$work/mmdebstrap"
+  return 1
+}
+
 # Makes the kernel run programs for arm64 with qemu-user, which mmdebstrap asks arch-test.
 need_emulation() {
   need qemu-aarch64-static=qemu-user-static update-binfmts=binfmt-support arch-test=arch-test
