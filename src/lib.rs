@@ -57,9 +57,8 @@
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.
 //! 3. The agent writes only to its own Node (and sends Events about it). On the node itself it changes only its own state, status,
-//!    events and metrics files, unless the configuration allows it to start the unit of qemu-guest-agent, or to keep its own file with
-//!    the labels for the kubelet, which the daemon changes and removes and only `gate` creates.
-//!    It runs hooks that only root can place.
+//!    events and metrics files, unless the configuration allows it to start the unit of qemu-guest-agent, or `gate --labels` to write
+//!    its own file with the labels for a kubelet that starts. It runs hooks that only root can place.
 //! 4. It never changes taints, `spec`, `ownerReferences`.
 //! 5. If nothing changed, it writes nothing.
 //! 6. If the identity is ambiguous, it writes no label.

@@ -9,7 +9,6 @@ use super::*;
 use crate::decide::Refusal;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
-use crate::facts::registration::{LabelFile, LabelFileContent, LabelFileKind};
 use crate::facts::requests::Requests;
 use crate::facts::{Fact, UnavailableKind};
 
@@ -62,7 +61,6 @@ impl Apply for FakeIo {
         let kind = match action {
             Action::StartUnit(unit) => format!("start {unit}"),
             Action::RunHooks(run) => format!("hooks {}", run.event.state.as_str()),
-            Action::EditLabelFile(change) => format!("edit {:?}", change.kind),
             Action::SendEvents(events) => format!("events {}", events.announce.len()),
             Action::PatchNode(patch) => format!("patch {}", patch.labels.len()),
             Action::PatchConditions(patch) => format!("conditions {}", patch.conditions.len()),
@@ -341,41 +339,6 @@ async fn a_write_that_fails_beside_reads_that_succeed_is_tried_again_with_growin
     assert!(run.limits.len() > 2, "{:?}", run.limits);
     assert!(
         run.limits.windows(2).all(|pair| pair[0] < pair[1]),
-        "{:?}",
-        run.limits
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_and_costs_no_wake_up()
-{
-    let mut facts = Facts::new();
-    facts.settle();
-    facts.memory = Memory::default();
-    // The file is ours, but is not configured.
-    facts.observation.label_files = vec![LabelFile {
-        kind: LabelFileKind::Rke2,
-        content: LabelFileContent::Ours(String::new()),
-        hidden_by: None,
-    }];
-    let refusal = Refusal {
-        text: "read-only".to_owned(),
-        passing: true,
-        retry_after: None,
-    };
-    let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
-    let wake = |observation, report| [observation, "edit Rke2", report];
-    let expected = [
-        wake("who All", "report startup"),
-        wake("who nothing", "report startup"),
-        wake("who Known", "report timer"),
-        wake("who Known", "report timer"),
-        wake("who Known", "report timer"),
-    ];
-    assert_eq!(run.log, expected.concat());
-    let poll = Duration::from_secs(60);
-    assert!(
-        run.limits.iter().all(|limit| *limit >= poll),
         "{:?}",
         run.limits
     );

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes: all changes in a cluster are sent from here, to our own Node, with the credential of the kubelet. This module also
-//! changes the agent's own label files, and starts a unit and hooks.
+//! starts a unit and hooks.
 //!
 //! It executes a plan. It reads no facts, makes no decisions and does not retry.
 //!
@@ -10,7 +10,6 @@
 pub mod event;
 pub mod hook;
 pub mod node;
-pub mod registration;
 pub mod unit;
 
 use self::event::EventApi;

@@ -789,22 +789,6 @@ catalog! {
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
         run: [Guest "kubectl get nodes -o wide"];
 
-    LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
-        impact: "The file is unchanged, and the labels that it sets may be those of another host.",
-        fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."],
-        run: [Vm "cat /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml", Vm "systemctl cat kubelet"];
-    LabelFileNotWritten, "label-file-not-written", Node, Warning [needs_memory], "kubelet registration-label file cannot be updated",
-        impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
-        fix: [
-            "Restart the agent: a directory created after its start is read-only to it.",
-            "If that fails too, allow the directory in the unit: `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
-        ],
-        run: [Vm "systemctl restart harvester-node-agent"];
-    LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
-        impact: "The Node registers without region, zone and host labels; the agent adds them later.",
-        fix: ["Move its other flags, such as --node-ip, to the configuration of the kubelet or to a drop-in, then remove the variable from the reported file."],
-        run: [Vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
-
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         see: [TOML],
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gate`: delays the start of the kubelet while its node name would be wrong or its credential is that of another machine, and
-//! writes the labels for the registration.
+//! `gate`: delays the start of the kubelet while its node name would be wrong or its credential is that of another machine. With
+//! `--labels`, passes labels to a kubelet that starts.
 //!
 //! A Node keeps the name under which it registers. The daemon reconciles; the gate only evaluates its status. It always exits with
 //! status 0: a wrong name can be corrected, but a node that does not boot is worse.
 
+mod label_files;
 #[cfg(test)]
 mod tests;
 
@@ -23,13 +24,12 @@ use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
 use crate::access::search;
 use crate::agent::state::{self, MachineId};
-use crate::apply::registration;
 use crate::config::{self, Settings};
 use crate::decide::identity::JudgedName;
 use crate::decide::name_match::Verdict;
-use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
+use crate::decide::registration::is_wanted as registration_is_wanted;
 use crate::facts::names::{NameKind, is_hostname_template};
-use crate::facts::registration::{LabelFileKind, Labels};
+use crate::facts::registration::Labels;
 use crate::observe;
 use crate::report::status::Status;
 use crate::report::status_file;
@@ -56,6 +56,9 @@ const START_DAEMON: &str = "systemctl status harvester-node-agent";
 const UNCHECKED: &str = "the kubelet starts without the check";
 const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent doctor";
 
+/// The names of a Node that does not exist yet; the first one that is known counts.
+const NAMES: [NameKind; 2] = [NameKind::NodeName, NameKind::KernelHostname];
+
 /// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Decision {
@@ -63,8 +66,6 @@ enum Decision {
     Open {
         /// The reason, in one line; empty if there is nothing to say.
         text: String,
-        /// The labels for the registration.
-        labels: Option<Labels>,
     },
     /// Delay it until the time is over.
     Hold {
@@ -72,8 +73,6 @@ enum Decision {
         why: String,
         /// What to say if the time is over. A user should check the node then.
         late: String,
-        /// The labels for the registration at that time.
-        labels: Option<Labels>,
     },
 }
 
@@ -111,36 +110,28 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     {
         return answer;
     }
-    let work = async {
-        let (mut answer, labels) = wait(root, &settings, present.as_ref(), bound).await;
-        if let Some(labels) = labels {
-            write(process, &settings, &labels, &mut answer).await;
-        }
-        Ok(answer)
-    };
+    let work = async { Ok(wait(root, &settings, present.as_ref(), bound).await) };
     in_loop(work).unwrap_or_else(|error| {
         let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
         Answer::stderr(text, Exit::Ok)
     })
 }
 
-/// Creates the directories of the label files of the kubelet: the sandbox of the gate's unit allows writes only to directories
-/// that exist when it starts.
-pub fn make_directories(process: &Process) -> Answer {
+/// Writes the labels for a kubelet that starts now. It waits for nothing.
+pub fn write_labels(process: &Process) -> Answer {
     let root = &process.root;
     let (settings, _) = settings(process);
-    let is_registered = present(root, &settings).is_some();
-    let is_wanted = registration_is_wanted(&settings) && !is_registered;
-    let mut answer = Answer::new("", Exit::Ok);
-    if !is_wanted || needless(root, &settings, false).is_some() {
-        return answer;
-    }
-    for kind in observe::registration::installed(root) {
-        if let Err(refusal) = registration::make_directory(root, kind) {
-            answer.stderr.push_str(&format!("{}\n", refusal.text));
-        }
-    }
-    answer
+    let is_wanted = registration_is_wanted(&settings);
+    let status = see(root, &settings, &mut None).status;
+    let labels = status.filter(|_| is_wanted).and_then(known_labels);
+    label_files::write(root, is_wanted, labels.as_ref())
+}
+
+/// Returns the labels for the kubelet, unless its Node may be that of another VM.
+fn known_labels(status: Status) -> Option<Labels> {
+    let name = name_of(&status, &NAMES);
+    let is_of_another = name.is_some_and(|name| name.verdict == Verdict::AnotherVm);
+    status.registration?.labels.filter(|_| !is_of_another)
 }
 
 /// Returns the settings, and whether they are the defaults because the configuration is invalid.
@@ -199,13 +190,13 @@ fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer>
     is_faulty.then(|| Answer::stderr(text, Exit::Ok))
 }
 
-/// Waits until the kubelet can start. Returns what to say, and the labels for the registration.
+/// Waits until the kubelet can start. Returns what to say.
 async fn wait(
     root: &Root,
     settings: &Settings,
     present: Option<&Present>,
     bound: Duration,
-) -> (Answer, Option<Labels>) {
+) -> Answer {
     let started = Instant::now();
     let changed = Notify::new();
     let watched = vec![PathBuf::from(status_file::STATUS_FILE)];
@@ -218,12 +209,12 @@ async fn wait(
         let seen = see(root, settings, &mut alone);
         let waited = started.elapsed();
         let why = match decide(present, &seen) {
-            Decision::Open { text, labels } => {
+            Decision::Open { text } => {
                 let end = if text.is_empty() { "" } else { "\n" };
-                return (Answer::new(text + end, Exit::Ok), labels);
+                return Answer::new(text + end, Exit::Ok);
             }
-            Decision::Hold { late, labels, .. } if is_over(&seen, waited, bound) => {
-                return (Answer::stderr(late + "\n", Exit::Ok), labels);
+            Decision::Hold { late, .. } if is_over(&seen, waited, bound) => {
+                return Answer::stderr(late + "\n", Exit::Ok);
             }
             Decision::Hold { why, .. } => why,
         };
@@ -300,7 +291,7 @@ fn decide_registered(present: &Present, status: Option<&Status>) -> Decision {
         None => verdict == Verdict::AnotherVm,
     };
     if !is_of_another {
-        return open(String::new(), None);
+        return open(String::new());
     }
     let node = name.map(|name| &name.name).or(present.node.as_ref());
     let node = node.map(|node| format!(" of Node `{}`", node.escape_debug()));
@@ -318,28 +309,24 @@ fn decide_registered(present: &Present, status: Option<&Status>) -> Decision {
         ),
     };
     let late = format!("the kubelet starts, although {why}");
-    hold(why, late, None)
+    hold(why, late)
 }
 
 /// Decides where no kubelet has registered yet.
 fn decide_first(seen: &Seen) -> Decision {
     let status = seen.status.as_ref();
-    let kinds = [NameKind::NodeName, NameKind::KernelHostname];
-    let name = status.and_then(|status| name_of(status, &kinds));
+    let name = status.and_then(|status| name_of(status, &NAMES));
     let (Some(status), Some(name)) = (status, name) else {
         let what = seen.alone.map_or(SILENT, |_| NO_DAEMON);
         let late = format!("{what}; {UNCHECKED}; run: {START_DAEMON}");
-        return hold(format!("{what}; run: {START_DAEMON}"), late, None);
+        return hold(format!("{what}; run: {START_DAEMON}"), late);
     };
     let verdict = name.verdict;
-    let wanted = status.registration.as_ref();
-    let labels = wanted.and_then(|wanted| wanted.labels.clone());
-    let missing = match wanted.is_some() && labels.is_none() {
+    let registration = status.registration.as_ref();
+    let missing = match registration.is_some_and(|wanted| wanted.labels.is_none()) {
         true => "; the labels of its host are still unknown; run: harvester-node-agent whoami",
         false => "",
     };
-    // The Node may be that of the other VM.
-    let labels = labels.filter(|_| verdict != Verdict::AnotherVm);
     let shown = format!("{} `{}`", name.kind.as_str(), name.name.escape_debug());
     if verdict.may_register() {
         let vm = status.identity.vm.as_ref().map(|vm| vm.name.as_str());
@@ -351,28 +338,28 @@ fn decide_first(seen: &Seen) -> Decision {
         let vm = vm.unwrap_or_default();
         let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.as_str());
         return match missing {
-            "" => open(text, labels),
-            _ => hold(text.clone(), text, labels),
+            "" => open(text),
+            _ => hold(text.clone(), text),
         };
     }
     if verdict == Verdict::Unknown && !seen.may_learn {
         let why = status.identity.message.as_deref();
         let why = why.unwrap_or("no source provides it");
         let text = format!("{shown} cannot be checked, the VM name is unknown: {why}");
-        return open(text, labels);
+        return open(text);
     }
     let (problem, fix) = problem(status, name, seen.has_template);
     // A host that is renamed now registers a second Node.
     let late = format!("the kubelet starts, although {shown} {problem}{missing}{TOO_LATE}");
-    hold(format!("{shown} {problem}; {fix}"), late, labels)
+    hold(format!("{shown} {problem}; {fix}"), late)
 }
 
-fn open(text: String, labels: Option<Labels>) -> Decision {
-    Decision::Open { text, labels }
+fn open(text: String) -> Decision {
+    Decision::Open { text }
 }
 
-fn hold(why: String, late: String, labels: Option<Labels>) -> Decision {
-    Decision::Hold { why, late, labels }
+fn hold(why: String, late: String) -> Decision {
+    Decision::Hold { why, late }
 }
 
 /// Returns the first name of these kinds, and how it compares with that of the VM.
@@ -420,35 +407,4 @@ fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, S
         name.verdict.consequence(),
     );
     (text, format!("fix: {remedy}{more}"))
-}
-
-/// Writes the labels for every installed distribution, and adds the result to the answer.
-async fn write(process: &Process, settings: &Settings, labels: &Labels, answer: &mut Answer) {
-    let root = &process.root;
-    let bus = process.bus();
-    let present = observe::registration::read(root);
-    let kinds = observe::registration::installed(root);
-    let mut problems = Vec::new();
-    if kinds.is_empty() {
-        let text = "none of RKE2, K3s and kubelet is installed: the labels were not written";
-        problems.push(text.to_owned());
-    }
-    let hidden = observe::registration::hidden_by(root).is_some();
-    for change in first_files(&kinds, &present, labels, hidden) {
-        match registration::begin(root, &bus, &change).await {
-            Ok(()) if hidden && change.kind == LabelFileKind::Kubelet => {}
-            Ok(()) => {
-                let path = change.kind.path().display();
-                answer.text.push_str(&format!("labels written to {path}\n"));
-            }
-            Err(refusal) => problems.push(refusal.text),
-        }
-    }
-    for finding in findings(settings, &observe::registration::read(root), None) {
-        let title = finding.code.entry().title;
-        let line = format!("{title}: {}; {}", finding.seen, finding.remedy());
-        problems.push(line);
-    }
-    let lines = problems.iter().map(|problem| format!("{problem}\n"));
-    answer.stderr.extend(lines);
 }

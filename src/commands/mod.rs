@@ -103,9 +103,9 @@ pub enum Command {
         /// Maximum time to wait, such as 90s or 2m
         #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
         timeout: std::time::Duration,
-        /// Only create the directories of the label files, for the distributions that are installed here
+        /// Write the labels for the registration of the kubelet, and wait for nothing
         #[arg(long, conflicts_with = "timeout")]
-        make_directories: bool,
+        labels: bool,
     },
     /// Show which VM and host this node is
     #[command(after_help = whoami::EXIT_STATUS)]
@@ -179,10 +179,7 @@ pub fn run(process: &Process, command: Command) -> Answer {
     match command {
         Command::Run => run::run(process),
         Command::Once { dry_run, strict } => once::run(process, dry_run, strict),
-        Command::Gate {
-            make_directories: true,
-            ..
-        } => gate::make_directories(process),
+        Command::Gate { labels: true, .. } => gate::write_labels(process),
         Command::Gate { timeout, .. } => gate::run(process, timeout),
         Command::Doctor(options) => doctor::run(process, &options),
         Command::Whoami { strict } => whoami::run(process, strict),

@@ -9,7 +9,6 @@ use super::run::rounds;
 use crate::agent::{Mode, Round};
 use crate::catalog::{Finding, Severity};
 use crate::decide::label_state::LabelState;
-use crate::decide::registration::Edit;
 use crate::decide::{self, Action};
 use crate::report::status::Status;
 use crate::sys::escape::json_text;
@@ -81,14 +80,6 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
         Action::StartUnit(unit) => vec![format!("unit {unit} started")],
         // Only the service runs them.
         Action::RunHooks(_) => Vec::new(),
-        Action::EditLabelFile(change) => {
-            let path = change.kind.path().display();
-            vec![match change.edit {
-                Edit::Write(_) => format!("file {path} written"),
-                Edit::Remove => format!("file {path} removed"),
-                Edit::Reload => format!("systemd reloaded for {path}"),
-            }]
-        }
         Action::SendEvents(events) => vec![format!("{} Events sent", events.announce.len())],
         Action::PatchNode(patch) => {
             let labels = patch.labels.iter().map(|(key, value)| match value {
@@ -131,7 +122,7 @@ fn exit(rounds: &[Round], last: &Round) -> Exit {
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
     // Any other reason has a finding.
     let is_settled = last.plan.sync != LabelState::HarvesterNotRead;
-    // A file is written again in each round, but a unit is started in only one of them.
+    // A patch is sent again in each round, but a unit is started in only one of them.
     let is_unit = |action: &Action| action.write() == decide::Write::Unit;
     let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
     let is_written = failed(last, |_| true).is_empty() && is_started;
@@ -150,11 +141,10 @@ mod tests {
     use crate::decide::fixtures::{World as Facts, now};
     use crate::decide::identity::Identity;
     use crate::decide::placement::Located;
-    use crate::decide::registration::FileChange;
-    use crate::decide::{Memory, Now, Refusal, WriteResult};
+    use crate::decide::{ConditionsPatch, Memory, Now, Refusal, WriteResult};
+    use crate::facts::names::NodeName;
     use crate::facts::observation::Observation;
     use crate::facts::placement::PlacementReads;
-    use crate::facts::registration::LabelFileKind;
     use crate::facts::requests::Requests;
 
     /// An observer of a node without any problem.
@@ -226,17 +216,18 @@ mod tests {
     async fn what_could_not_be_written_or_started_is_a_failure() {
         let refused = || {
             Err(Refusal {
-                text: "read-only".to_owned(),
-                passing: true,
+                text: "denied".to_owned(),
+                passing: false,
                 retry_after: None,
             })
         };
         assert_eq!(code(&rounds().await), Exit::Ok);
         let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
-        let edit = || {
-            Action::EditLabelFile(FileChange {
-                kind: LabelFileKind::Rke2,
-                edit: Edit::Remove,
+        let patch = || {
+            Action::PatchConditions(ConditionsPatch {
+                node: NodeName::parse("vm-1").unwrap(),
+                conditions: Vec::new(),
+                announce: Vec::new(),
             })
         };
         let tried = |round: &mut Round, actions: Vec<Action>, results: Vec<WriteResult>| {
@@ -249,14 +240,14 @@ mod tests {
         let mut unwritten = rounds().await;
         tried(
             &mut unwritten[1],
-            vec![edit(), edit()],
+            vec![patch(), patch()],
             vec![Ok(()), refused()],
         );
         assert_eq!(code(&unwritten), Exit::Failed);
-        // The second round writes the file.
+        // The second round writes them.
         let mut written = rounds().await;
-        tried(&mut written[0], vec![edit()], vec![refused()]);
-        tried(&mut written[1], vec![edit()], vec![Ok(())]);
+        tried(&mut written[0], vec![patch()], vec![refused()]);
+        tried(&mut written[1], vec![patch()], vec![Ok(())]);
         assert_eq!(code(&written), Exit::Ok);
     }
 }

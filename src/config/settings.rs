@@ -202,7 +202,7 @@ pub struct GuestAgentSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistrationSettings {
-    /// Whether the Node registers with region, zone and host, through a file in the configuration of the distribution.
+    /// Whether the Node registers with region, zone and host, through a file that its kubelet reads.
     pub node_labels: bool,
 }
 

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::registration::FileChange;
 use super::scheduled_events::ScheduledEvent;
 use crate::facts::names::NodeName;
 use crate::facts::node::{Node, NodeCondition};
@@ -19,8 +18,6 @@ pub enum Action {
     StartUnit(String),
     /// A run of the hooks for a new state of a scheduled event.
     RunHooks(HookRun),
-    /// A change of one of the agent's own files that give the kubelet its labels.
-    EditLabelFile(FileChange),
     /// Events about our own Node.
     SendEvents(NodeEvents),
     /// A change of labels and annotations of our own Node, in one merge patch.
@@ -34,8 +31,6 @@ pub enum Action {
 pub enum Write {
     /// A start of a unit, or of hooks.
     Unit,
-    /// A change of a label file.
-    LabelFile,
     /// Events.
     Events,
     /// A patch of labels and annotations.
@@ -74,7 +69,6 @@ impl Action {
     pub fn write(&self) -> Write {
         match self {
             Self::StartUnit(_) | Self::RunHooks(_) => Write::Unit,
-            Self::EditLabelFile(_) => Write::LabelFile,
             Self::SendEvents(_) => Write::Events,
             Self::PatchNode(_) => Write::Node,
             Self::PatchConditions(_) => Write::Conditions,

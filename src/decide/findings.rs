@@ -11,7 +11,6 @@ use super::guest_agent;
 use super::input::{Now, Scene};
 use super::labels::LabelPlan;
 use super::memory::Memory;
-use super::registration;
 use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
@@ -63,9 +62,6 @@ pub fn raise(
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }
     labels::static_labels(settings, seen, &mut findings);
-    let unwritten = memory.unwritten_file.as_deref();
-    let files = &seen.observation.label_files;
-    findings.extend(registration::findings(settings, files, unwritten));
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     findings.extend(guest_agent::findings(agent, host, health));
     // An object that cannot be read cannot be watched either.

@@ -10,7 +10,6 @@ use time::UtcDateTime;
 
 use super::identity::{Identity, identify};
 use super::placement::{Placement, locate, place};
-use super::registration::Edit;
 use super::schedule::Random;
 use super::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
@@ -27,7 +26,6 @@ use crate::facts::nic::{Announce, Mac, Nic};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
 use crate::facts::placement::{HostLabels, PlacementReads, Source};
-use crate::facts::registration::LabelFileContent;
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
@@ -149,19 +147,6 @@ impl World {
                 super::Action::StartUnit(_)
                 | super::Action::RunHooks(_)
                 | super::Action::SendEvents(_) => {}
-                super::Action::EditLabelFile(change) => {
-                    let files = &mut self.observation.label_files;
-                    match &change.edit {
-                        Edit::Write(text) => {
-                            let changed = files.iter_mut().filter(|file| file.kind == change.kind);
-                            for file in changed {
-                                file.content = LabelFileContent::Ours(text.clone());
-                            }
-                        }
-                        Edit::Remove => files.retain(|file| file.kind != change.kind),
-                        Edit::Reload => {}
-                    }
-                }
                 super::Action::PatchNode(patch) => {
                     self.memory.note_patch(patch);
                     let node = self.node();
@@ -315,8 +300,6 @@ fn observation() -> Observation {
             family: Family::Debian,
             is_requested: false,
         }),
-        label_files: Vec::new(),
-        drop_in: None,
         vm: Fact::failed(UnavailableKind::NotAsked, "not needed"),
         clock: ClockSteps::default(),
         is_unread: false,

@@ -77,10 +77,6 @@ pub struct Memory {
     pub report_writes: schedule::WritePace,
     /// The time for which updates of the Node are delayed, because there were too many.
     pub withheld: Option<Duration>,
-    /// The error of the last change of a file for the kubelet's first labels, until it succeeds or is no longer needed.
-    pub unwritten_file: Option<String>,
-    /// The time of the last reload of systemd that no edit has followed, since the start of the process.
-    pub reloaded: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// The last migration, until the Event about it was sent with the labels of the new host.

@@ -13,7 +13,7 @@ use super::labels::LabelPlan;
 use super::memory::{Memory, Migration, Refused};
 use super::next::next_round;
 use super::patches::conditions_patch;
-use super::registration::{self, FileChange, Registration};
+use super::registration::{self, Registration};
 use super::resync::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::scheduled_events::ScheduledEvent;
 use super::{conditions, events, findings, guest_agent};
@@ -101,12 +101,7 @@ pub fn plan(
     let refusal = refusal.filter(|refused| !refused.passing);
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
-    let (registration, changes) = label_files(settings, seen, &wanted, &mut memory, now);
-    // Before the Node: a kubelet that starts in between must not set the previous labels of the Node. systemd may take seconds to
-    // reload, which the Node does not wait for.
-    let (reload, edits): (Vec<_>, Vec<_>) = changes.into_iter().partition(FileChange::is_reload);
     let mut actions = local_actions(settings, seen, &scheduled, &memory, now);
-    actions.extend(edits.into_iter().map(Action::EditLabelFile));
     if let Doing::Writing(patch) = &wanted.doing {
         actions.push(Action::PatchNode(patch.clone()));
     }
@@ -123,7 +118,6 @@ pub fn plan(
         let patch = conditions_patch(settings, node, conditions);
         actions.extend(patch.map(Action::PatchConditions));
     }
-    actions.extend(reload.into_iter().map(Action::EditLabelFile));
     hold_refused(&mut actions, seen, &wanted, &sync, &mut memory, now);
     let (findings, consequences) = findings::raise(
         settings,
@@ -155,7 +149,7 @@ pub fn plan(
         guest_agent: memory.guest_agent.health(now.uptime),
         findings,
         consequences,
-        registration,
+        registration: registration(settings, seen, &wanted),
         sync,
         labels: wanted.labels,
         moved,
@@ -168,31 +162,16 @@ pub fn plan(
     }
 }
 
-/// Returns the labels for a kubelet that starts, and the changes of the files that contain them.
-fn label_files(
-    settings: &Settings,
-    seen: Scene<'_>,
-    wanted: &Labeling,
-    memory: &mut Memory,
-    now: Now,
-) -> (Registration, Vec<FileChange>) {
-    // While the labels of the Node are not changed, the file keeps the labels that the Node has.
+/// Returns the labels for a kubelet that starts.
+fn registration(settings: &Settings, seen: Scene<'_>, wanted: &Labeling) -> Registration {
+    // While the labels of the Node are not changed, the kubelet gets the labels that the Node has.
     let none = LabelPlan::default();
     let labels = if wanted.is_left_alone() {
         &none
     } else {
         &wanted.labels
     };
-    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
-    let (registration, changes) = registration::decide(settings, seen, labels, reloaded);
-    if !changes.is_empty() {
-        // A new edit must be loaded at once, whenever the previous one was.
-        let is_missed = changes.iter().all(FileChange::is_reload);
-        memory.reloaded = is_missed.then_some(now.uptime);
-    } else if !registration::is_unloaded(seen.observation) {
-        memory.unwritten_file = None;
-    }
-    (registration, changes)
+    registration::decide(settings, seen, labels)
 }
 
 /// Returns the starts of units. Hooks run beside the other writes, which may take long.

@@ -174,7 +174,7 @@ fn invariant_3_and_4_writes_name_our_own_node_and_hold_only_labels_annotations_a
     // The types contain no taint, spec or owner. Names are checked here, and request bodies in the tests of `apply`.
     for mut world in worlds() {
         let plan = world.plan();
-        // A file that is not ours is never changed, whatever is configured.
+        // Whatever is configured.
         world.settings.registration.node_labels ^= true;
         let more = world.plan().actions;
         for action in plan.actions.into_iter().chain(more) {

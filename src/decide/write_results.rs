@@ -10,7 +10,6 @@ use super::plan::Plan;
 use super::schedule;
 use crate::facts::Fact;
 use crate::facts::node::Node;
-use crate::facts::registration::LabelFileKind;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
 /// The result of [`learn`].
@@ -37,14 +36,7 @@ impl Plan {
     pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
         let next = self.actions.get(results.len())?;
         let is_skipped = self.has_patched_node(results) && next.write() != Write::Events;
-        // systemd reloads, which takes seconds, only for an edit that was made.
-        let is_unmade = |(action, result): (&Action, &WriteResult)| {
-            matches!(action, Action::EditLabelFile(change) if change.kind == LabelFileKind::Kubelet)
-                && result.is_err()
-        };
-        let is_reload = matches!(next, Action::EditLabelFile(change) if change.is_reload());
-        let is_in_vain = is_reload && self.tried(results).any(is_unmade);
-        (!is_skipped && !is_in_vain).then_some(next)
+        (!is_skipped).then_some(next)
     }
 
     /// Returns each attempted write with its result.
@@ -72,28 +64,22 @@ pub fn learn(
     now: Now,
 ) -> Learned {
     let mut memory = plan.memory.clone();
-    let mut is_newly_unwritten = false;
     let mut next = plan.next;
     for (action, result) in plan.tried(results) {
         match action.write() {
             Write::Node => memory.writes.note(now.uptime),
             Write::Conditions | Write::Events => memory.report_writes.note(now.uptime),
-            Write::Unit | Write::LabelFile => {}
+            Write::Unit => {}
         }
         match (action, result) {
             (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
-            (Action::EditLabelFile(_), Err(refusal)) => {
-                is_newly_unwritten |= memory.unwritten_file.as_ref() != Some(&refusal.text);
-                memory.unwritten_file = Some(refusal.text.clone());
-            }
             (Action::PatchNode(patch), Ok(())) => {
                 memory.note_patch(patch);
                 memory.forget_refusal(Write::Node);
             }
             (Action::PatchConditions(_), Ok(())) => memory.forget_refusal(Write::Conditions),
             // A failed hook becomes a finding. An Event that was not sent is lost: the journal has the same state.
-            (Action::RunHooks(_) | Action::SendEvents(_), _)
-            | (Action::EditLabelFile(_), Ok(())) => {}
+            (Action::RunHooks(_) | Action::SendEvents(_), _) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
                 let write = action.write();
                 // An attempt that was not sent is none.
@@ -123,10 +109,8 @@ pub fn learn(
     if is_labeled {
         memory.cause = None;
     }
-    // The response to the patch is the current Node: conditions and status are decided on it immediately. A file that could not be
-    // written is reported immediately.
-    let is_immediate = (is_labeled || is_newly_unwritten) && scope != Scope::NONE;
-    let follow_up = if is_immediate {
+    // The response to the patch is the current Node: conditions and status are decided on it immediately.
+    let follow_up = if is_labeled && scope != Scope::NONE {
         FollowUp::Immediate
     } else {
         FollowUp::Wait(next)

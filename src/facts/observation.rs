@@ -13,7 +13,6 @@ use super::machine::Machine;
 use super::names::{Namespace, NodeName, TokenSecret};
 use super::node::Node;
 use super::pod_info::PodInfo;
-use super::registration::{DropIn, LabelFile};
 use super::vmi::Vmi;
 use crate::catalog::Finding;
 
@@ -40,10 +39,6 @@ pub struct Observation {
     pub pod_info: Fact<PodInfo>,
     /// The QEMU guest agent on this machine.
     pub guest_agent: Fact<GuestAgent>,
-    /// The files at the paths of our files for the kubelet's first labels.
-    pub label_files: Vec<LabelFile>,
-    /// The state of the kubelet's unit in systemd, if it was read.
-    pub drop_in: Option<DropIn>,
     /// The steps of the wall clock since the start of the process.
     pub clock: ClockSteps,
     /// Whether the kernel could not read a file of this machine, which may pass. No event reports when.

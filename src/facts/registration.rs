@@ -6,7 +6,7 @@
 //! key. In a cluster without such a controller, a beta key from us would stay and become outdated.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::distribution::DistributionKind;
 use super::topology::LabelValue;
@@ -24,10 +24,8 @@ pub enum LabelFileKind {
     Rke2,
     /// A drop-in of K3s's configuration, with the same syntax.
     K3s,
-    /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, which kubeadm's `10-kubeadm.conf` passes on. It has no
-    /// arguments while another file sets that variable: the last `Environment=` takes precedence (systemd.exec(5)), and arguments
-    /// of an administrator must never be overridden. The kubelet merges repeated `--node-labels` (`ConfigurationMap` of
-    /// k8s.io/component-base).
+    /// An environment file of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, which kubeadm's `10-kubeadm.conf` passes on. The
+    /// kubelet merges repeated `--node-labels` (`ConfigurationMap` of k8s.io/component-base).
     Kubelet,
 }
 
@@ -40,7 +38,7 @@ impl LabelFileKind {
         Path::new(match self {
             Self::Rke2 => "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
             Self::K3s => "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
-            Self::Kubelet => "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf",
+            Self::Kubelet => "/var/lib/harvester-node-agent/kubelet.env",
         })
     }
 
@@ -53,40 +51,4 @@ impl LabelFileKind {
             DistributionKind::Rke1 => None,
         }
     }
-}
-
-/// A file at the path of one of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelFile {
-    /// The kind of file.
-    pub kind: LabelFileKind,
-    /// The content, and whether it is ours.
-    pub content: LabelFileContent,
-    /// The file that sets the same variable; ours then has no arguments.
-    pub hidden_by: Option<PathBuf>,
-}
-
-impl LabelFile {
-    /// Reports whether the file is ours.
-    pub fn is_ours(&self) -> bool {
-        matches!(self.content, LabelFileContent::Ours(_))
-    }
-}
-
-/// The state of the kubelet's unit in systemd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DropIn {
-    /// Whether a file of the unit changed after it was loaded (`NeedDaemonReload`).
-    pub needs_reload: bool,
-    /// Whether our file is among the loaded drop-ins (`DropInPaths`).
-    pub is_listed: bool,
-}
-
-/// The content of such a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelFileContent {
-    /// Our own text.
-    Ours(String),
-    /// Other content, or a file that cannot be read, with the reason.
-    Foreign(String),
 }

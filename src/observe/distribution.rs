@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Distribution, DistributionKind};
+use crate::facts::registration::MARK;
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 
@@ -236,7 +237,10 @@ impl DistributionReader<'_> {
         for path in files {
             if let Some(text) = self.read(&path) {
                 is_here = true;
-                self.merge(&path, &text, &mut settings);
+                // Our own file has the labels that the Node had when the kubelet started.
+                if !text.starts_with(MARK.as_bytes()) {
+                    self.merge(&path, &text, &mut settings);
+                }
             }
         }
         is_here.then(|| distribution(kind, &settings))

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the files that pass labels from a distribution to its kubelet, and detects the installed distributions.
+//! Detects the installed distributions, and which file sets the arguments of the kubelet.
 
 use std::path::{Path, PathBuf};
 
-use zbus::wire::Variant;
-
-use crate::facts::registration::{DropIn, LabelFile, LabelFileContent, LabelFileKind, MARK};
+use crate::facts::registration::LabelFileKind;
 use crate::observe::environment_file::variables;
-use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::dbus::{Bus, MANAGER, Peer, unit_path};
 
-/// The maximum size of a file. Ours have some hundred bytes; a larger one is not ours.
+/// The maximum size of a file.
 const FILE_MAX: u64 = 16 << 10;
 
 /// The files in which users set `KUBELET_EXTRA_ARGS`: those of the packages for Debian, and for Fedora and SUSE.
@@ -78,64 +74,6 @@ pub fn installed(root: &Root) -> Vec<LabelFileKind> {
         .collect()
 }
 
-/// Reads the existing files at the paths of our label files.
-pub fn read(root: &Root) -> Vec<LabelFile> {
-    let file = |kind: LabelFileKind| {
-        let content = match root.read_text(kind.path(), FILE_MAX) {
-            Ok(text) if text.starts_with(MARK) => LabelFileContent::Ours(text),
-            Ok(_) => LabelFileContent::Foreign(
-                "does not begin with the comment of harvester-node-agent".to_owned(),
-            ),
-            Err(error) if error.is_absent() => return None,
-            Err(error) => LabelFileContent::Foreign(chain(&error)),
-        };
-        let hidden_by = match kind {
-            LabelFileKind::Kubelet => hidden_by(root),
-            LabelFileKind::Rke2 | LabelFileKind::K3s => None,
-        };
-        Some(LabelFile {
-            kind,
-            content,
-            hidden_by,
-        })
-    };
-    LabelFileKind::ALL.into_iter().filter_map(file).collect()
-}
-
-/// The unit of our drop-in.
-const KUBELET: &str = "kubelet.service";
-
-/// Reads the state of the kubelet's unit from systemd's manager; `None` if it does not respond. Without the unit and without a
-/// drop-in, systemd is not asked.
-pub async fn drop_in(root: &Root, bus: &Bus) -> Option<DropIn> {
-    let ours = LabelFileKind::Kubelet.path();
-    if !installed(root).contains(&LabelFileKind::Kubelet) && !root.exists(ours) {
-        return None;
-    }
-    let path = unit_path(KUBELET);
-    let unit = Peer {
-        path: &path,
-        interface: "org.freedesktop.systemd1.Unit",
-        ..MANAGER
-    };
-    let Ok(Variant::Bool(needs_reload)) = bus.property(unit, "NeedDaemonReload").await else {
-        return None;
-    };
-    let is_listed = match needs_reload {
-        false => false,
-        true => match bus.property(unit, "DropInPaths").await.ok()? {
-            Variant::Array(paths) => paths
-                .iter()
-                .any(|path| matches!(path, Variant::Str(path) if Path::new(path.as_str()) == ours)),
-            _ => return None,
-        },
-    };
-    Some(DropIn {
-        needs_reload,
-        is_listed,
-    })
-}
-
 /// Returns another file that sets the kubelet's extra arguments, even to nothing: an environment file, the unit or a drop-in.
 pub fn hidden_by(root: &Root) -> Option<PathBuf> {
     let text = |path: &Path| {
@@ -156,11 +94,8 @@ pub fn hidden_by(root: &Root) -> Option<PathBuf> {
         let folder = Path::new(folder);
         let names = root.list(folder).unwrap_or_default().into_iter();
         let paths = names.map(|name| folder.join(name));
-        let is_other = |path: &PathBuf| {
-            path.extension().is_some_and(|end| end == "conf")
-                && path != LabelFileKind::Kubelet.path()
-        };
-        paths.filter(is_other).collect::<Vec<_>>()
+        let is_drop_in = |path: &PathBuf| path.extension().is_some_and(|end| end == "conf");
+        paths.filter(is_drop_in).collect::<Vec<_>>()
     };
     let mut environment = KUBELET_ENVIRONMENT.iter().map(PathBuf::from);
     let mut units = KUBELET_UNITS
@@ -188,45 +123,31 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_our_mark_is_not_ours() {
-        let (_dir, root) = tree();
-        assert_eq!(read(&root), []);
-        let ours = format!("{MARK}\n");
-        write(&root, LabelFileKind::Rke2.path(), &ours);
-        write(&root, LabelFileKind::K3s.path(), "node-label: []\n");
-        let files = read(&root);
-        assert_eq!(files[0].content, LabelFileContent::Ours(ours));
-        assert!(!files[1].is_ours());
-        assert_eq!(files.len(), 2);
-    }
-
-    #[test]
     fn whoever_else_sets_the_variable_hides_ours_even_with_nothing_in_it() {
         let (_dir, root) = tree();
-        write(&root, LabelFileKind::Kubelet.path(), MARK);
         write(&root, "/etc/default/kubelet", "# KUBELET_EXTRA_ARGS=x\n");
         let drop_in = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf";
         let usual =
             "[Service]\n# KUBELET_EXTRA_ARGS=\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
         write(&root, drop_in, usual);
-        assert_eq!(read(&root)[0].hidden_by, None);
+        assert_eq!(hidden_by(&root), None);
         let other = format!("{usual}Environment=\"A=b\" \"KUBELET_EXTRA_ARGS=--v=2\"\n");
         write(&root, drop_in, &other);
-        assert_eq!(read(&root)[0].hidden_by, Some(drop_in.into()));
+        assert_eq!(hidden_by(&root), Some(drop_in.into()));
         write(&root, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n");
         let expected = Some(PathBuf::from("/etc/sysconfig/kubelet"));
-        assert_eq!(read(&root)[0].hidden_by, expected);
+        assert_eq!(hidden_by(&root), expected);
         write(&root, "/etc/sysconfig/kubelet", "");
         write(&root, drop_in, usual);
-        assert_eq!(read(&root)[0].hidden_by, None);
-        // These apply before every drop-in, so ours would override them.
+        assert_eq!(hidden_by(&root), None);
+        // Our environment file would override these, wherever they are.
         for unit in [
             "/etc/systemd/system/kubelet.service.d/0-containerd.conf",
             "/usr/lib/systemd/system/kubelet.service",
         ] {
             let text = "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--node-ip=192.0.2.1\n";
             write(&root, unit, text);
-            assert_eq!(read(&root)[0].hidden_by, Some(unit.into()));
+            assert_eq!(hidden_by(&root), Some(unit.into()));
             write(&root, unit, "");
         }
     }

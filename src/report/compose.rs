@@ -175,13 +175,8 @@ fn labels(round: &Round) -> LabelsStatus {
 
 fn registration(round: &Round) -> Option<RegistrationStatus> {
     let registration = &round.plan.registration;
-    let files = round.observation.label_files.iter();
-    let ours = files.filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
         labels: registration.labels.clone(),
-        files: ours
-            .map(|file| file.kind.path().display().to_string())
-            .collect(),
     })
 }
 

@@ -263,9 +263,6 @@ pub struct RegistrationStatus {
     /// The labels; missing while they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Labels>,
-    /// Our files that contain them.
-    #[serde(default)]
-    pub files: Vec<String>,
 }
 
 /// A migration hint and its outcome.

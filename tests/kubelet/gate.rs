@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate before the first start of a kubelet, as `harvester-node-agent-gate.service` runs it.
+//! The gate before the first start of a kubelet, as `harvester-node-agent-gate.service` and the drop-in of the kubelet run it.
 
 use harvester_lab::guest::Distribution;
 use harvester_lab::kubernetes::Kubernetes;
@@ -13,7 +13,7 @@ use crate::{
 
 beside_a_kubelet!(a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet);
 
-const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
+const ENVIRONMENT: &str = "/var/lib/harvester-node-agent/kubelet.env";
 const SWITCH: &str = "[registration]\nnode_labels = true\n";
 
 async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
@@ -27,12 +27,14 @@ async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
     // A kubelet that never started has no credential.
     world.guest.remove(Distribution::Kubeadm.kubeconfig());
     let _agent = serve(&world).await;
-    let arguments = ["gate", "--timeout", "60s"];
-    let output = run_once(BINARY, world.guest.root(), &arguments, 2 * SOON).await;
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let written = format!("labels written to {DROP_IN}");
-    let is_written = output.stdout.lines().any(|line| line == written);
-    assert!(is_written, "{}", output.stdout);
+    let gate = async |arguments: &[&str]| {
+        let output = run_once(BINARY, world.guest.root(), arguments, 2 * SOON).await;
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    };
+    gate(&["gate", "--timeout", "60s"]).await;
+    let written = format!("labels written to {ENVIRONMENT}\n");
+    assert_eq!(gate(&["gate", "--labels"]).await, written);
 
     // Its bootstrap gives it one.
     let api = guest_api(&world).endpoint();

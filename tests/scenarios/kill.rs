@@ -26,12 +26,12 @@ const PARALLEL: usize = 4;
 const CALLS: &str = "openat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,link,linkat,symlink,symlinkat,\
                      write,pwrite64,writev,chmod,fchmod,fchmodat,fsync,fdatasync,ftruncate,fallocate";
 
-const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
+const LABELS: &str = "/var/lib/harvester-node-agent/kubelet.env";
 const STATE: &str = "/var/lib/harvester-node-agent/state.json";
 const STATUS: &str = "/run/harvester-node-agent/status.json";
 const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 const ON: &str = "[registration]\nnode_labels = true\n";
-const OFF: &str = "[registration]\nnode_labels = false\n[metrics]\ntextfile = \"off\"\n";
+const OFF: &str = "[metrics]\ntextfile = \"off\"\n";
 const MIGRATED: &str = "HostChanged";
 
 /// What runs and is killed.
@@ -39,9 +39,9 @@ const MIGRATED: &str = "HostChanged";
 enum Story {
     /// The daemon starts, follows a migration with all that it may write, and stops.
     Migration,
-    /// The daemon starts where an earlier one has left files that are not wanted any more.
+    /// The daemon starts where an earlier one has left a file that is not wanted any more.
     Removal,
-    /// `gate` before the first start of the kubelet.
+    /// `gate --labels` before the first start of the kubelet.
     Gate,
     /// `doctor --bundle`.
     Bundle,
@@ -57,7 +57,7 @@ impl Story {
     fn args(self) -> &'static [&'static str] {
         match self {
             Self::Migration | Self::Removal => &["run"],
-            Self::Gate => &["gate", "--timeout", "50s"],
+            Self::Gate => &["gate", "--labels"],
             Self::Bundle => &["doctor", "--bundle"],
         }
     }
@@ -90,16 +90,16 @@ struct Request {
 struct Scene {
     story: Story,
     daemon: Option<Agent>,
-    systemd: Systemd,
+    _systemd: Systemd,
     _bus: Bus,
-    /// Whether the configuration wants neither label file nor metrics.
+    /// Whether the configuration wants no metrics.
     is_off: bool,
     // Last: its tree is removed when nothing writes there.
     world: World,
 }
 
 impl Scene {
-    async fn new(story: Story, drop_in: Option<&str>) -> Self {
+    async fn new(story: Story) -> Self {
         let cloud = match story {
             Story::Gate => CloudState::Absent,
             _ => CloudState::Initialised,
@@ -125,13 +125,10 @@ impl Scene {
         guest.write("/usr/lib/systemd/system/kubelet.service", "[Service]\n");
         std::fs::create_dir_all(guest.path(TEXTFILE).parent().unwrap()).unwrap();
         guest.agent_config("10-kill.toml", ON);
-        if let Some(text) = drop_in {
-            guest.write(DROP_IN, text);
-        }
         let mut scene = Self {
             story,
             world,
-            systemd,
+            _systemd: systemd,
             _bus: bus,
             daemon: None,
             is_off: false,
@@ -149,6 +146,9 @@ impl Scene {
             Story::Gate => {
                 scene.world.guest.remove(Distribution::Kubeadm.kubeconfig());
                 scene.daemon = Some(serve(&scene.world).await);
+                let has_labels =
+                    || async { scene.said(STATUS)["registration"]["labels"].is_object() };
+                eventually(SOON, "labels in the status", has_labels).await;
             }
             Story::Bundle => {
                 let mut daemon = serve(&scene.world).await;
@@ -214,12 +214,9 @@ impl Scene {
     /// What still is missing, if anything.
     async fn unsettled(&self, pid: u32, host: &str, zone: &str) -> Option<String> {
         let guest = &self.world.guest;
-        let labels = guest.read(DROP_IN);
-        let files = if self.is_off {
-            labels.is_none() && guest.read(TEXTFILE).is_none()
-        } else {
-            labels.is_some_and(|text| text.contains(zone))
-                && guest.read(TEXTFILE).is_some_and(|text| text.contains(host))
+        let files = match guest.read(TEXTFILE) {
+            Some(text) => !self.is_off && text.contains(host),
+            None => self.is_off,
         };
         let status = self.said(STATUS);
         let is_known = status["agent"]["pid"] == pid
@@ -308,22 +305,6 @@ impl Scene {
         events.iter().filter(is_one).count()
     }
 
-    fn reloads(&self) -> usize {
-        let calls = self.systemd.calls();
-        calls.iter().filter(|call| *call == "Reload").count()
-    }
-
-    /// After the kill: what systemd knows of the drop-in, as the real one compares the times of files.
-    async fn notice(&self, before: Option<&str>) {
-        if self.world.guest.read(DROP_IN).as_deref() != before && self.reloads() == 0 {
-            let unit = Unit {
-                needs_reload: true,
-                ..Unit::running()
-            };
-            self.systemd.set("kubelet.service", unit).await;
-        }
-    }
-
     /// Runs the story once more, without a trace, and checks what then is. Answers which files there are.
     async fn recover(&mut self, what: &str) -> BTreeSet<String> {
         match self.story {
@@ -342,7 +323,7 @@ impl Scene {
                 let output =
                     run_once(BINARY, self.world.guest.root(), self.story.args(), SOON).await;
                 assert_eq!(output.code, Some(0), "{what}: {}", output.stderr);
-                let text = self.world.guest.read(DROP_IN).unwrap();
+                let text = self.world.guest.read(LABELS).unwrap();
                 assert!(text.contains("rack-a"), "{what}: {text}");
             }
             Story::Bundle => {
@@ -490,9 +471,9 @@ pub(crate) async fn can_trace() -> Result<(), String> {
     }
 }
 
-/// The points of a story, the text of its label file, and the files that it leaves.
-async fn undisturbed(story: Story, drop_in: Option<&str>) -> (Vec<Point>, BTreeSet<String>) {
-    let mut scene = Scene::new(story, drop_in).await;
+/// The points of a story, and the files that it leaves.
+async fn undisturbed(story: Story) -> (Vec<Point>, BTreeSet<String>) {
+    let mut scene = Scene::new(story).await;
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("trace");
     let options = [
@@ -525,31 +506,18 @@ async fn undisturbed(story: Story, drop_in: Option<&str>) -> (Vec<Point>, BTreeS
     (found, files)
 }
 
-/// The label file of the first host, as `gate` writes it.
-async fn label_file() -> String {
-    let mut scene = Scene::new(Story::Gate, None).await;
-    scene.recover("gate").await;
-    scene.world.guest.read(DROP_IN).unwrap()
-}
-
 /// Kills a run of its own at each of the points of a story that are chosen. Whether a point is reached depends on the pace of the run:
 /// how often the status is written, for example.
-async fn killed_at(
-    story: Story,
-    drop_in: Option<&str>,
-    is_chosen: impl Fn(&[Point], &Point) -> bool,
-) {
-    let (points, files) = undisturbed(story, drop_in).await;
+async fn killed_at(story: Story, is_chosen: impl Fn(&[Point], &Point) -> bool) {
+    let (points, files) = undisturbed(story).await;
     let (places, files) = (Arc::new(Semaphore::new(PARALLEL)), Arc::new(files));
     let mut runs = tokio::task::JoinSet::new();
     for point in points.iter().filter(|point| is_chosen(&points, point)) {
         let (point, places, files) = (point.clone(), places.clone(), files.clone());
-        let drop_in = drop_in.map(str::to_owned);
         runs.spawn(async move {
             let _place = places.acquire().await.unwrap();
-            let mut scene = Scene::new(story, drop_in.as_deref()).await;
+            let mut scene = Scene::new(story).await;
             let is_killed = scene.kill(&point).await;
-            scene.notice(drop_in.as_deref()).await;
             if !is_killed && story == Story::Bundle {
                 scene.world.guest.remove("/root/doctor.tar");
             }
@@ -587,9 +555,8 @@ async fn a_kill_at_the_first_or_last_write_of_a_file_leaves_nothing() {
         let first = of_file.next();
         first == Some(point) || of_file.next_back() == Some(point)
     };
-    let label_file = label_file().await;
-    killed_at(Story::Gate, None, is_end).await;
-    killed_at(Story::Bundle, Some(&label_file), is_end).await;
+    killed_at(Story::Gate, is_end).await;
+    killed_at(Story::Bundle, is_end).await;
 }
 
 mod slow {
@@ -601,10 +568,8 @@ mod slow {
         if let Err(why) = can_trace().await {
             return harvester_lab::skip(test, why);
         }
-        let label_file = label_file().await;
         for story in Story::ALL {
-            let drop_in = (story != Story::Gate).then_some(label_file.as_str());
-            killed_at(story, drop_in, |_, _| true).await;
+            killed_at(story, |_, _| true).await;
         }
     }
 }
@@ -617,8 +582,7 @@ const REQUESTS: [(&str, &str, &str); 3] = [
 ];
 
 async fn killed_during(request: Request) {
-    let drop_in = None;
-    let mut scene = Scene::new(Story::Migration, drop_in).await;
+    let mut scene = Scene::new(Story::Migration).await;
     scene.world.guest.agent_config("10-kill.toml", "");
     let guest = lab(&scene.world.guest_api);
     let (verb, end) = (request.verb, request.path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first registration: `gate` before the kubelet's first start, and the file that tells the kubelet its labels.
+//! The first registration: `gate` before the kubelet's first start, and before each start `gate --labels`, which writes the file that
+//! tells the kubelet its labels.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 use harvester_lab::bus::{Bus, Systemd, Unit};
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::{Firmware, VmSpec};
-use harvester_lab::process::{Agent, Line, Notification, Output, Signal};
-use harvester_lab::world::{CloudState, Side, VM_NAME, World, WorldOptions, eventually};
+use harvester_lab::process::{Agent, Line, Output, Signal};
+use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
 use serde_json::Value;
 
 use crate::{
@@ -18,21 +19,20 @@ use crate::{
 
 on_both!(
     a_node_registers_with_the_labels_of_its_host,
-    a_migration_changes_the_file_before_the_node_and_then_all_rests,
+    a_migration_changes_the_file_at_the_next_start_of_the_kubelet_and_not_before,
     a_held_zone_is_held_by_the_file_too,
-    a_file_of_another_program_and_one_that_is_not_there_stay_so,
-    a_read_only_directory_is_a_finding_with_the_command_that_helps,
-    switched_off_the_file_goes_and_its_directory_stays,
-    kubeadm_gets_a_drop_in_of_the_kubelets_unit,
-    a_file_that_cannot_be_written_is_a_failure_of_once,
-    a_reload_that_a_killed_agent_missed_is_repeated,
+    a_file_of_another_program_is_not_changed,
+    a_read_only_directory_is_one_line_and_delays_nothing,
+    labels_that_are_unknown_or_switched_off_are_not_passed_on,
+    kubeadm_gets_an_environment_file_unless_another_file_sets_the_arguments,
     a_wrong_hostname_holds_the_kubelet_until_it_is_put_right,
     a_wrong_hostname_holds_no_longer_than_the_bound,
     a_node_name_of_the_configuration_is_the_one_that_counts,
 );
 
 const FILE: &str = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
-const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
+const ENVIRONMENT: &str = "/var/lib/harvester-node-agent/kubelet.env";
+const KUBELET: &str = "/usr/lib/systemd/system/kubelet.service";
 const SWITCH: &str = "[registration]\nnode_labels = true\n";
 
 /// A world before the first start of its kubelet.
@@ -86,15 +86,34 @@ fn written(output: &Output) -> Vec<&str> {
         .collect()
 }
 
-/// A registered world whose daemon keeps a file that `gate` has made.
+/// What the drop-ins run before each start of RKE2, K3s or the kubelet.
+async fn pass_labels(world: &World) -> Output {
+    let output = agent(world, &["gate", "--labels"]).await;
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    output
+}
+
+/// A registered world whose kubelet has started with labels.
 async fn labelled(on: On, config: &str) -> (World, Agent) {
     let world = unregistered(on, Distribution::Rke2).await;
     world.guest.agent_config("10-registration.toml", config);
     let agent = serve(&world).await;
     gate(&world, "60s").await;
+    assert_eq!(written(&pass_labels(&world).await), [FILE]);
     register(&world, Distribution::Rke2);
-    label_becomes(&world, ZONE, "rack-a").await;
+    known_becomes(&world, ZONE, "rack-a").await;
     (world, agent)
+}
+
+/// Waits until the Node has a label, and the status has it for a kubelet that starts.
+async fn known_becomes(world: &World, key: &str, value: &str) {
+    label_becomes(world, key, value).await;
+    let what = format!("{key}={value} in the status");
+    let is_known = || async {
+        let status = world.guest.status().unwrap_or_default();
+        status["registration"]["labels"][key] == value
+    };
+    eventually(SOON, &what, is_known).await;
 }
 
 /// The labels that RKE2 passes on to its kubelet, by its own rules (k3s `pkg/configfilearg`): files by name, a key replaces that
@@ -128,11 +147,6 @@ fn says(world: &World, key: &str, value: &str) -> bool {
     node_labels(world).contains(&format!("{key}={value}"))
 }
 
-async fn file_says(world: &World, key: &str, value: &str) {
-    let what = format!("{key}={value} in {FILE}");
-    eventually(SOON, &what, || async { says(world, key, value) }).await;
-}
-
 fn holding(line: &Line) -> bool {
     line.text.starts_with("delaying the kubelet")
 }
@@ -143,7 +157,9 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
     let _agent = serve(&world).await;
     let output = gate(&world, "60s").await;
     is_opened(&output, "(names-match)");
-    assert_eq!(written(&output), [FILE]);
+    assert_eq!(world.guest.read(FILE), None, "the gate only waits");
+    let output = pass_labels(&world).await;
+    assert_eq!((written(&output), output.stderr.as_str()), (vec![FILE], ""));
     assert_eq!(
         node_labels(&world),
         [
@@ -177,223 +193,202 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
     );
     assert_eq!(world.node_label(ZONE_BETA).await, None);
     findings_become(&world, &[]).await;
-    // And the next start is none of the gate's business.
-    let output = gate(&world, "60s").await;
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
+    // And the next start is none of the gate's business, and changes nothing.
+    for output in [gate(&world, "60s").await, pass_labels(&world).await] {
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
+    }
 }
 
-async fn a_migration_changes_the_file_before_the_node_and_then_all_rests(on: On) {
-    let (world, mut daemon) = labelled(on, SWITCH).await;
-    world.migrate("hv-b").await;
-    eventually(SOON, "the new zone on the Node", || async {
-        let zone = world.node_label(ZONE).await;
-        let is_new = zone.as_deref() == Some("rack-b");
-        assert!(
-            !is_new || says(&world, ZONE, "rack-b"),
-            "the Node came first"
-        );
-        is_new
-    })
-    .await;
-    assert!(says(&world, HOST, "hv-b") && !says(&world, ZONE, "rack-a"));
-    findings_become(&world, &[]).await;
-    let inode = || std::fs::metadata(world.guest.path(FILE)).unwrap().ino();
-    let (before, patches) = (inode(), node_patches(&world).await);
-    let reads = async || {
-        let requests = world.agent_requests(Side::Guest).await.into_iter();
-        requests.filter(|request| request.verb == "get").count()
+async fn a_migration_changes_the_file_at_the_next_start_of_the_kubelet_and_not_before(on: On) {
+    let (world, _agent) = labelled(on, SWITCH).await;
+    let file = || {
+        let metadata = std::fs::metadata(world.guest.path(FILE)).unwrap();
+        (metadata.ino(), world.guest.read(FILE))
     };
-    // The APIs are read some seconds after a reload. The second reload comes after all that follows from that read.
-    for count in 1..=2 {
-        let before = reads().await;
-        daemon.signal(Signal::SIGHUP);
-        let mut reloads = 0;
-        let is_reload = |one: &Notification| {
-            reloads += usize::from(one.has("RELOADING"));
-            reloads == count
-        };
-        daemon.wait_notify(is_reload, SOON).await;
-        if count == 1 {
-            let is_read = || async { reads().await > before };
-            eventually(SOON, "a read of the Node", is_read).await;
-        }
-    }
-    assert_eq!((inode(), node_patches(&world).await), (before, patches));
+    let before = file();
+    world.migrate("hv-b").await;
+    known_becomes(&world, ZONE, "rack-b").await;
+    // Our own file is no static label, whatever it says.
+    findings_become(&world, &[]).await;
+    assert_eq!(file(), before, "the daemon touches no file");
+    assert_eq!(written(&pass_labels(&world).await), [FILE]);
+    assert!(says(&world, HOST, "hv-b") && says(&world, ZONE, "rack-b"));
+    assert!(!says(&world, ZONE, "rack-a"));
+    let (after, patches) = (file(), node_patches(&world).await);
+    assert_eq!(pass_labels(&world).await.stdout, "");
+    findings_become(&world, &[]).await;
+    assert_eq!((file(), node_patches(&world).await), (after, patches));
 }
 
 async fn a_held_zone_is_held_by_the_file_too(on: On) {
     let config = format!("{SWITCH}[topology]\non_change = \"hold\"\n");
     let (world, _agent) = labelled(on, &config).await;
     world.migrate("hv-b").await;
-    label_becomes(&world, HOST, "hv-b").await;
-    file_says(&world, HOST, "hv-b").await;
+    known_becomes(&world, HOST, "hv-b").await;
+    pass_labels(&world).await;
+    assert!(says(&world, HOST, "hv-b"), "{:?}", node_labels(&world));
     assert!(says(&world, ZONE, "rack-a"), "{:?}", node_labels(&world));
     findings_become(&world, &["pinned-by-config"]).await;
 }
 
-async fn a_file_of_another_program_and_one_that_is_not_there_stay_so(on: On) {
+async fn a_file_of_another_program_is_not_changed(on: On) {
     let world = unregistered(on, Distribution::Rke2).await;
     world.guest.agent_config("10-registration.toml", SWITCH);
     let theirs = format!("node-label+: [\"{ZONE}=elsewhere\"]\n");
     world.guest.write(FILE, &theirs);
     let daemon = serve(&world).await;
-    let output = gate(&world, "60s").await;
-    assert!(
-        output.stderr.contains("not managed by the agent"),
-        "{output:?}"
-    );
+    gate(&world, "60s").await;
+    let is_refused = |output: &Output| {
+        let line = format!("{FILE} was not changed: it does not begin with the comment");
+        assert!(output.stderr.starts_with(&line), "{output:?}");
+        assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
+        assert_eq!(output.stdout, "");
+    };
+    is_refused(&pass_labels(&world).await);
     register(&world, Distribution::Rke2);
     label_becomes(&world, ZONE, "rack-a").await;
-    findings_become(&world, &["label-file-not-managed", "static-node-label"]).await;
+    findings_become(&world, &["static-node-label"]).await;
     world.migrate("hv-b").await;
-    label_becomes(&world, ZONE, "rack-b").await;
+    known_becomes(&world, ZONE, "rack-b").await;
+    is_refused(&pass_labels(&world).await);
     assert_eq!(world.guest.read(FILE), Some(theirs));
-    let record = |line: &&Line| line.text.contains("[label-file-not-managed]");
-    assert_eq!(daemon.lines().iter().filter(record).count(), 1);
-    // Gone, it is not made anew.
+    // Gone, it is ours.
     world.guest.remove(FILE);
+    assert_eq!(written(&pass_labels(&world).await), [FILE]);
+    assert!(says(&world, ZONE, "rack-b"));
+    daemon.signal(Signal::SIGHUP);
     findings_become(&world, &[]).await;
-    world.migrate("hv-a").await;
-    label_becomes(&world, ZONE, "rack-a").await;
-    assert_eq!(world.guest.read(FILE), None);
 }
 
-async fn a_read_only_directory_is_a_finding_with_the_command_that_helps(on: On) {
-    let (world, mut daemon) = labelled(on, SWITCH).await;
-    daemon.signal(Signal::SIGTERM);
-    daemon.wait_exit(SOON).await;
+async fn a_read_only_directory_is_one_line_and_delays_nothing(on: On) {
+    let (world, _daemon) = labelled(on, SWITCH).await;
+    world.migrate("hv-b").await;
+    known_becomes(&world, ZONE, "rack-b").await;
     let directory = world.guest.path("/etc/rancher");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec \"$@\"",
         directory.display()
     );
     let namespaces = ["--map-root-user", "--mount"];
-    let shell = ["sh", "-c", &script, "sh", BINARY, "run"];
-    let mut daemon = world.spawn_agent("unshare", &[&namespaces[..], &shell].concat());
-    daemon.wait_ready(SOON).await;
-    world.migrate("hv-b").await;
-    label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &["label-file-not-written"]).await;
-    let status = world.guest.status().unwrap();
-    let findings = status["findings"].as_array().unwrap().iter();
-    let finding = findings.filter(|finding| finding["code"] == "label-file-not-written");
-    let text = finding.map(ToString::to_string).collect::<String>();
-    for part in ["Read-only file system", "Restart the agent"] {
-        assert!(text.contains(part), "{text}");
+    let shell = ["sh", "-c", &script, "sh", BINARY, "gate", "--labels"];
+    let mut gate = world.spawn_agent("unshare", &[&namespaces[..], &shell].concat());
+    let status = gate.wait_exit(SOON).await;
+    assert_eq!(status.code(), Some(0), "{}", gate.transcript());
+    let lines = gate.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in [FILE, "Read-only file system"] {
+        assert!(lines[0].text.contains(part), "{lines:?}");
     }
-    // Restarted, it sees the directory as it is.
-    daemon.signal(Signal::SIGTERM);
+    assert_eq!(written(&pass_labels(&world).await), [FILE]);
+}
+
+async fn labels_that_are_unknown_or_switched_off_are_not_passed_on(on: On) {
+    let (world, mut daemon) = labelled(on, SWITCH).await;
+    let gone = format!("labels removed with {FILE}\n");
+    let faulty = "[registration]\nnode_lables = true\n";
+    let off = "[registration]\nnode_labels = false\n";
+    let report = format!("{SWITCH}[topology]\non_change = \"report\"\n");
+    for config in [off, &report, faulty] {
+        world.guest.agent_config("10-registration.toml", config);
+        let output = pass_labels(&world).await;
+        assert_eq!(
+            (output.stdout, output.stderr),
+            (gone.clone(), String::new())
+        );
+        assert_eq!(node_labels(&world).len(), 1, "the directory stays");
+        assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
+        world.guest.agent_config("10-registration.toml", SWITCH);
+        assert_eq!(written(&pass_labels(&world).await), [FILE]);
+    }
+    // The status is that of the daemon before.
+    daemon.signal(Signal::SIGKILL);
     daemon.wait_exit(SOON).await;
-    let _daemon = serve(&world).await;
-    file_says(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    assert!(world.guest.status().unwrap()["registration"]["labels"].is_object());
+    let output = pass_labels(&world).await;
+    assert_eq!(output.stdout, gone);
+    assert!(output.stderr.contains("still unknown"), "{output:?}");
+    assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
+    let daemon = serve(&world).await;
+    let is_new = || async { world.guest.status().unwrap()["agent"]["pid"] == daemon.pid() };
+    eventually(SOON, "a status of the daemon", is_new).await;
+    known_becomes(&world, ZONE, "rack-a").await;
+    assert_eq!(written(&pass_labels(&world).await), [FILE]);
 }
 
-async fn switched_off_the_file_goes_and_its_directory_stays(on: On) {
-    let (world, daemon) = labelled(on, SWITCH).await;
-    world.guest.agent_config(
-        "10-registration.toml",
-        "[registration]\nnode_labels = false\n",
-    );
-    daemon.signal(Signal::SIGHUP);
-    eventually(SOON, "no file", || async {
-        world.guest.read(FILE).is_none()
-    })
-    .await;
-    assert_eq!(node_labels(&world).len(), 1);
-    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
-}
-
-async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
+/// A world with the unit of a kubelet, which has not registered.
+async fn with_kubelet(on: On) -> World {
     let world = unregistered(on, Distribution::Kubeadm).await;
     world.guest.agent_config("10-registration.toml", SWITCH);
+    world.guest.write(KUBELET, "[Service]\n");
     world
-        .guest
-        .write("/usr/lib/systemd/system/kubelet.service", "[Service]\n");
+}
+
+/// The arguments that the kubelet gets from our file.
+fn arguments(world: &World) -> Option<String> {
+    let text = world.guest.read(ENVIRONMENT)?;
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    let arguments = lines.next()?.strip_prefix("KUBELET_EXTRA_ARGS=")?;
+    assert_eq!(lines.next(), None, "{text}");
+    Some(arguments.to_owned())
+}
+
+/// Those for a host.
+fn labels_of(host: &str) -> Option<String> {
+    let zone = host.replace("hv-", "rack-");
+    Some(format!(
+        "--node-labels={HOST}={host},{REGION}=eu-1,{ZONE}={zone}"
+    ))
+}
+
+async fn kubeadm_gets_an_environment_file_unless_another_file_sets_the_arguments(on: On) {
+    let world = with_kubelet(on).await;
     let _agent = serve(&world).await;
-    let output = gate(&world, "60s").await;
-    assert_eq!(written(&output), [DROP_IN], "{output:?}");
-    let line = |zone: &str, host: &str| {
-        format!(
-            "Environment=\"KUBELET_EXTRA_ARGS=--node-labels={HOST}={host},{REGION}=eu-1,{ZONE}={zone}\""
-        )
-    };
-    let reads = |wanted: String| {
-        let text = world.guest.read(DROP_IN).unwrap();
-        text.lines().any(|line| line == wanted)
-    };
-    assert!(reads(line("rack-a", "hv-a")));
+    gate(&world, "60s").await;
+    assert_eq!(written(&pass_labels(&world).await), [ENVIRONMENT]);
+    assert_eq!(arguments(&world), labels_of("hv-a"));
     register(&world, Distribution::Kubeadm);
     label_becomes(&world, ZONE, "rack-a").await;
     world.migrate("hv-b").await;
-    let moved = || async { reads(line("rack-b", "hv-b")) };
-    eventually(SOON, "the drop-in of the new host", moved).await;
+    known_becomes(&world, ZONE, "rack-b").await;
+    assert_eq!(written(&pass_labels(&world).await), [ENVIRONMENT]);
+    assert_eq!(arguments(&world), labels_of("hv-b"));
+    // Ours would override the first one. The packages of the kubelet bring the second.
+    for (path, text) in [
+        (KUBELET, "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--v=2\n"),
+        ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n"),
+    ] {
+        let before = world.guest.read(path).unwrap_or_default();
+        world.guest.write(path, text);
+        let output = pass_labels(&world).await;
+        let line = format!("{path} sets KUBELET_EXTRA_ARGS");
+        assert!(output.stderr.starts_with(&line), "{output:?}");
+        assert_eq!(arguments(&world), None);
+        world.guest.write(path, before);
+        assert_eq!(written(&pass_labels(&world).await), [ENVIRONMENT]);
+        assert_eq!(arguments(&world), labels_of("hv-b"));
+    }
     findings_become(&world, &[]).await;
-    // The packages of the kubelet bring this line.
-    world
-        .guest
-        .write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n");
-    world.migrate("hv-a").await;
-    findings_become(&world, &["label-file-without-effect"]).await;
-    let says_nothing = || async {
-        let text = world.guest.read(DROP_IN).unwrap();
-        text.lines().all(|line| line.starts_with('#'))
-    };
-    eventually(SOON, "a drop-in that says nothing", says_nothing).await;
 }
 
-async fn a_file_that_cannot_be_written_is_a_failure_of_once(on: On) {
-    let (world, mut daemon) = labelled(on, SWITCH).await;
-    daemon.signal(Signal::SIGTERM);
-    daemon.wait_exit(SOON).await;
-    world.migrate("hv-b").await;
-    // Ours by its text, and not to be replaced: another name leads to it.
-    let other = world.guest.path("/etc/rancher/other");
-    std::fs::hard_link(world.guest.path(FILE), other).unwrap();
-    let output = agent(&world, &["once"]).await;
-    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
-    let refusal = format!("error: did not write `{FILE}`");
-    assert!(output.stderr.contains(&refusal), "{}", output.stderr);
-    std::fs::remove_file(world.guest.path("/etc/rancher/other")).unwrap();
-    let output = agent(&world, &["once"]).await;
-    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
-    assert!(says(&world, ZONE, "rack-b"));
-}
-
-async fn a_reload_that_a_killed_agent_missed_is_repeated(on: On) {
-    let world = unregistered(on, Distribution::Kubeadm).await;
-    world.guest.agent_config("10-registration.toml", SWITCH);
-    let unit = "/usr/lib/systemd/system/kubelet.service";
-    world.guest.write(unit, "[Service]\n");
-    let mut daemon = serve(&world).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_each_of_twenty_migrations_the_kubelet_starts_with_the_labels_of_its_host() {
+    let world = with_kubelet(On::Lab).await;
+    let bus = Bus::start(&world.guest).await;
+    let systemd = Systemd::start(&bus, &[("kubelet.service", Unit::running())]).await;
+    let _agent = serve(&world).await;
     gate(&world, "60s").await;
     register(&world, Distribution::Kubeadm);
-    label_becomes(&world, ZONE, "rack-a").await;
-    findings_become(&world, &[]).await;
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait_exit(SOON).await;
-    // The file was renamed to its place, and then the agent was killed.
-    let bus = Bus::start(&world.guest).await;
-    let missed = Unit {
-        needs_reload: true,
-        ..Unit::running()
-    };
-    let systemd = Systemd::start(&bus, &[("kubelet.service", missed)]).await;
-    let reloads = || {
-        systemd
-            .calls()
-            .iter()
-            .filter(|call| *call == "Reload")
-            .count()
-    };
-    let mut daemon = serve(&world).await;
-    eventually(SOON, "a reload of systemd", || async { reloads() == 1 }).await;
-    // Killed again, there is nothing to make good.
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait_exit(SOON).await;
-    let _daemon = serve(&world).await;
-    findings_become(&world, &[]).await;
-    assert_eq!(reloads(), 1);
+    known_becomes(&world, ZONE, "rack-a").await;
+    for turn in 0..20 {
+        let (host, zone) = [("hv-b", "rack-b"), ("hv-a", "rack-a")][turn % 2];
+        world.migrate(host).await;
+        known_becomes(&world, ZONE, zone).await;
+        assert_eq!(written(&pass_labels(&world).await), [ENVIRONMENT], "{turn}");
+        assert_eq!(arguments(&world), labels_of(host), "{turn}");
+    }
+    let calls = systemd.calls();
+    assert!(!calls.contains(&"Reload".to_owned()), "{calls:?}");
+    assert!(!world.guest.path("/etc/systemd").exists());
 }
 
 async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {
@@ -445,6 +440,7 @@ async fn a_wrong_hostname_holds_no_longer_than_the_bound(on: On) {
         "{message}"
     );
     // Which host runs the VM is known all the same.
+    pass_labels(&world).await;
     assert!(says(&world, ZONE, "rack-a"));
 }
 
@@ -557,28 +553,6 @@ async fn without_a_daemon_the_kubelet_starts_at_the_bound_with_the_command_to_lo
         told.contains("systemctl status harvester-node-agent"),
         "{told}"
     );
-}
-
-/// The sandbox of the gate's unit lets it write only to directories that exist.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directories_are_made_for_installed_distributions_and_where_labels_are_wanted() {
-    let world = unregistered(On::Lab, Distribution::Rke2).await;
-    let directory = world.guest.path("/etc/rancher/rke2/config.yaml.d");
-    std::fs::remove_dir_all(world.guest.path("/etc/rancher")).unwrap();
-    world.guest.write("/usr/local/bin/rke2", "a program");
-    let prepare = async || {
-        let output = agent(&world, &["gate", "--make-directories"]).await;
-        assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""));
-        directory.exists()
-    };
-    assert!(!prepare().await, "nothing asks for labels");
-    world.guest.agent_config("10-registration.toml", SWITCH);
-    assert!(prepare().await);
-    assert!(!world.guest.path("/etc/rancher/k3s").exists());
-    assert!(!world.guest.path("/etc/systemd/system").exists());
-    std::fs::remove_dir_all(world.guest.path("/etc/rancher")).unwrap();
-    register(&world, Distribution::Rke2);
-    assert!(!prepare().await, "the kubelet has registered");
 }
 
 #[tokio::test]

@@ -11,19 +11,19 @@ use super::{product_files, product_lines, read};
 const CEILINGS: &[(&str, usize, &str)] = &[
     ("access", 1530, "a value that may be a secret is not shown; an encoded kubeconfig is named with the command that decodes it; the token of one that cannot be used"),
     ("agent", 620, "the VM whose disk was copied; the last migration with its duration"),
-    ("apply", 400, "a flood of bus signals stops no hook; the service is restarted for its label file, also after a reload that was late"),
-    ("catalog", 1320, "findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything; the log of the kubelet of RKE2, the ages of VMs; servers with etcd, one at a time"),
-    ("commands", 6350, "a directory that a setting names as a file; since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used; what systemd-logind refuses is told from what it does not know"),
+    ("apply", 320, "a flood of bus signals stops no hook"),
+    ("catalog", 1310, "findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything; the log of the kubelet of RKE2, the ages of VMs; servers with etcd, one at a time"),
+    ("commands", 6390, "files with the labels for a kubelet that starts, as `gate` writes them instead of the daemon; a directory that a setting names as a file; since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used; what systemd-logind refuses is told from what it does not know"),
     ("config", 1190, ""),
-    ("decide", 5120, "a VM that only a MAC address identifies is compared with all others; a conflict is one finding over migrations; names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence, and last"),
-    ("facts", 2010, "templates of hostnames; what user data asks for; files that could not be read"),
+    ("decide", 4930, "a VM that only a MAC address identifies is compared with all others; a conflict is one finding over migrations; names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence, and last"),
+    ("facts", 1980, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3190, "/etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
+    ("observe", 3110, "/etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2970, ""),
     ("sys", 2040, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 2050, "inotify restarts with a delay"),
-    ("wire", 3420, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
+    ("wire", 3390, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
 #[test]

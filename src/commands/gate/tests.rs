@@ -52,11 +52,11 @@ fn wait_text(seen: &Seen) -> String {
     }
 }
 
-/// Returns what it says when it opens, at the latest, and the labels for the registration.
-fn opening(seen: &Seen) -> (String, Option<Labels>) {
+/// Returns what it says when it opens, at the latest.
+fn opening(seen: &Seen) -> String {
     match decide(None, seen) {
-        Decision::Open { text, labels } => (text, labels),
-        Decision::Hold { late, labels, .. } => (late, labels),
+        Decision::Open { text } => text,
+        Decision::Hold { late, .. } => late,
     }
 }
 
@@ -145,7 +145,7 @@ fn a_name_with_a_domain_waits_for_the_short_one_and_a_template_is_kept() {
     };
     assert!(text(false).contains("hostnamectl set-hostname pool1-abcde, and"));
     assert!(text(false).contains("prefer_fqdn_over_hostname: false"));
-    let (late, _) = opening(&seen(&says(Verdict::Shared)));
+    let late = opening(&seen(&says(Verdict::Shared)));
     // The Node may be that of another VM.
     assert!(!late.contains("delete"), "{late}");
     assert!(!text(true).contains("hostnamectl"), "{}", text(true));
@@ -154,7 +154,7 @@ fn a_name_with_a_domain_waits_for_the_short_one_and_a_template_is_kept() {
 #[test]
 fn a_name_that_is_not_the_vms_is_not_said_to_match() {
     for verdict in [Verdict::ConfiguredOverride, Verdict::PlatformHostname] {
-        let (text, _) = opening(&seen(&says(verdict)));
+        let text = opening(&seen(&says(verdict)));
         assert!(!text.contains("matches"), "{text}");
     }
 }
@@ -235,8 +235,9 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
     };
     let unknown = with(Verdict::Match, json!({}));
     assert_eq!((at(&unknown, 119), at(&unknown, 120)), (None, TIME_UP));
-    let (late, labels) = opening(&unknown);
-    assert!(late.contains("still unknown") && labels.is_none(), "{late}");
+    let late = opening(&unknown);
+    assert!(late.contains("still unknown"), "{late}");
+    assert_eq!(known_labels(unknown.status.unwrap()), None);
     // A label that Kubernetes does not accept would prevent the start of the kubelet: a status with one is not read.
     let mut invalid = says(Verdict::Match);
     invalid["registration"] = json!({"labels": {"zone": "a b"}});
@@ -248,7 +249,7 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
         (Verdict::AnotherVm, None),
     ] {
         let seen = with(verdict, json!({"labels": {"zone": "a"}}));
-        let (_, labels) = opening(&seen);
+        let labels = known_labels(seen.status.unwrap());
         assert_eq!(labels.as_ref(), expected, "{verdict:?}");
     }
 }

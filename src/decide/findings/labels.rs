@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for labels that differ from the host.
 
-use std::path::Path;
-
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::input::Scene;
@@ -35,16 +33,10 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
     Some(Finding::new(code, text))
 }
 
-/// Adds findings for labels that the distribution sets at each start of the kubelet and that differ from the host. Our own file is
-/// not checked: it has the labels of the Node.
+/// Adds findings for labels that the distribution sets at each start of the kubelet and that differ from the host.
 pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
-    let is_ours = |origin: &Path| {
-        let mut files = seen.observation.label_files.iter();
-        files.any(|file| file.is_ours() && file.kind.path() == origin)
-    };
     let labels = seen.observation.distributions.iter();
-    let labels = labels.flat_map(|distribution| &distribution.node_labels);
-    for label in labels.filter(|label| !is_ours(&label.origin)) {
+    for label in labels.flat_map(|distribution| &distribution.node_labels) {
         let topology = TWINS
             .iter()
             .find(|(key, twin)| label.key == *key || label.key == *twin);

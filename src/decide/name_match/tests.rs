@@ -279,7 +279,7 @@ fn a_hostname_of_several_vms_belongs_to_none_of_them() {
 }
 
 #[test]
-fn the_name_of_another_vm_writes_no_label_and_no_label_file() {
+fn the_name_of_another_vm_writes_no_label_and_registers_none() {
     let mut world = named("other", Some("other"));
     add_other(&mut world, "other");
     world.settings.registration.node_labels = true;

@@ -198,7 +198,7 @@ fn check(world: &World, plan: &Plan) {
             Action::PatchNode(patch) => Some(&patch.node),
             Action::PatchConditions(patch) => Some(&patch.node),
             // Not configured.
-            Action::RunHooks(_) | Action::StartUnit(_) | Action::EditLabelFile(_) => None,
+            Action::RunHooks(_) | Action::StartUnit(_) => None,
         };
         assert_eq!(node.map(NodeName::as_str), Some(VM), "{action:?}");
     }

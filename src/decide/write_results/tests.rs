@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::decide::fixtures::{World, now};
-use crate::decide::registration::{Edit, FileChange};
-use crate::facts::registration::LabelFileKind;
 use crate::facts::trigger::Reasons;
 use crate::facts::{Unavailable, UnavailableKind};
 
@@ -20,13 +18,6 @@ fn plan() -> Plan {
     let writes: Vec<Write> = plan.actions.iter().map(Action::write).collect();
     assert_eq!(writes, [Write::Node, Write::Conditions]);
     plan
-}
-
-fn edit() -> Action {
-    Action::EditLabelFile(FileChange {
-        kind: LabelFileKind::Rke2,
-        edit: Edit::Remove,
-    })
 }
 
 fn refused(passing: bool, retry_after: Option<u64>) -> WriteResult {
@@ -213,35 +204,6 @@ fn a_refused_migration_counts_from_its_hint_until_its_labels_are_written() {
         now(world.uptime),
     );
     assert_eq!(written.memory.cause, None);
-}
-
-#[test]
-fn a_file_that_cannot_be_written_is_reported_immediately_and_once() {
-    let mut plan = plan();
-    plan.actions = vec![edit()];
-    plan.memory.unwritten_file = None;
-    let first = learned(&plan, &[refused(true, None)]);
-    assert_eq!(first.follow_up, FollowUp::Immediate);
-    assert_eq!(first.memory.unwritten_file.as_deref(), Some("no"));
-    // This is not a failure of an API.
-    assert_eq!((first.memory.refusals, first.memory.failures), (vec![], 0));
-    plan.memory.unwritten_file = Some("no".to_owned());
-    let again = learned(&plan, &[refused(true, None)]);
-    assert_eq!(again.follow_up, FollowUp::Wait(plan.next));
-}
-
-#[test]
-fn systemd_does_not_reload_for_an_edit_that_failed() {
-    let mut plan = plan();
-    let change = |edit| {
-        Action::EditLabelFile(FileChange {
-            kind: LabelFileKind::Kubelet,
-            edit,
-        })
-    };
-    plan.actions = vec![change(Edit::Remove), change(Edit::Reload)];
-    assert_eq!(plan.next_action(&[Ok(())]), plan.actions.get(1));
-    assert_eq!(plan.next_action(&[refused(true, None)]), None);
 }
 
 #[test]

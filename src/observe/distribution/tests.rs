@@ -300,3 +300,15 @@ fn each_setting_of_each_file_is_passed_on_and_no_secret_is_kept() {
     assert_eq!(found, read_distribution(&root).0);
     assert!(!format!("{found:?}").contains("CANARY"));
 }
+
+#[test]
+fn the_labels_of_the_agents_own_file_are_not_a_setting_of_the_distribution() {
+    let path = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
+    let text = "node-label+:\n- \"a=1\"\n";
+    let ours = format!("{MARK} ([registration] node_labels).\n{text}");
+    assert_eq!(labels(&one(&[(RKE2, "{}"), (path, &ours)])), []);
+    // Without the first line, the file is that of an administrator.
+    let found = one(&[(RKE2, "{}"), (path, text)]);
+    let expected = ("a", "1", "90-harvester-node-agent.yaml");
+    assert_eq!(labels(&found), [expected]);
+}

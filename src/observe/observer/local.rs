@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::observe::machine::read_machine;
-use crate::observe::registration;
 
 /// How long a round waits for the disk.
 const STALL: Duration = Duration::from_secs(5);
@@ -28,12 +27,10 @@ impl Observer {
     /// Reads the files of this machine. While they cannot be read, the facts stay, and there is a finding.
     pub(super) async fn read_local(&mut self) -> Option<Finding> {
         let root = self.root.clone();
-        let read =
-            move || has_descriptors().map(|()| (read_machine(&root), registration::read(&root)));
+        let read = move || has_descriptors().map(|()| read_machine(&root));
         let what = match self.files.run(STALL, read).await {
-            Some(Ok((machine, label_files))) => {
+            Some(Ok(machine)) => {
                 self.facts.machine = machine;
-                self.facts.label_files = label_files;
                 return None;
             }
             Some(Err(error)) => format!("no file can be opened: {error}"),

@@ -24,7 +24,6 @@ use crate::decide::placement::{HostSource, Located};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
-use crate::facts::registration::LabelFileKind;
 use crate::facts::requests::Requests;
 use crate::observe::api_access::ApiLink;
 use crate::observe::{distribution, harvester, host_labels, machine};
@@ -59,7 +58,6 @@ impl Observe for Observer {
         let mut files = self.connections.files();
         files.extend(distribution::watched());
         files.insert(PathBuf::from(machine::STATIC_HOSTNAME));
-        files.extend(LabelFileKind::ALL.map(|kind| kind.path().to_owned()));
         Targets {
             files_delay,
             vmi: vmi.map(|(vmi, link)| {

@@ -16,7 +16,7 @@ use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, ListPolicy, Search, SearchResult};
-use crate::observe::{guest_agent, host_metrics, node, registration};
+use crate::observe::{guest_agent, host_metrics, node};
 
 /// The name of the source in messages.
 const METRICS: &str = "the downward metrics of the host";
@@ -71,12 +71,6 @@ impl Observer {
                 false => None,
             }
         };
-        let read_drop_in = async {
-            match plan.drop_in {
-                true => registration::drop_in(&self.root, &self.bus).await,
-                false => None,
-            }
-        };
         let read_host = async {
             match plan.host_metrics {
                 true => Some(host_metrics::read(&self.root, now.wall).await),
@@ -91,18 +85,15 @@ impl Observer {
                 _ => Fact::Absent,
             }
         };
-        let (node, vm, units, drop_in, metrics, pod_info) = tokio::join!(
+        let (node, vm, units, metrics, pod_info) = tokio::join!(
             limited(self.read_node(plan.node)),
             limited(self.read_vm(plan.vm, pinned, &names, list, &mut is_list_sent)),
             limited(read_units),
-            limited(read_drop_in),
             limited(read_host),
             read_pod
         );
         self.facts.pod_info = pod_info;
         alive();
-        // If systemd does not respond, a missed reload is still missed.
-        self.facts.drop_in = drop_in.flatten().or(self.facts.drop_in);
         let is_listed = matches!(&vm, Some(Some(found)) if found.is_listed);
         if is_list_sent && !is_listed {
             self.list_failed(now);

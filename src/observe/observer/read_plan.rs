@@ -48,8 +48,6 @@ pub(super) struct ReadPlan {
     pub(super) vm: Option<VmReading>,
     /// Whether the unit of the guest agent is read.
     pub(super) units: bool,
-    /// Whether the drop-in of the kubelet's unit is read from systemd.
-    pub(super) drop_in: bool,
     /// Whether the metrics of the host are read, in parallel to the APIs.
     pub(super) host_metrics: bool,
     /// Whether the cached labels of all hosts are dropped.
@@ -117,8 +115,6 @@ pub(super) fn decide(situation: &Situation, facts: &Observation) -> ReadPlan {
             || asks && is_due(&facts.node),
         vm: is_vm_stale.then_some(vm),
         units: scope.contains(Scope::UNITS),
-        drop_in: scope.contains(Scope::FILES)
-            || facts.drop_in.is_some_and(|drop_in| drop_in.needs_reload),
         host_metrics: needs_host(situation, facts),
         forgets_hosts: scope.contains(Scope::HOST),
         forgets_reads: scope.contains(Scope::HOST)

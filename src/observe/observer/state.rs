@@ -10,7 +10,6 @@ use tokio::sync::Semaphore;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::event::EventApi;
-use crate::apply::registration::Edits;
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
@@ -21,7 +20,6 @@ use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
-use crate::facts::registration::LabelFile;
 use crate::facts::vmi::Vmi;
 use crate::observe::api_access::Connections;
 use crate::observe::harvester;
@@ -54,7 +52,7 @@ pub struct Observer {
     pub(super) connections: Connections,
     pub(super) health: SignalBoard,
     /// Reads the files of this machine.
-    pub(super) files: DiskWork<io::Result<(Machine, Vec<LabelFile>)>>,
+    pub(super) files: DiskWork<io::Result<Machine>>,
     /// What was read last.
     pub(super) facts: Observation,
     pub(super) distribution_problems: Vec<String>,
@@ -64,8 +62,6 @@ pub struct Observer {
     pub(super) delivered_version: Option<String>,
     /// A round that is cut off must not lose the read that it began.
     pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
-    /// The changes of label files.
-    pub(super) edits: Edits,
     /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
     pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
     /// The permits to run hooks beside the loop.
@@ -128,7 +124,6 @@ impl Observer {
             is_distribution_unread: false,
             delivered_version: None,
             pod_reader: tokio::sync::Mutex::default(),
-            edits: Edits::default(),
             events: Arc::default(),
             hook_runs: Arc::new(Semaphore::new(BESIDE_MAX)),
             sendings: Arc::new(Semaphore::new(BESIDE_MAX)),

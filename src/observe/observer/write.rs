@@ -9,15 +9,13 @@ use super::limit::{limited, too_slow_text};
 use super::state::{BESIDE_MAX, Observer};
 use crate::agent::Apply;
 use crate::agent::signal_board::SignalBoard;
-use crate::apply::{hook, patch_conditions, patch_node, registration, send_events, unit};
+use crate::apply::{hook, patch_conditions, patch_node, send_events, unit};
 use crate::catalog::{Code, Finding};
 use crate::decide::action::EventDraft;
-use crate::decide::registration::FileChange;
 use crate::decide::{Action, HookRun, Now, Refusal, WriteResult};
 use crate::facts::Fact;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::facts::registration::{DropIn, LabelFileKind};
 use crate::observe::hooks::{self, Hooks};
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
@@ -38,7 +36,6 @@ impl Apply for Observer {
                 ));
                 Ok(())
             }
-            Action::EditLabelFile(change) => self.edit_label_file(change).await,
             Action::SendEvents(events) => {
                 self.announce_later(&events.node, &events.announce, now);
                 Ok(())
@@ -127,18 +124,6 @@ async fn run_hooks(
 }
 
 impl Observer {
-    async fn edit_label_file(&mut self, change: &FileChange) -> WriteResult {
-        let result = registration::edit(&self.root, &self.bus, change, &mut self.edits).await;
-        if change.kind == LabelFileKind::Kubelet && result.is_ok() {
-            // A change counts as a missed reload until systemd has reloaded.
-            self.facts.drop_in = (!change.is_reload()).then_some(DropIn {
-                needs_reload: true,
-                is_listed: true,
-            });
-        }
-        result
-    }
-
     /// Keeps Events about our own Node until the round is reported.
     fn announce_later(&mut self, about: &NodeName, drafts: &[EventDraft], now: Now) {
         if !drafts.is_empty() {
@@ -178,40 +163,10 @@ impl Observer {
 mod tests {
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     use super::*;
     use crate::access::testing::{tree, write};
-    use crate::decide::fixtures::{now, planned_event};
-    use crate::decide::registration::Edit;
-
-    #[tokio::test]
-    async fn only_an_edit_that_was_made_needs_a_reload_of_systemd() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let directory = root.join(LabelFileKind::Kubelet.path().parent().unwrap());
-        std::fs::create_dir_all(directory.parent().unwrap()).unwrap();
-        // A file in place of the directory.
-        std::fs::write(&directory, "").unwrap();
-        let bus = Bus::new(&root, None);
-        let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
-        let action = Action::EditLabelFile(FileChange {
-            kind: LabelFileKind::Kubelet,
-            edit: Edit::Write("text".to_owned()),
-        });
-        let at = now(Duration::ZERO);
-        observer.apply(&action, at).await.unwrap_err();
-        assert_eq!(observer.facts.drop_in, None);
-        std::fs::remove_file(&directory).unwrap();
-        std::fs::create_dir(&directory).unwrap();
-        observer.apply(&action, at).await.unwrap();
-        assert!(
-            observer
-                .facts
-                .drop_in
-                .is_some_and(|drop_in| drop_in.needs_reload)
-        );
-    }
+    use crate::decide::fixtures::planned_event;
 
     #[tokio::test]
     async fn hooks_that_were_not_started_are_a_finding_until_others_are() {

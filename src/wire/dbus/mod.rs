@@ -226,27 +226,12 @@ impl Bus {
         method: &str,
         arguments: &[&str],
     ) -> Result<Message, BusError> {
-        self.call_within(DEADLINE, peer, method, arguments).await
-    }
-
-    /// Calls a method that may take longer than others.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`].
-    pub async fn call_within(
-        &self,
-        limit: Duration,
-        peer: Peer<'_>,
-        method: &str,
-        arguments: &[&str],
-    ) -> Result<Message, BusError> {
         let fields = arguments.iter().map(|text| Variant::from(*text));
         let body = fields.fold(StructureBuilder::new(), StructureBuilder::append_field);
         match body.build() {
-            Ok(body) => self.call_typed(limit, peer, method, &body).await,
+            Ok(body) => self.call_typed(DEADLINE, peer, method, &body).await,
             // A structure has at least one field.
-            Err(_) => self.call_typed(limit, peer, method, &()).await,
+            Err(_) => self.call_typed(DEADLINE, peer, method, &()).await,
         }
     }
 

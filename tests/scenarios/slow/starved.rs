@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use harvester_lab::guest::{Distribution, GuestTree};
+use harvester_lab::guest::GuestTree;
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::world::{World, WorldOptions, always, eventually};
 
@@ -21,9 +21,6 @@ const FEW_LINES: usize = 24;
 /// What a release may take is measured elsewhere; this is room for a debug build, beyond the peak of a quiet one.
 const ROOM: u64 = 16 << 20;
 
-const SWITCH: &str = "[registration]\nnode_labels = true\n";
-const LABEL_DIRECTORY: &str = "/etc/rancher/rke2/config.yaml.d";
-const LABEL_FILE: &str = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
 const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 const STATE: &str = "/var/lib/harvester-node-agent/state.json";
 
@@ -170,8 +167,6 @@ async fn without_threads_the_agent_follows_all_the_same() {
         return;
     };
     let world = World::lab(WorldOptions::default()).await;
-    world.guest.agent_config("10-registration.toml", SWITCH);
-    world.guest.write(LABEL_FILE, label_file(&world).await);
     let mut agent = serve(&world).await;
     synced(&world).await;
     let lines = agent.lines().len();
@@ -184,7 +179,6 @@ async fn without_threads_the_agent_follows_all_the_same() {
     lives_and_is_brief(&mut agent, lines);
     group.set(&["pids.max"], "max");
     follows(&world, "rack-b").await;
-    file_has(&world, LABEL_FILE, "rack-b").await;
     file_has(&world, STATE, "hv-b").await;
     agent.signal(Signal::SIGTERM);
     assert_eq!(
@@ -243,21 +237,6 @@ async fn sixteen_megabytes_beyond_its_peak_are_enough_for_migrations_and_broken_
     println!("peak {peak} bytes at rest, {after} after four migrations, limit {limit}");
 }
 
-/// The label file of a world before its first migration, as `gate` writes it.
-async fn label_file(world: &World) -> String {
-    let mut daemon = serve(world).await;
-    let kubeconfig = world.guest.read(Distribution::Rke2.kubeconfig()).unwrap();
-    world.guest.remove(Distribution::Rke2.kubeconfig());
-    let output = crate::agent(world, &["gate", "--timeout", "50s"]).await;
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    daemon.signal(Signal::SIGTERM);
-    daemon.wait_exit(SOON).await;
-    world
-        .guest
-        .write_secret(Distribution::Rke2.kubeconfig(), kubeconfig);
-    world.guest.read(LABEL_FILE).unwrap()
-}
-
 async fn file_has(world: &World, path: &str, text: &str) {
     let what = format!("{text} in {path}");
     let has = || async { world.guest.read(path).is_some_and(|all| all.contains(text)) };
@@ -302,21 +281,14 @@ async fn seen_has(agent: &Agent, world: &World, path: &str, text: &str) {
     eventually(SOON, &what, has).await;
 }
 
-const DIRECTORIES: [&str; 3] = [
-    "/run/harvester-node-agent",
-    "/var/lib/harvester-node-agent",
-    LABEL_DIRECTORY,
-];
+const DIRECTORIES: [&str; 2] = ["/run/harvester-node-agent", "/var/lib/harvester-node-agent"];
 
-/// A daemon that keeps a label file, with each of its directories on a disk of its own.
+/// A daemon with each of its directories on a disk of its own.
 async fn on_small_disks() -> (World, Agent) {
     let world = World::lab(WorldOptions::default()).await;
-    world.guest.agent_config("10-registration.toml", SWITCH);
-    label_file(&world).await;
     let mut agent = serve_on_small_disks(&world.guest, &DIRECTORIES);
     agent.wait_ready(SOON).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    seen_has(&agent, &world, LABEL_FILE, "rack-a").await;
     seen_has(
         &agent,
         &world,
@@ -337,7 +309,7 @@ async fn is_followed_without_a_disk(
     let lines = agent.lines().len();
     world.migrate("hv-b").await;
     label_becomes(world, ZONE, "rack-b").await;
-    for file in ["status.json", "state.json", "90-harvester-node-agent.yaml"] {
+    for file in ["status.json", "state.json"] {
         let is_said = |line: &harvester_lab::process::Line| {
             line.text.contains(error) && line.text.contains(file)
         };
@@ -348,7 +320,6 @@ async fn is_followed_without_a_disk(
     end(agent).await;
     // What was refused is written by itself, or with the next change.
     agent.signal(Signal::SIGHUP);
-    seen_has(agent, world, LABEL_FILE, "rack-b").await;
     seen_has(agent, world, STATE, "hv-b").await;
     seen_has(
         agent,
@@ -359,7 +330,6 @@ async fn is_followed_without_a_disk(
     .await;
     world.migrate("hv-a").await;
     label_becomes(world, ZONE, "rack-a").await;
-    seen_has(agent, world, LABEL_FILE, "rack-a").await;
     let status = seen_by(agent, world, "/run/harvester-node-agent/status.json");
     let is_well = || async {
         let status = std::fs::read_to_string(&status).unwrap_or_default();

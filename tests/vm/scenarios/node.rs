@@ -18,9 +18,6 @@ const OLD: &str = "/var/lib/kubelet/pki/kubelet-client-old.pem";
 
 const GATE: &str = "harvester-node-agent-gate.service";
 
-/// Whether systemd has loaded the drop-in of the kubelet.
-const LOADED: &str = "[ $(systemctl show --value --property=NeedDaemonReload kubelet) = no ]";
-
 /// Whether the kubelet has been refused another Node than its own.
 const REFUSED: &str =
     "journalctl --unit=kubelet --boot --output=cat | grep --quiet 'renamed.*forbidden'";
@@ -78,11 +75,6 @@ pub async fn a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_rig
     assert_eq!(seen, [placement("hv-a"), placement("hv-b")], "no mixture");
     assert_eq!(label_patches(stage).await - patches, 1);
 
-    let zone = stage.world.node_label(ZONE).await.unwrap();
-    let written = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
-    stage.inside.until(&written).await;
-    // systemd is reloaded after the Node is labeled, and starts the kubelet with what it has loaded.
-    stage.inside.until(LOADED).await;
     let restart = "systemctl stop kubelet; sleep 1; date --utc +%FT%TZ; systemctl start kubelet";
     let restarted = stage.inside.sh(restart).await;
     eventually(REGISTRATION, "the kubelet writes its status", || async {
@@ -92,6 +84,11 @@ pub async fn a_first_boot_a_migration_and_a_restart_of_the_kubelet_leave_the_rig
             .is_some_and(|last| heartbeat(&last.node) >= restarted.as_str())
     })
     .await;
+    let zone = stage.world.node_label(ZONE).await.unwrap();
+    let is_passed = format!(
+        "grep -qz -- '--node-labels=.*zone={zone}' /proc/$(systemctl show --value --property=MainPID kubelet)/cmdline"
+    );
+    stage.inside.until(&is_passed).await;
     assert_eq!(combinations(stage), seen, "the kubelet changes nothing");
     assert_eq!(label_patches(stage).await - patches, 1);
     assert_eq!(pod_started(stage).await, started);

@@ -4,7 +4,6 @@ use super::*;
 use crate::decide::fixtures::{World, host};
 use crate::facts::Unavailable;
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::registration::DropIn;
 
 /// A settled machine: Harvester and the guest cluster answer, and the round requests nothing.
 const SETTLED: Situation = Situation {
@@ -26,7 +25,6 @@ const NOTHING: ReadPlan = ReadPlan {
     node: false,
     vm: None,
     units: false,
-    drop_in: false,
     host_metrics: false,
     forgets_hosts: false,
     forgets_reads: false,
@@ -73,7 +71,6 @@ const ROWS: &[Row] = &[
             r.node = true;
             r.vm = OWN_AND_OTHERS;
             r.units = true;
-            r.drop_in = true;
             r.forgets_hosts = true;
             r.forgets_reads = true;
         },
@@ -83,7 +80,7 @@ const ROWS: &[Row] = &[
         |s, _| s.scope = Scope::HINTED,
         |r| r.vm = OWN,
     ),
-    ("files", |s, _| s.scope = Scope::FILES, |r| r.drop_in = true),
+    ("files", |s, _| s.scope = Scope::FILES, |_| {}),
     ("units", |s, _| s.scope = Scope::UNITS, |r| r.units = true),
     (
         "a reload reads no API that answered",
@@ -93,10 +90,7 @@ const ROWS: &[Row] = &[
     (
         "a refused write",
         |s, _| s.scope = Scope::REFUSED,
-        |r| {
-            r.node = true;
-            r.drop_in = true;
-        },
+        |r| r.node = true,
     ),
     (
         "a watch event that carries its object",
@@ -284,7 +278,6 @@ const ROWS: &[Row] = &[
             r.node = true;
             r.vm = SEARCH;
             r.units = true;
-            r.drop_in = true;
             r.forgets_hosts = true;
             r.forgets_reads = true;
         },
@@ -317,16 +310,6 @@ const ROWS: &[Row] = &[
         |_| {},
     ),
     // Other cases
-    (
-        "a missed reload",
-        |_, f| {
-            f.drop_in = Some(DropIn {
-                needs_reload: true,
-                is_listed: true,
-            });
-        },
-        |r| r.drop_in = true,
-    ),
     (
         "other settings of the topology",
         |s, _| s.are_reads_current = false,

@@ -35,10 +35,6 @@ pub struct Unit {
     pub restarts: u32,
     /// Whether systemd has it in memory; otherwise only its file exists.
     pub in_memory: bool,
-    /// `NeedDaemonReload`, until the manager reloads.
-    pub needs_reload: bool,
-    /// `DropInPaths`.
-    pub drop_ins: Vec<String>,
 }
 
 impl Unit {
@@ -53,8 +49,6 @@ impl Unit {
             wanted_by: Vec::new(),
             restarts: 0,
             in_memory: true,
-            needs_reload: false,
-            drop_ins: Vec::new(),
         }
     }
 
@@ -101,8 +95,6 @@ impl Unit {
             "UnitFileState" => self.file_state.into(),
             "NRestarts" => self.restarts.into(),
             "WantedBy" => self.wanted_by.clone().into(),
-            "NeedDaemonReload" => self.needs_reload.into(),
-            "DropInPaths" => self.drop_ins.clone().into(),
             _ => return None,
         })
     }
@@ -276,13 +268,9 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
     let member = header.member().map_or("", |member| member.as_str());
     let body = message.body();
     let sent = match member {
-        "Subscribe" => {
-            lock(state).is_subscribed = true;
+        "Subscribe" | "Reload" => {
+            lock(state).is_subscribed |= member == "Subscribe";
             lock(state).calls.push(member.to_owned());
-            connection.reply(&header, &()).await
-        }
-        "Reload" => {
-            reload(state);
             connection.reply(&header, &()).await
         }
         "StartTransientUnit" => match start_transient(&body, state) {
@@ -308,9 +296,7 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
         }
         _ => {
             let first = match member {
-                "StartUnit" | "TryRestartUnit" => {
-                    body.deserialize::<(&str, &str)>().map(|(unit, _)| unit)
-                }
+                "StartUnit" => body.deserialize::<(&str, &str)>().map(|(unit, _)| unit),
                 _ => body.deserialize::<&str>(),
             };
             let unit = first.expect("the argument is a string");
@@ -364,14 +350,6 @@ fn job_path(job: u32) -> ObjectPath<'static> {
     ObjectPath::try_from(format!("{PATH}/job/{job}")).expect("a path")
 }
 
-fn reload(state: &Mutex<State>) {
-    let mut state = lock(state);
-    state.calls.push("Reload".to_owned());
-    for unit in state.units.values_mut() {
-        unit.needs_reload = false;
-    }
-}
-
 fn about_unit(method: &str, name: &str, state: &Mutex<State>) -> Answer {
     let no_such_unit = || {
         let text = format!("Unit {name} not loaded.");
@@ -392,7 +370,7 @@ fn about_unit(method: &str, name: &str, state: &Mutex<State>) -> Answer {
                 "No such file or directory".to_owned(),
             )),
         },
-        "StartUnit" | "TryRestartUnit" => match &state.refusal {
+        "StartUnit" => match &state.refusal {
             Some(text) => Err(("org.freedesktop.DBus.Error.AccessDenied", text.clone())),
             None if unit.is_none() => Err(no_such_unit()),
             None => Ok(path(format!("{PATH}/job/1"))),

@@ -42,10 +42,11 @@ mount --bind "$program" opt/bin/kubelet
 exec chroot . "$@"
 "#;
 
-/// What kubeadm's drop-in for `kubelet.service` does with the flags, and systemd with other drop-ins: each word is an argument.
+/// What kubeadm's drop-in for `kubelet.service` does with the flags, and systemd with the environment file of the agent: each word is
+/// an argument.
 const START_KUBELET: &str = r#"
 . /var/lib/kubelet/kubeadm-flags.env
-more=$(cat /etc/systemd/system/kubelet.service.d/*.conf 2>/dev/null | sed -n 's/^Environment="KUBELET_EXTRA_ARGS=\(.*\)"$/\1/p')
+more=$(sed -n 's/^KUBELET_EXTRA_ARGS=//p' /var/lib/harvester-node-agent/kubelet.env 2>/dev/null)
 exec /opt/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS $more
 "#;
 
