@@ -14,7 +14,7 @@ use super::topology::LabelValue;
 /// Labels with their values.
 pub type Labels = BTreeMap<String, LabelValue>;
 
-/// The beginning of the first line of our files. A file without it belongs to another writer.
+/// The beginning of the first line of our files. A file below `/etc` without it belongs to another writer.
 pub const MARK: &str = "# Managed by harvester-node-agent";
 
 /// The kinds of files, one for each kind of distribution.

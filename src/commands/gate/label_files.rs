@@ -20,7 +20,7 @@ const FILE_MAX: u64 = 16 << 10;
 
 /// The text after the mark in the first line, and the second line.
 const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
-# To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
+# The kubelet registers its Node with these labels.
 ";
 
 const UNKNOWN: &str = "the kubelet gets no labels, and a registered Node keeps those it has: the labels of its host are still unknown; \
@@ -70,7 +70,8 @@ fn update(
 ) -> Result<Option<&'static str>, String> {
     let path = kind.path();
     let is_present = match root.read_text(path, FILE_MAX) {
-        Ok(present) if present.starts_with(MARK) => true,
+        // The kubelet's is in our own directory, to which no other program may add arguments.
+        Ok(present) if present.starts_with(MARK) || kind == LabelFileKind::Kubelet => true,
         Ok(_) => {
             let path = path.display();
             let why = "it does not begin with the comment of harvester-node-agent";
@@ -116,7 +117,8 @@ fn text(kind: LabelFileKind, labels: &Labels) -> Option<String> {
     let body = match kind {
         LabelFileKind::Rke2 | LabelFileKind::K3s => {
             let lines = pairs.iter().map(|pair| format!("- \"{pair}\"\n"));
-            format!("node-label+:\n{}", lines.collect::<String>())
+            let how = "# To manage this file manually, remove the first line.";
+            format!("{how}\nnode-label+:\n{}", lines.collect::<String>())
         }
         LabelFileKind::Kubelet => {
             format!("KUBELET_EXTRA_ARGS=--node-labels={}\n", pairs.join(","))

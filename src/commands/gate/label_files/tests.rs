@@ -86,6 +86,18 @@ fn a_file_of_another_writer_stays_and_the_others_are_written() {
 }
 
 #[test]
+fn no_other_program_adds_arguments_to_the_kubelet_by_our_file() {
+    let (_dir, root) = installed_tree();
+    for labels in [Some(labels("rack-a")), None] {
+        let theirs = "KUBELET_EXTRA_ARGS=--authorization-mode=AlwaysAllow\n";
+        put(&root, LabelFileKind::Kubelet.path(), theirs);
+        let _ = write(&root, labels.is_some(), labels.as_ref());
+        let expected = labels.and_then(|labels| text(LabelFileKind::Kubelet, &labels));
+        assert_eq!(read(&root, LabelFileKind::Kubelet), expected);
+    }
+}
+
+#[test]
 fn while_another_file_sets_the_arguments_ours_has_none() {
     let (_dir, root) = installed_tree();
     let labels = labels("rack-a");
