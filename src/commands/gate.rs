@@ -24,12 +24,13 @@ use crate::access::certificate::{self, NodeIdentity};
 use crate::access::kubeconfig;
 use crate::access::search;
 use crate::agent::state::{self, MachineId};
-use crate::config::{self, Settings};
+use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::JudgedName;
 use crate::decide::name_match::Verdict;
 use crate::decide::registration::is_wanted as registration_is_wanted;
 use crate::facts::names::{NameKind, is_hostname_template};
 use crate::facts::registration::Labels;
+use crate::facts::topology::{REGION, ZONE};
 use crate::observe;
 use crate::report::status::Status;
 use crate::report::status_file;
@@ -54,6 +55,9 @@ const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM 
 const SILENT: &str = "harvester-node-agent.service has no result yet";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
 const UNCHECKED: &str = "the kubelet starts without the check";
+const NO_LABELS: &str =
+    "the labels of its host are still unknown; run: harvester-node-agent whoami";
+const FAULTY: &str = "invalid configuration; run: harvester-node-agent config check";
 const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent doctor";
 
 /// The names of a Node that does not exist yet; the first one that is known counts.
@@ -117,21 +121,45 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     })
 }
 
-/// Writes the labels for a kubelet that starts now. It waits for nothing.
+/// Writes the labels for a kubelet that starts now. It waits for no other process.
 pub fn write_labels(process: &Process) -> Answer {
     let root = &process.root;
-    let (settings, _) = settings(process);
-    let is_wanted = registration_is_wanted(&settings);
-    let status = see(root, &settings, &mut None).status;
-    let labels = status.filter(|_| is_wanted).and_then(known_labels);
-    label_files::write(root, is_wanted, labels.as_ref())
+    let (settings, is_faulty) = settings(process);
+    let status = match last(root) {
+        (status, Presence::Running(holder)) => status
+            .filter(|status| is_of(&status.agent, holder))
+            .ok_or(SILENT),
+        _ => Err(NO_DAEMON),
+    };
+    // The daemon keeps the configuration that was valid.
+    let is_wanted = match &status {
+        Ok(status) if is_faulty => status.registration.is_some(),
+        _ => registration_is_wanted(&settings),
+    };
+    let host_label = settings.topology.host_label.as_ref().map(LabelKey::as_str);
+    let labels = status
+        .map_err(|what| format!("{what}; run: {START_DAEMON}"))
+        .and_then(|status| known_labels(status, host_label));
+    let mut answer = label_files::write(root, is_wanted, labels);
+    if is_faulty {
+        answer.stderr.push_str(&format!("{FAULTY}\n"));
+    }
+    answer
 }
 
-/// Returns the labels for the kubelet, unless its Node may be that of another VM.
-fn known_labels(status: Status) -> Option<Labels> {
-    let name = name_of(&status, &NAMES);
-    let is_of_another = name.is_some_and(|name| name.verdict == Verdict::AnotherVm);
-    status.registration?.labels.filter(|_| !is_of_another)
+/// Returns the labels for the kubelet, or why there are none. The status is written by a process in a sandbox, and the labels are
+/// read by one without: only the keys that we label are passed on.
+fn known_labels(status: Status, host_label: Option<&str>) -> Result<Labels, String> {
+    if name_of(&status, &NAMES).is_some_and(|name| name.verdict == Verdict::AnotherVm) {
+        let what = "the name of its Node is that of another VM";
+        return Err(format!("{what}; fix: {EXPLAIN} name-of-another-vm"));
+    }
+    let labels = status.registration.and_then(|wanted| wanted.labels);
+    let mut labels = labels.ok_or_else(|| NO_LABELS.to_owned())?;
+    labels.retain(|key, _| {
+        [REGION, ZONE].contains(&key.as_str()) || Some(key.as_str()) == host_label
+    });
+    Ok(labels)
 }
 
 /// Returns the settings, and whether they are the defaults because the configuration is invalid.
@@ -324,8 +352,8 @@ fn decide_first(seen: &Seen) -> Decision {
     let verdict = name.verdict;
     let registration = status.registration.as_ref();
     let missing = match registration.is_some_and(|wanted| wanted.labels.is_none()) {
-        true => "; the labels of its host are still unknown; run: harvester-node-agent whoami",
-        false => "",
+        true => format!("; {NO_LABELS}"),
+        false => String::new(),
     };
     let shown = format!("{} `{}`", name.kind.as_str(), name.name.escape_debug());
     if verdict.may_register() {
@@ -337,9 +365,9 @@ fn decide_first(seen: &Seen) -> Decision {
         };
         let vm = vm.unwrap_or_default();
         let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.as_str());
-        return match missing {
-            "" => open(text),
-            _ => hold(text.clone(), text),
+        return match missing.is_empty() {
+            true => open(text),
+            false => hold(text.clone(), text),
         };
     }
     if verdict == Verdict::Unknown && !seen.may_learn {

@@ -103,7 +103,7 @@ pub enum Command {
         /// Maximum time to wait, such as 90s or 2m
         #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
         timeout: std::time::Duration,
-        /// Write the labels for the registration of the kubelet, and wait for nothing
+        /// Write or remove the file with the labels for the kubelet, as root, and do not wait
         #[arg(long, conflicts_with = "timeout")]
         labels: bool,
     },

@@ -38,7 +38,7 @@ impl LabelFileKind {
         Path::new(match self {
             Self::Rke2 => "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
             Self::K3s => "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
-            Self::Kubelet => "/var/lib/harvester-node-agent/kubelet.env",
+            Self::Kubelet => "/run/harvester-node-agent-gate/kubelet.env",
         })
     }
 

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Distribution, DistributionKind};
-use crate::facts::registration::MARK;
+use crate::facts::registration::{LabelFileKind, MARK};
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 
@@ -238,7 +238,8 @@ impl DistributionReader<'_> {
             if let Some(text) = self.read(&path) {
                 is_here = true;
                 // Our own file has the labels that the Node had when the kubelet started.
-                if !text.starts_with(MARK.as_bytes()) {
+                let ours = LabelFileKind::of(kind).map(LabelFileKind::path);
+                if ours != Some(&*path) || !text.starts_with(MARK.as_bytes()) {
                     self.merge(&path, &text, &mut settings);
                 }
             }

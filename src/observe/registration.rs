@@ -77,18 +77,26 @@ pub fn installed(root: &Root) -> Vec<LabelFileKind> {
 /// Returns another file that sets the kubelet's extra arguments, even to nothing: an environment file, the unit or a drop-in.
 pub fn hidden_by(root: &Root) -> Option<PathBuf> {
     let text = |path: &Path| {
-        let text = root.read(path, FILE_MAX).unwrap_or_default();
-        String::from_utf8_lossy(&text).into_owned()
+        String::from_utf8_lossy(&root.read(path, FILE_MAX).unwrap_or_default()).into_owned()
     };
     let in_environment = |path: &PathBuf| {
         let variables = variables(&text(path));
         variables.iter().any(|(name, _)| name == EXTRA_ARGS)
     };
+    let is_set = |(key, value): (&str, &str)| match key.trim() {
+        "Environment" => value.contains(&format!("{EXTRA_ARGS}=")),
+        "EnvironmentFile" => {
+            let path = PathBuf::from(value.trim().trim_start_matches('-'));
+            path != LabelFileKind::Kubelet.path() && in_environment(&path)
+        }
+        _ => false,
+    };
     let in_unit = |path: &PathBuf| {
-        text(path).lines().any(|line| {
-            let value = line.trim_start().strip_prefix("Environment=");
-            value.is_some_and(|value| value.contains(&format!("{EXTRA_ARGS}=")))
-        })
+        let joined = text(path).replace("\\\n", " ");
+        joined
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .any(is_set)
     };
     let drop_ins = |folder: &&str| {
         let folder = Path::new(folder);
@@ -139,6 +147,24 @@ mod tests {
         assert_eq!(hidden_by(&root), expected);
         write(&root, "/etc/sysconfig/kubelet", "");
         write(&root, drop_in, usual);
+        assert_eq!(hidden_by(&root), None);
+        // Spaces and continued lines are allowed, and an environment file of any name.
+        let other = "/usr/lib/systemd/system/kubelet.service.d/0-first.conf";
+        write(&root, "/etc/kubelet.env", "KUBELET_EXTRA_ARGS=--v=2\n");
+        for text in [
+            "[Service]\nEnvironment = A=b \\\n  KUBELET_EXTRA_ARGS=--v=2\n",
+            "[Service]\nEnvironmentFile=-/etc/kubelet.env\n",
+        ] {
+            write(&root, other, text);
+            assert_eq!(hidden_by(&root), Some(other.into()), "{text}");
+        }
+        let ours = LabelFileKind::Kubelet.path();
+        write(&root, ours, "KUBELET_EXTRA_ARGS=--node-labels=a=b\n");
+        write(
+            &root,
+            other,
+            &format!("[Service]\nEnvironmentFile=-{}\n", ours.display()),
+        );
         assert_eq!(hidden_by(&root), None);
         // Our environment file would override these, wherever they are.
         for unit in [

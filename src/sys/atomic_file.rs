@@ -119,7 +119,7 @@ pub(crate) struct Location {
 enum Keeping {
     Runtime,
     State,
-    /// The configuration of the distribution or systemd, which is also read at the next boot.
+    /// The configuration of the distribution, which is also read at the next boot.
     Configuration,
     /// A directory of another program, such as the metrics directory of the node exporter.
     Foreign,

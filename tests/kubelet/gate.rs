@@ -13,7 +13,7 @@ use crate::{
 
 beside_a_kubelet!(a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet);
 
-const ENVIRONMENT: &str = "/var/lib/harvester-node-agent/kubelet.env";
+const ENVIRONMENT: &str = "/run/harvester-node-agent-gate/kubelet.env";
 const SWITCH: &str = "[registration]\nnode_labels = true\n";
 
 async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(

@@ -26,7 +26,7 @@ const PARALLEL: usize = 4;
 const CALLS: &str = "openat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,link,linkat,symlink,symlinkat,\
                      write,pwrite64,writev,chmod,fchmod,fchmodat,fsync,fdatasync,ftruncate,fallocate";
 
-const LABELS: &str = "/var/lib/harvester-node-agent/kubelet.env";
+const LABELS: &str = "/run/harvester-node-agent-gate/kubelet.env";
 const STATE: &str = "/var/lib/harvester-node-agent/state.json";
 const STATUS: &str = "/run/harvester-node-agent/status.json";
 const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";

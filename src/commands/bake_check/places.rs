@@ -24,7 +24,7 @@ pub const PLACES: &[(Code, &[&str])] = &[
     (Code::ImageCloudInitSeed, &["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"]),
     (Code::ImageCloudInitDisabled, &["/etc/cloud/cloud-init.disabled"]),
     (Code::ImageAgentState, &[
-        "/var/lib/harvester-node-agent", "/run/harvester-node-agent",
+        "/var/lib/harvester-node-agent", "/run/harvester-node-agent", "/run/harvester-node-agent-gate",
         "/var/lib/prometheus/node-exporter/harvester_node_agent.prom",
     ]),
     (Code::ImageRegistrationDropIn, &[
@@ -67,7 +67,6 @@ mod tests {
     fn every_file_that_the_agent_writes_for_the_kubelet_is_looked_for() {
         for kind in crate::facts::registration::LabelFileKind::ALL {
             let path = kind.path();
-            // That of the kubelet is in the directory of the agent's state.
             assert!(all().any(|place| path.starts_with(place)), "{path:?}");
         }
     }

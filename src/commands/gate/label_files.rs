@@ -23,11 +23,9 @@ const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
 # The kubelet registers its Node with these labels.
 ";
 
-const UNKNOWN: &str = "the kubelet gets no labels, and a registered Node keeps those it has: the labels of its host are still unknown; \
-run: harvester-node-agent whoami";
-
-/// Writes the labels for each installed distribution. If there are none, removes our files. A file of another writer is not changed.
-pub(super) fn write(root: &Root, is_wanted: bool, labels: Option<&Labels>) -> Answer {
+/// Writes the labels for each installed distribution. If there are none, or none are wanted, removes our files. A file of another
+/// writer is not changed. An error is the reason why there are none.
+pub(super) fn write(root: &Root, is_wanted: bool, labels: Result<Labels, String>) -> Answer {
     let mut answer = Answer::new("", Exit::Ok);
     let mut problems = Vec::new();
     let kinds = installed(root);
@@ -35,22 +33,21 @@ pub(super) fn write(root: &Root, is_wanted: bool, labels: Option<&Labels>) -> An
         let text = "none of RKE2, K3s and kubelet is installed: the labels were not written";
         problems.push(text.to_owned());
     }
-    if labels.is_none() {
-        problems.push(UNKNOWN.to_owned());
+    if let Err(why) = &labels {
+        let what = "the kubelet gets no labels, and a registered Node keeps those it has";
+        problems.push(format!("{what}: {why}"));
     }
+    let labels = labels.ok().filter(|_| is_wanted);
     for kind in kinds {
         let other = match kind {
             LabelFileKind::Kubelet => hidden_by(root),
             LabelFileKind::Rke2 | LabelFileKind::K3s => None,
         };
         problems.extend(other.as_deref().map(hidden));
-        let labels = labels.filter(|_| other.is_none());
+        let labels = labels.as_ref().filter(|_| other.is_none());
         match update(root, kind, labels.and_then(|labels| text(kind, labels))) {
             Ok(None) => {}
-            Ok(Some(done)) => {
-                let path = kind.path().display();
-                answer.text.push_str(&format!("labels {done} {path}\n"));
-            }
+            Ok(Some(done)) => answer.text.push_str(&format!("{done}\n")),
             Err(problem) => problems.push(problem),
         }
     }
@@ -67,15 +64,16 @@ fn update(
     root: &Root,
     kind: LabelFileKind,
     text: Option<String>,
-) -> Result<Option<&'static str>, String> {
+) -> Result<Option<String>, String> {
     let path = kind.path();
+    let shown = path.display();
     let is_present = match root.read_text(path, FILE_MAX) {
-        // The kubelet's is in our own directory, to which no other program may add arguments.
-        Ok(present) if present.starts_with(MARK) || kind == LabelFileKind::Kubelet => true,
+        // Only this command writes to its directory.
+        _ if kind == LabelFileKind::Kubelet => root.exists(path),
+        Ok(present) if present.starts_with(MARK) => true,
         Ok(_) => {
-            let path = path.display();
             let why = "it does not begin with the comment of harvester-node-agent";
-            return Err(format!("{path} was not changed: {why}"));
+            return Err(format!("{shown} was not changed: {why}"));
         }
         Err(error) if error.is_absent() => false,
         Err(error) => return Err(chain(&error)),
@@ -84,9 +82,10 @@ fn update(
         Some(text) => {
             let directory = path.parent().map_or(Ok(()), |it| make_directory(root, it));
             let written = directory.and_then(|()| write_atomic(root, path, text.as_bytes(), MODE));
-            written.map(|outcome| (outcome == WriteOutcome::Written).then_some("written to"))
+            let is_new = |outcome| outcome == WriteOutcome::Written;
+            written.map(|outcome| is_new(outcome).then(|| format!("labels written to {shown}")))
         }
-        None if is_present => remove(root, path).map(|()| Some("removed with")),
+        None if is_present => remove(root, path).map(|()| Some(format!("{shown} removed"))),
         None => Ok(None),
     };
     done.map_err(|error| chain(&error))
@@ -105,8 +104,8 @@ fn hidden(other: &Path) -> String {
         false => String::new(),
     };
     format!(
-        "{other} sets KUBELET_EXTRA_ARGS, so {path} gets no labels; {empty}move its arguments to \
-         `nodeRegistration.kubeletExtraArgs` in the kubeadm configuration"
+        "{other} sets KUBELET_EXTRA_ARGS, so {path} gets no labels; {empty}move its arguments to KUBELET_KUBEADM_ARGS in \
+         /var/lib/kubelet/kubeadm-flags.env, for a node that has not joined to `nodeRegistration.kubeletExtraArgs` of kubeadm"
     )
 }
 

@@ -237,21 +237,31 @@ fn labels_that_are_wanted_are_waited_for_within_the_bound() {
     assert_eq!((at(&unknown, 119), at(&unknown, 120)), (None, TIME_UP));
     let late = opening(&unknown);
     assert!(late.contains("still unknown"), "{late}");
-    assert_eq!(known_labels(unknown.status.unwrap()), None);
+    let why = known_labels(unknown.status.unwrap(), None).unwrap_err();
+    assert!(why.contains("still unknown"), "{why}");
     // A label that Kubernetes does not accept would prevent the start of the kubelet: a status with one is not read.
     let mut invalid = says(Verdict::Match);
-    invalid["registration"] = json!({"labels": {"zone": "a b"}});
+    invalid["registration"] = json!({"labels": {ZONE: "a b"}});
     Status::from_json(&invalid).unwrap_err();
-    let labels = Labels::from([("zone".to_owned(), LabelValue::parse("a").unwrap())]);
-    for (verdict, expected) in [
-        (Verdict::Match, Some(&labels)),
-        (Verdict::Differs, Some(&labels)),
-        (Verdict::AnotherVm, None),
-    ] {
-        let seen = with(verdict, json!({"labels": {"zone": "a"}}));
-        let labels = known_labels(seen.status.unwrap());
-        assert_eq!(labels.as_ref(), expected, "{verdict:?}");
+    // Keys are not those of a status, but ours: others could be more lines, or more arguments of the kubelet.
+    let host = "example.com/host";
+    let status =
+        json!({"labels": {ZONE: "a", host: "a", "b": "a", "b\"\nserver: c": "a", "b --v=9": "a"}});
+    let labels = |host| {
+        let keys = [Some(ZONE), host].into_iter().flatten();
+        let value = LabelValue::parse("a").unwrap();
+        keys.map(|key| (key.to_owned(), value.clone())).collect()
+    };
+    for host in [None, Some(host)] {
+        for verdict in [Verdict::Match, Verdict::Differs] {
+            let seen = with(verdict, status.clone());
+            let known = known_labels(seen.status.unwrap(), host);
+            assert_eq!(known, Ok::<Labels, _>(labels(host)), "{verdict:?}");
+        }
     }
+    let seen = with(Verdict::AnotherVm, status);
+    let why = known_labels(seen.status.unwrap(), None).unwrap_err();
+    assert!(why.ends_with("explain name-of-another-vm"), "{why}");
 }
 
 #[test]

@@ -311,4 +311,8 @@ fn the_labels_of_the_agents_own_file_are_not_a_setting_of_the_distribution() {
     let found = one(&[(RKE2, "{}"), (path, text)]);
     let expected = ("a", "1", "90-harvester-node-agent.yaml");
     assert_eq!(labels(&found), [expected]);
+    // So is a copy of it.
+    let other = "/etc/rancher/rke2/config.yaml.d/91-copy.yaml";
+    let found = one(&[(RKE2, "{}"), (other, &ours)]);
+    assert_eq!(labels(&found), [("a", "1", "91-copy.yaml")]);
 }

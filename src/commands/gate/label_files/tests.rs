@@ -47,26 +47,28 @@ fn the_texts_are_what_the_distributions_read() {
 fn files_are_written_where_they_differ_and_removed_without_labels() {
     let (_dir, root) = installed_tree();
     let kinds = [LabelFileKind::Rke2, LabelFileKind::Kubelet];
-    let told = |what: &str| {
-        let lines = kinds.map(|kind| format!("labels {what} {}\n", kind.path().display()));
-        lines.concat()
-    };
+    let shown = kinds.map(|kind| kind.path().display().to_string());
     for zone in ["rack-a", "rack-b"] {
         let labels = labels(zone);
-        for text in [told("written to"), String::new()] {
-            let answer = write(&root, true, Some(&labels));
+        let told = shown
+            .each_ref()
+            .map(|path| format!("labels written to {path}\n"));
+        for text in [told.concat(), String::new()] {
+            let answer = write(&root, true, Ok(labels.clone()));
             assert_eq!((answer.text, answer.stderr), (text, String::new()));
         }
         for kind in kinds {
             assert_eq!(read(&root, kind), text(kind, &labels));
         }
     }
-    let gone = write(&root, true, None);
-    assert_eq!(gone.text, told("removed with"));
-    assert_eq!(gone.stderr, format!("{UNKNOWN}\n"));
+    let none = || Err("why".to_owned());
+    let gone = write(&root, true, none());
+    let told = shown.map(|path| format!("{path} removed\n"));
+    assert_eq!(gone.text, told.concat());
+    assert!(gone.stderr.ends_with("has: why\n"), "{gone:?}");
     assert!(kinds.iter().all(|kind| read(&root, *kind).is_none()));
     // Not wanted, and nothing to remove.
-    let silent = write(&root, false, None);
+    let silent = write(&root, false, none());
     assert_eq!((silent.text, silent.stderr), Default::default());
     assert!(!root.exists("/etc/rancher/k3s"));
 }
@@ -76,24 +78,31 @@ fn a_file_of_another_writer_stays_and_the_others_are_written() {
     let (_dir, root) = installed_tree();
     let theirs = "node-label: []\n";
     put(&root, LabelFileKind::Rke2.path(), theirs);
-    for labels in [Some(labels("rack-a")), None] {
-        let answer = write(&root, true, labels.as_ref());
+    for labels in [Ok(labels("rack-a")), Err("why".to_owned())] {
+        let answer = write(&root, true, labels);
         assert!(answer.stderr.contains("was not changed"), "{answer:?}");
         assert_eq!(answer.text.lines().count(), 1, "{answer:?}");
         assert_eq!(read(&root, LabelFileKind::Rke2).as_deref(), Some(theirs));
     }
-    assert_eq!(write(&root, false, None).stderr, "");
+    let answer = write(&root, false, Ok(labels("rack-a")));
+    assert_eq!(answer.stderr, "");
+    assert_eq!(read(&root, LabelFileKind::Kubelet), None);
 }
 
 #[test]
-fn no_other_program_adds_arguments_to_the_kubelet_by_our_file() {
+fn what_is_in_the_file_of_the_kubelet_is_ours_alone() {
     let (_dir, root) = installed_tree();
-    for labels in [Some(labels("rack-a")), None] {
-        let theirs = "KUBELET_EXTRA_ARGS=--authorization-mode=AlwaysAllow\n";
-        put(&root, LabelFileKind::Kubelet.path(), theirs);
-        let _ = write(&root, labels.is_some(), labels.as_ref());
-        let expected = labels.and_then(|labels| text(LabelFileKind::Kubelet, &labels));
-        assert_eq!(read(&root, LabelFileKind::Kubelet), expected);
+    let theirs = "KUBELET_EXTRA_ARGS=--authorization-mode=AlwaysAllow\n".to_owned();
+    let large = "#".repeat(17 << 10);
+    for present in [theirs, large] {
+        for labels in [Ok(labels("rack-a")), Err("why".to_owned())] {
+            put(&root, LabelFileKind::Kubelet.path(), &present);
+            let _ = write(&root, true, labels.clone());
+            let expected = labels
+                .ok()
+                .and_then(|labels| text(LabelFileKind::Kubelet, &labels));
+            assert_eq!(read(&root, LabelFileKind::Kubelet), expected);
+        }
     }
 }
 
@@ -101,7 +110,7 @@ fn no_other_program_adds_arguments_to_the_kubelet_by_our_file() {
 fn while_another_file_sets_the_arguments_ours_has_none() {
     let (_dir, root) = installed_tree();
     let labels = labels("rack-a");
-    let answer = || write(&root, true, Some(&labels));
+    let answer = || write(&root, true, Ok(labels.clone()));
     assert_eq!(answer().stderr, "");
     let other = "/usr/lib/systemd/system/kubelet.service.d/10-other.conf";
     put(
@@ -127,10 +136,10 @@ fn what_cannot_be_written_is_one_line() {
     put(&root, "/usr/local/bin/rke2", "");
     // A file in place of the directory.
     put(&root, "/etc/rancher/rke2", "");
-    let answer = write(&root, true, Some(&labels("rack-a")));
+    let answer = write(&root, true, Ok(labels("rack-a")));
     assert_eq!((answer.text.as_str(), answer.exit), ("", Exit::Ok));
     assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
     let (_dir, root) = tree();
-    let answer = write(&root, true, Some(&labels("rack-a")));
+    let answer = write(&root, true, Ok(labels("rack-a")));
     assert!(answer.stderr.starts_with("none of RKE2"), "{answer:?}");
 }

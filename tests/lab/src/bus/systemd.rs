@@ -268,8 +268,8 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
     let member = header.member().map_or("", |member| member.as_str());
     let body = message.body();
     let sent = match member {
-        "Subscribe" | "Reload" => {
-            lock(state).is_subscribed |= member == "Subscribe";
+        "Subscribe" => {
+            lock(state).is_subscribed = true;
             lock(state).calls.push(member.to_owned());
             connection.reply(&header, &()).await
         }

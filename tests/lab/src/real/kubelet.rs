@@ -46,7 +46,7 @@ exec chroot . "$@"
 /// an argument.
 const START_KUBELET: &str = r#"
 . /var/lib/kubelet/kubeadm-flags.env
-more=$(sed -n 's/^KUBELET_EXTRA_ARGS=//p' /var/lib/harvester-node-agent/kubelet.env 2>/dev/null)
+more=$(sed -n 's/^KUBELET_EXTRA_ARGS=//p' /run/harvester-node-agent-gate/kubelet.env 2>/dev/null)
 exec /opt/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS $more
 "#;
 
