@@ -75,6 +75,17 @@ impl Action {
         }
     }
 
+    /// Reports whether both are the same change, whatever version of the Node they are for.
+    pub fn is_same_change(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::PatchNode(one), Self::PatchNode(other)) => {
+                (&one.node, &one.uid) == (&other.node, &other.uid)
+                    && (&one.labels, &one.annotations) == (&other.labels, &other.annotations)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Reports whether this write is a patch, which is retried until the API of the guest cluster accepts it.
     pub fn is_sent(&self) -> bool {
         matches!(self.write(), Write::Node | Write::Conditions)

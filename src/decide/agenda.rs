@@ -29,6 +29,8 @@ pub enum Job {
     Refused,
     /// The update of the Node that was withheld because there were too many.
     Withheld,
+    /// The conditions and Events that were withheld because there were too many.
+    Reports,
     /// The read of the files of the pod, if they are the only source of the host. They change without an event.
     Pod,
     /// The read of files that the kernel could not read.

@@ -181,6 +181,14 @@ pub(super) fn next_round(
     memory.agenda.set(Job::Retry, None);
     memory.agenda.set(job, Some(due));
     let mut first = (due, trigger, scope);
+    if job == Job::Retry {
+        // What fails for days does not keep everything else from being read.
+        let polled = poll(settings, seen, memory, now);
+        memory.agenda.set(Job::Poll, Some(polled));
+        if polled < due {
+            first = (polled, Trigger::Timer, Scope::KNOWN);
+        }
+    }
     let after = |left: Duration| now.uptime + left;
     let settling = match doing {
         Doing::Settling(left) => Some(*left),
@@ -219,6 +227,12 @@ pub(super) fn next_round(
         (
             Job::Withheld,
             memory.withheld.map(after),
+            timer,
+            Scope::NONE,
+        ),
+        (
+            Job::Reports,
+            memory.report_writes.left(now.uptime).map(after),
             timer,
             Scope::NONE,
         ),

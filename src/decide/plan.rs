@@ -101,10 +101,11 @@ pub fn plan(
     let refusal = refusal.filter(|refused| !refused.passing);
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
-    let mut actions = local_actions(settings, seen, &scheduled, &memory, now);
+    let mut actions = hooks(seen, &scheduled);
     if let Doing::Writing(patch) = &wanted.doing {
         actions.push(Action::PatchNode(patch.clone()));
     }
+    actions.extend(start_of_unit(settings, seen, &memory, now));
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     if let Some(node) = seen
         .observation
@@ -174,30 +175,29 @@ fn registration(settings: &Settings, seen: Scene<'_>, wanted: &Labeling) -> Regi
     registration::decide(settings, seen, labels)
 }
 
-/// Returns the starts of units. Hooks run beside the other writes, which may take long.
-fn local_actions(
+/// Returns the runs of hooks. They run beside the writes, which may take long.
+fn hooks(seen: Scene<'_>, scheduled: &[ScheduledEvent]) -> Vec<Action> {
+    let node = seen.observation.node.known();
+    let run = |event: &ScheduledEvent| HookRun {
+        event: event.clone(),
+        vm: seen.identity.vmi().map(Vmi::reference),
+        node: node.map(|node| node.name.to_string()),
+    };
+    let runs = scheduled.iter().map(run);
+    runs.map(Action::RunHooks).collect()
+}
+
+/// Returns the start of the guest agent's unit. It comes after the labels: the bus may take seconds.
+fn start_of_unit(
     settings: &Settings,
     seen: Scene<'_>,
-    scheduled: &[ScheduledEvent],
     memory: &Memory,
     now: Now,
-) -> Vec<Action> {
+) -> Option<Action> {
     let agent = &seen.observation.guest_agent;
-    let start = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
-    let start = start.filter(|_| settings.guest_agent.start);
-    let start = start.map(|unit| Action::StartUnit(unit.to_owned()));
-    let hooks = scheduled.iter().map(|event| {
-        Action::RunHooks(HookRun {
-            event: event.clone(),
-            vm: seen.identity.vmi().map(Vmi::reference),
-            node: seen
-                .observation
-                .node
-                .known()
-                .map(|node| node.name.to_string()),
-        })
-    });
-    start.into_iter().chain(hooks).collect()
+    let unit = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
+    let unit = unit.filter(|_| settings.guest_agent.start)?;
+    Some(Action::StartUnit(unit.to_owned()))
 }
 
 /// Returns the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
@@ -259,7 +259,10 @@ fn hold_refused(
     if !seen.reasons.scope.contains(Scope::AFRESH) {
         let is_due = |refused: &Refused| refused.due <= now.uptime;
         let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
-        actions.retain(|action| !waiting.clone().any(|refused| refused.action == *action));
+        actions.retain(|action| {
+            let mut waiting = waiting.clone();
+            !waiting.any(|refused| refused.action.is_same_change(action))
+        });
     }
 }
 

@@ -1579,3 +1579,78 @@ fn a_node_that_was_deleted_is_told_from_one_that_has_not_registered() {
         "{steps}"
     );
 }
+
+/// Follows the plan for a number of rounds, and returns all that they would read.
+fn follow(world: &mut World, rounds: u32) -> Scope {
+    let mut read = Scope::NONE;
+    for _ in 0..rounds {
+        let plan = world.plan();
+        world.uptime += plan.next.after;
+        world.reasons = Reasons::new(plan.next.trigger, world.uptime);
+        world.reasons.scope = plan.next.scope;
+        read |= plan.next.scope;
+        world.memory = plan.memory;
+    }
+    read
+}
+
+#[test]
+fn what_fails_for_hours_keeps_nothing_else_from_being_read() {
+    let mut world = World::new();
+    world.settle();
+    world.observation.pod_info = Fact::failed(UnavailableKind::Unreachable, "a hung disk");
+    let read = follow(&mut world, 200);
+    assert!(
+        read.contains(Scope::HOST | Scope::NODE | Scope::VM),
+        "{read:?}"
+    );
+}
+
+#[test]
+fn a_refused_removal_waits_for_its_retry_whatever_the_version_of_the_node() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.topology.host_label = None;
+    let action = world.plan().actions.swap_remove(0);
+    assert!(matches!(&action, Action::PatchNode(patch) if patch.resource_version.is_some()));
+    let due = world.uptime + Duration::from_secs(200);
+    world.memory.refusals = refused(action, false, due);
+    for version in ["8", "9"] {
+        world.node().resource_version = Some(version.to_owned());
+        assert!(patches(&world.plan()).is_empty(), "{version}");
+    }
+    world.uptime = due;
+    assert_eq!(patches(&world.plan()).len(), 1);
+}
+
+#[test]
+fn conditions_that_were_too_many_are_sent_when_they_may_be() {
+    let mut world = World::new();
+    world.settle();
+    let mut left = None;
+    while left.is_none() {
+        world.memory.report_writes.note(world.uptime);
+        left = world.memory.report_writes.left(world.uptime);
+    }
+    let plan = world.plan();
+    assert!(Some(plan.next.after) <= left, "{:?}", plan.next);
+}
+
+#[test]
+fn a_unit_starts_after_the_labels_and_hooks_before_them() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.guest_agent.start = true;
+    if let Fact::Known(agent) = &mut world.observation.guest_agent
+        && let Fact::Known(unit) = &mut agent.unit
+    {
+        unit.state = UnitState::Inactive;
+    }
+    world.memory = world.plan().memory;
+    world.uptime += Duration::from_secs(10);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    let kinds: Vec<Write> = plan.actions.iter().map(Action::write).collect();
+    assert_eq!(kinds.first(), Some(&Write::Node), "{kinds:?}");
+    assert!(kinds.contains(&Write::Unit), "{kinds:?}");
+}

@@ -350,6 +350,16 @@ async fn a_token_that_comes_back_stays_out_of_every_message() {
         !printed(&error).contains(TOKEN) && error.to_string().contains("[token]"),
         "{error:?}"
     );
+    // Behind other text, at whose end the message is cut.
+    for length in [150, 180] {
+        let name = format!("{}{TOKEN}", "x".repeat(length));
+        let object = format!(r#"{{"kind":"Node","metadata":{{"name":"{name}"}}}}"#);
+        let server = Server::saying(json(200, &object)).await;
+        let client = client(&server.url());
+        let error = client.get::<Value>("/api/v1/nodes/n").await.unwrap_err();
+        is(&error, Kind::UnexpectedObject, "xxx");
+        assert!(!printed(&error).contains(&TOKEN[..5]), "{error:?}");
+    }
 }
 
 #[tokio::test]
