@@ -241,14 +241,13 @@ async fn wait(
                 let end = if text.is_empty() { "" } else { "\n" };
                 return Answer::new(text + end, Exit::Ok);
             }
-            Decision::Hold { late, .. } if is_over(&seen, waited, bound) => {
+            Decision::Hold { late, .. } if left(&seen, waited, bound).is_zero() => {
                 return Answer::stderr(late + "\n", Exit::Ok);
             }
             Decision::Hold { why, .. } => why,
         };
         if why != reported {
-            let limit = seen.alone.map_or(bound, |_| bound.min(DAEMON_GRACE));
-            let left = limit.saturating_sub(waited).as_millis().div_ceil(1000);
+            let left = left(&seen, waited, bound).as_millis().div_ceil(1000);
             let line = format!("delaying the kubelet for up to {left} s: {why}\n");
             // If the boot is delayed, the user must see why.
             let _ = std::io::stderr().write_all(line.as_bytes());
@@ -297,9 +296,10 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     search::find(root, &candidates).is_some_and(|(_, error)| error.is_none())
 }
 
-/// Reports whether a delay ends, `waited` after the start of the gate.
-fn is_over(seen: &Seen, waited: Duration, bound: Duration) -> bool {
-    waited >= bound || seen.alone.is_some_and(|since| since >= DAEMON_GRACE)
+/// Returns how much of a delay is left, `waited` after the start of the gate.
+fn left(seen: &Seen, waited: Duration, bound: Duration) -> Duration {
+    let grace = seen.alone.map(|since| DAEMON_GRACE.saturating_sub(since));
+    grace.unwrap_or(bound).min(bound.saturating_sub(waited))
 }
 
 fn decide(present: Option<&Present>, seen: &Seen) -> Decision {

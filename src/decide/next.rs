@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::name_match::Verdict;
 use super::schedule::{self, Phase, Purpose};
 use crate::config::Settings;
+use crate::facts::observation::Coverage;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
@@ -109,7 +110,8 @@ fn list(seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
 fn search(seen: Scene<'_>, memory: &mut Memory, now: Now) -> Option<Duration> {
     let is_search = seen.reasons.scope.contains(Scope::SEARCH);
     if is_search {
-        let is_done = seen.observation.candidates.known().is_some();
+        let known = seen.observation.candidates.known();
+        let is_done = known.is_some_and(|known| known.coverage != Coverage::Listed);
         memory.has_searched |= is_done;
         memory.search_failures = match is_done {
             true => 0,

@@ -1462,6 +1462,12 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
     world.apply(&plan);
     world.reasons = Reasons::new(Trigger::Timer, world.uptime);
     world.reasons.scope |= Scope::SEARCH;
+    // A list that failed found no others.
+    if let Fact::Known(candidates) = &mut world.observation.candidates {
+        candidates.coverage = Coverage::Listed;
+    }
+    assert!(!world.plan().memory.has_searched);
+    world.observation.candidates = known;
     let plan = world.plan();
     assert!(plan.memory.has_searched);
     assert_eq!(plan.memory.agenda.due(Job::Search), None);

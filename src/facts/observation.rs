@@ -105,6 +105,6 @@ pub enum Coverage {
     Namespace,
     /// Only instances read by name, because the credential may not list.
     Named,
-    /// Only instances read by name: that was sufficient, or the last list found no other match.
+    /// Only instances read by name: that was sufficient, the last list found no other match, or this list failed.
     Listed,
 }

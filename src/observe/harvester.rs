@@ -177,19 +177,20 @@ impl Search<'_> {
             }
         }
         *is_list_sent = true;
-        let candidates = match self.listed(&named).await {
+        let (candidates, is_listed) = match self.listed(&named).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
-                known(vmis, Coverage::Namespace)
+                (known(vmis, Coverage::Namespace), true)
             }
             // A namespace may also hold more than the size limit of a response.
             Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
-                known(named, Coverage::Named)
+                (known(named, Coverage::Named), true)
             }
-            Err(error) => failed(&error),
+            // Ours was read by its name: only the search for others is repeated.
+            Err(_) if is_found => (known(named, Coverage::Listed), false),
+            Err(error) => (failed(&error), false),
         };
         let is_ours = |seen: &Candidates| seen.vmis.iter().any(|vmi| self.is_ours(vmi));
-        let is_listed = candidates.known().is_some();
         let candidates = match unreadable {
             // The instance that cannot be parsed may be ours.
             Some(error) if !candidates.known().is_some_and(is_ours) => failed(&error),

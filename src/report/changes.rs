@@ -180,8 +180,10 @@ impl Reported {
         }
         self.findings = present;
         self.vm = vm.or(self.vm.take());
-        self.host = host.or(self.host.take());
-        self.zone = zone;
+        // The zone is that of the host, and as old.
+        if host.is_some() {
+            (self.host, self.zone) = (host, zone);
+        }
         records
     }
 

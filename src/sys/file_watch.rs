@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
 use nix::errno::Errno;
-use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC};
 use tokio::time::{Instant, timeout_at};
 
 use crate::sys::root::Root;
@@ -113,9 +113,18 @@ fn stamp(root: &Root, file: &Path) -> Option<(u64, u64, i64, i64)> {
     Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
 }
 
+/// File systems of `linux/magic.h` that another machine serves: SMB by its two numbers, and 9P.
+const SERVED: [FsType; 5] = [
+    FUSE_SUPER_MAGIC,
+    NFS_SUPER_MAGIC,
+    FsType(0xFF53_4D42),
+    FsType(0xFE53_4D42),
+    FsType(0x0102_1997),
+];
+
 /// Reports whether another machine serves a file system.
 fn is_served(kind: FsType) -> bool {
-    [FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC].contains(&kind)
+    SERVED.contains(&kind)
 }
 
 /// As [`watch`]. Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again
@@ -316,7 +325,8 @@ mod tests {
         symlink("data/token", root.join("/sa/token")).unwrap();
         let files = BTreeSet::from([PathBuf::from("/sa/token"), PathBuf::from("/sa/none")]);
         assert!(!is_served(root.file_system("/sa/token").unwrap()));
-        assert!(is_served(FUSE_SUPER_MAGIC));
+        // virtiofs, and SMB.
+        assert!(is_served(FUSE_SUPER_MAGIC) && is_served(FsType(0xFE53_4D42)));
         let (sender, mut changes) = mpsc::unbounded_channel();
         let polling = poll_all(root.clone(), files.clone(), || {
             let _ = sender.send(());

@@ -78,6 +78,8 @@ pub struct Keeper<T: Watched, C = Client> {
     short: u32,
     /// Whether the API was last reported as away.
     is_away: bool,
+    /// Whether this stream has sent an object that was not requested.
+    is_foreign: bool,
     interruptions: Interruptions,
     /// Whether bookmarks are requested.
     bookmarks: bool,
@@ -126,6 +128,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             failures: 0,
             short: 0,
             is_away: false,
+            is_foreign: false,
             interruptions: Interruptions::default(),
             bookmarks: true,
             lacks_progress: false,
@@ -282,6 +285,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     /// Records an open stream.
     fn opened(&mut self, opened: Instant) {
         self.pulse.beat();
+        self.is_foreign = false;
         let detail = format!(
             "watch of {} at {}",
             self.target.name,
@@ -396,7 +400,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     /// Handles an event other than a bookmark. Reports whether it is the last.
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
-            WatchEvent::Foreign { what } => {
+            // The first of a stream is enough: one that has many must not cause a round for each.
+            WatchEvent::Foreign { what } if !std::mem::replace(&mut self.is_foreign, true) => {
                 let finding = self.finding(Code::UnexpectedObject, what);
                 self.health.report(self.trigger.as_str(), Some(finding));
             }
@@ -421,7 +426,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.target.feed.deliver(Delivered::Unknown);
                 self.sender.send(self.trigger);
             }
-            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Foreign { .. } | WatchEvent::Bookmark { .. } => {}
             WatchEvent::Ended => return true,
         }
         false

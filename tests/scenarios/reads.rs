@@ -169,6 +169,20 @@ async fn duplicates_that_others_create_cost_four_reads_however_many_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_that_fails_costs_no_vm_that_was_read_by_its_name() {
+    let mut reader = Reader::new().await;
+    reader.read(Scope::ALL).await;
+    let matcher = Matcher::path(VMIS).user_agent(AGENT).verb("list");
+    reader
+        .harvester()
+        .faults()
+        .inject(matcher, Fault::html(500));
+    let read = reader.read(SEARCH).await;
+    assert_eq!(read.lists, 1);
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)) && read.knows(VM_NAME));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_fails_is_sent_again_after_minutes_and_then_later_and_later() {
     let mut reader = Reader::new().await;
     reader.twin("gc8-renamed").await;

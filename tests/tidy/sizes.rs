@@ -19,7 +19,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("facts", 1980, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3110, "/etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
+    ("observe", 3120, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2970, ""),
     ("sys", 2040, "changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 2050, "inotify restarts with a delay"),

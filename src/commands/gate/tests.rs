@@ -52,6 +52,21 @@ fn wait_text(seen: &Seen) -> String {
     }
 }
 
+#[test]
+fn a_delay_ends_with_its_bound_or_when_no_daemon_has_run_for_a_while() {
+    let [waited, bound] = [20, 120].map(Duration::from_secs);
+    for (seen, seconds) in [
+        (Seen::default(), 100),
+        (missing(5), 10),
+        (missing(15), 0),
+        (missing(60), 0),
+    ] {
+        let left = left(&seen, waited, bound);
+        assert_eq!(left, Duration::from_secs(seconds), "{seen:?}");
+    }
+    assert_eq!(left(&missing(0), bound, bound), Duration::ZERO);
+}
+
 /// Returns what it says when it opens, at the latest.
 fn opening(seen: &Seen) -> String {
     match decide(None, seen) {
@@ -62,7 +77,7 @@ fn opening(seen: &Seen) -> String {
 
 /// Returns whether it opens after some seconds, and then whether that is worrying.
 fn opens(present: Option<&Present>, seen: &Seen, seconds: u64) -> Option<bool> {
-    let is_over = is_over(seen, Duration::from_secs(seconds), BOUND);
+    let is_over = left(seen, Duration::from_secs(seconds), BOUND).is_zero();
     match decide(present, seen) {
         Decision::Open { .. } => Some(false),
         Decision::Hold { .. } => is_over.then_some(true),

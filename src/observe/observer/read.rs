@@ -125,8 +125,10 @@ impl Observer {
         if plan.forgets_reads || is_lost {
             self.reads = None;
         }
-        // Boxed, so that the memory is freed afterwards.
-        Box::pin(self.check_own_api()).await;
+        if plan.vm.is_some() {
+            // Boxed, so that the memory is freed afterwards.
+            Box::pin(self.check_own_api()).await;
+        }
         alive();
         if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);

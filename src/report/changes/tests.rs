@@ -136,6 +136,17 @@ fn a_state_that_stays_is_reported_once() {
 }
 
 #[test]
+fn a_round_without_a_host_keeps_the_last_one_with_its_zone() {
+    let mut reported = Reported::default();
+    let mut status = status("hv-a", &[]);
+    news(&mut reported, &status);
+    status.placement = None;
+    news(&mut reported, &status);
+    let kept = (reported.host.as_deref(), reported.zone.as_deref());
+    assert_eq!(kept, (Some("hv-a"), Some("rack-a")));
+}
+
+#[test]
 fn a_finding_that_changes_is_reported_again_and_one_that_goes_is_resolved() {
     let mut reported = Reported::default();
     news(

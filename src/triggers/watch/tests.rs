@@ -435,6 +435,27 @@ async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_that_were_not_requested_are_one_finding_for_each_stream() {
+    let foreign = |name: &str| {
+        let what = name.to_owned();
+        Ok(WatchEvent::Foreign { what })
+    };
+    let first = vec![
+        (SECOND, foreign("x1")),
+        (SECOND * 2, foreign("x2")),
+        (SECOND * 3, foreign("x3")),
+        (SECOND * 4, Ok(WatchEvent::Ended)),
+    ];
+    let kept = keep(vec![Ok(first), Ok(vec![(SECOND, foreign("x4"))])]);
+    for (seconds, seen) in [(3, "x1"), (297, "x4")] {
+        kept.after(seconds).await;
+        let findings = kept.health.findings().into_iter();
+        let found: Vec<_> = findings.map(|one| (one.code, one.seen)).collect();
+        assert_eq!(found, [(Code::UnexpectedObject, seen.to_owned())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_reported() {
     let refused = || Err(error(Kind::Unreachable));
     let script = vec![
