@@ -181,9 +181,7 @@ impl Check<'_> {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let file = only.map(|file| format!("--config={} ", shell_path(file)));
-                let file = file.unwrap_or_default();
-                let command = format!("harvester-node-agent {}{file}config check", self.in_root());
+                let command = format!("harvester-node-agent {}config check", self.in_root());
                 let seen = first(&errors.problems, NAMED_MAX, "; ");
                 return self.find_with(Code::ImageConfigInvalid, seen, command);
             }

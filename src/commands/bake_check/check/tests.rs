@@ -140,15 +140,6 @@ fn an_invalid_configuration_is_one_problem() {
     let seen = &found.unwrap().seen;
     assert!(seen.starts_with(file) && seen.ends_with(" and 12 more"));
     assert!(findings.all(|one| one.code != Code::ImageConfigInvalid));
-    // The command reads the same file.
-    let root = Root::new(dir.path());
-    let only = root.join(file);
-    let findings = check(&root, Some(&only), dir.path());
-    let mut findings = findings.iter();
-    let found = findings.find(|one| one.code == Code::ImageConfigInvalid);
-    let command = &found.unwrap().commands()[0].text;
-    let option = format!("--config={} config check", only.display());
-    assert!(command.ends_with(&option), "{command}");
 }
 
 #[test]
