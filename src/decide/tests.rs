@@ -1643,7 +1643,7 @@ fn conditions_that_were_too_many_are_sent_when_they_may_be() {
 }
 
 #[test]
-fn a_unit_starts_after_the_labels_and_hooks_before_them() {
+fn a_unit_starts_after_the_labels() {
     let mut world = World::new();
     world.settle();
     world.settings.guest_agent.start = true;

@@ -82,8 +82,8 @@ impl Expected {
         *self == Self::default()
     }
 
-    /// Compares the object in a text. The inner error is the received object, in its own words: whoever shows it makes it safe, once and
-    /// in full, because a credential that was cut is not recognized.
+    /// Compares the object in a text. The inner error is the received object, unescaped and in full, because a credential that was cut
+    /// is not recognized: whoever shows it makes it safe, once.
     pub(super) fn compare(&self, text: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
         if self.is_anything() {
             return Ok(Ok(()));

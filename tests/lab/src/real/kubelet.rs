@@ -5,8 +5,10 @@
 //! flags come from the file in which kubeadm keeps them. Each program lives in namespaces of its own for mounts and
 //! processes, so its end takes along whatever it mounted and started.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -27,6 +29,9 @@ const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
 /// Where the program is seen from inside; `/usr` is the one of the machine that runs the tests.
 const PROGRAM: &str = "/opt/bin/kubelet";
+
+/// The default port of kubelet's API.
+const PORT: u16 = 10250;
 
 /// How often kubelet writes its status: a scenario waits for that. The default is ten seconds.
 const STATUS_FREQUENCY: &str = "1s";
@@ -143,9 +148,23 @@ impl Kubelet {
         self.kubelet = Some(in_tree(&self.tree, &self.program, &name, &command));
     }
 
-    /// Ends kubelet and leaves containerd.
+    /// Ends kubelet and leaves containerd. Returns when the port is free, so that the next kubelet can listen: the kernel ends the
+    /// processes of a namespace after the one that made it.
+    ///
+    /// # Panics
+    /// When the port stays taken.
     pub fn stop(&mut self) {
-        self.kubelet = None;
+        if self.kubelet.take().is_none() {
+            return;
+        }
+        let deadline = Instant::now() + SOON;
+        while let Err(error) = TcpListener::bind((address(), PORT)) {
+            assert!(
+                Instant::now() < deadline,
+                "kubelet has ended, its port has not: {error}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -181,12 +200,10 @@ fn prepare(tree: &GuestTree, version: Kubernetes) {
         tree.flip_link(&format!("/{place}"), &format!("usr/{place}"));
     }
     tree.write(PROGRAM, "");
-    // An address of this process alone, so that the usual port is free: there are kubelets of other runs.
-    let [_, high, middle, low] = std::process::id().to_be_bytes();
     let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": format!("127.{}.{middle}.{low}", high | 0x80),
+        "address": address(),
         "healthzPort": 0,
         "rotateCertificates": true,
         "nodeStatusUpdateFrequency": STATUS_FREQUENCY,
@@ -206,6 +223,12 @@ fn prepare(tree: &GuestTree, version: Kubernetes) {
         config["localStorageCapacityIsolation"] = json!(false);
     }
     tree.write(CONFIG_FILE, config.to_string());
+}
+
+/// An address of this process alone, so that the usual port is free: there are kubelets of other runs.
+fn address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 0x80, middle, low)
 }
 
 /// Starts a command with the tree as its root; what it writes is in `/var/log/NAME.log` of the tree.
