@@ -27,11 +27,14 @@ pub fn within<T: Send + 'static>(
 ) -> Option<T> {
     let (result, results) = mpsc::channel();
     in_thread(move || {
-        if let Err(late) = result.send(work()) {
-            Box::leak(Box::new(late));
-        }
+        let _ = result.send(work());
     });
-    results.recv_timeout(limit).ok()
+    let done = results.recv_timeout(limit).ok();
+    if done.is_none() {
+        // What comes from now on stays in the channel, whose receiver is never dropped.
+        Box::leak(Box::new(results));
+    }
+    done
 }
 
 /// Runs `work` in a thread, or, if the system allows no more threads, before it returns.
@@ -285,6 +288,9 @@ impl Shared {
 mod tests {
     use super::*;
 
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
     use harvester_lab::world::SOON;
 
     const PATH: &str = "/run/harvester-node-agent/file";
@@ -432,5 +438,33 @@ mod tests {
         });
         assert!(late.is_none());
         drop(end);
+    }
+
+    /// A result that comes just after the limit is there before the caller has given up on it.
+    #[test]
+    fn what_is_late_by_an_instant_is_kept_as_well() {
+        struct Held(Arc<AtomicBool>);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let limit = Duration::from_micros(200);
+        for _ in 0..3000 {
+            let (is_released, running) = (Arc::<AtomicBool>::default(), Arc::new(()));
+            let (flag, runs) = (Arc::clone(&is_released), Arc::clone(&running));
+            let began = Instant::now();
+            let done = within(limit, move || {
+                let _runs = &runs;
+                while began.elapsed() < limit {
+                    std::hint::spin_loop();
+                }
+                Held(Arc::clone(&flag))
+            });
+            while Arc::strong_count(&running) > 1 {
+                thread::yield_now();
+            }
+            assert!(done.is_some() || !is_released.load(Ordering::SeqCst));
+        }
     }
 }
