@@ -39,7 +39,8 @@ const COMPLAIN_AFTER: u32 = 4;
 /// have reached that version: after a restore of etcd, that may take days. Migrations are missed in the meantime.
 const DEAF: Duration = Duration::from_secs(75);
 
-/// The end of a stream that lived this long is not related to the end of the stream before it.
+/// The end of a stream that lived this long is not related to the end of the stream before it, and an object that was not requested is
+/// no longer reported after this time.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
 /// The maximum length of a resource version, which has at most 20 digits. A longer one is not sent: the request would not fit.
@@ -78,8 +79,8 @@ pub struct Keeper<T: Watched, C = Client> {
     short: u32,
     /// Whether the API was last reported as away.
     is_away: bool,
-    /// Whether this stream has sent an object that was not requested.
-    is_foreign: bool,
+    /// The time at which this stream last sent an object that was not requested.
+    foreign: Option<Instant>,
     interruptions: Interruptions,
     /// Whether bookmarks are requested.
     bookmarks: bool,
@@ -128,7 +129,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             failures: 0,
             short: 0,
             is_away: false,
-            is_foreign: false,
+            foreign: None,
             interruptions: Interruptions::default(),
             bookmarks: true,
             lacks_progress: false,
@@ -285,7 +286,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     /// Records an open stream.
     fn opened(&mut self, opened: Instant) {
         self.pulse.beat();
-        self.is_foreign = false;
+        self.foreign = None;
         let detail = format!(
             "watch of {} at {}",
             self.target.name,
@@ -302,10 +303,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    /// Withdraws the finding unless the watch is interrupted repeatedly.
+    /// Withdraws the finding unless the watch is interrupted repeatedly, or has sent an object that was not requested.
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
-        if self.interruptions.alive(began, self.started.elapsed()) {
+        let is_whole = self.interruptions.alive(began, self.started.elapsed());
+        if is_whole && self.foreign.is_none() {
             self.health
                 .report(self.trigger.as_str(), self.shortcoming());
         }
@@ -365,7 +367,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.pulse.beat();
                 let has_progress =
                     is_whole && self.bookmarks && std::mem::take(&mut self.lacks_progress);
-                if has_progress || self.interruptions.count() > 0 {
+                // Not at once: a stream that mixes both must not cause a round for each of its events.
+                let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
+                    && self
+                        .foreign
+                        .take_if(|last| last.elapsed() >= LONG)
+                        .is_some();
+                if is_over || has_progress || self.interruptions.count() > 0 {
                     self.alive(opened);
                 }
             }
@@ -401,9 +409,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             // The first of a stream is enough: one that has many must not cause a round for each.
-            WatchEvent::Foreign { what } if !std::mem::replace(&mut self.is_foreign, true) => {
-                let finding = self.finding(Code::UnexpectedObject, what);
-                self.health.report(self.trigger.as_str(), Some(finding));
+            WatchEvent::Foreign { what } => {
+                if self.foreign.replace(Instant::now()).is_none() {
+                    let finding = self.finding(Code::UnexpectedObject, what);
+                    self.health.report(self.trigger.as_str(), Some(finding));
+                }
             }
             WatchEvent::Changed {
                 object,
@@ -426,7 +436,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.target.feed.deliver(Delivered::Unknown);
                 self.sender.send(self.trigger);
             }
-            WatchEvent::Foreign { .. } | WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Bookmark { .. } => {}
             WatchEvent::Ended => return true,
         }
         false

@@ -434,12 +434,24 @@ async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
     assert_eq!((object.value, version.as_str()), (2, "8"));
 }
 
+fn foreign(name: &str) -> Result<WatchEvent<Thing>, Error> {
+    let what = name.to_owned();
+    Ok(WatchEvent::Foreign { what })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_not_requested_is_no_finding_after_five_minutes_without_another() {
+    let bookmarks = (1..10).map(|minute| (SECOND * 60 * minute, bookmark("9")));
+    let objects = [(SECOND, foreign("x1")), (SECOND * 50, foreign("x2"))];
+    let kept = keep(vec![Ok(objects.into_iter().chain(bookmarks).collect())]);
+    let opened = kept.after(345).await.len();
+    assert_eq!(kept.health.findings().len(), 1);
+    assert_eq!(kept.after(20).await.len(), opened, "the same stream");
+    assert_eq!(kept.health.findings(), []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_that_were_not_requested_are_one_finding_for_each_stream() {
-    let foreign = |name: &str| {
-        let what = name.to_owned();
-        Ok(WatchEvent::Foreign { what })
-    };
     let first = vec![
         (SECOND, foreign("x1")),
         (SECOND * 2, foreign("x2")),
