@@ -9,16 +9,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
 use nix::errno::Errno;
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::sys::root::Root;
@@ -73,44 +76,61 @@ pub async fn watch(
     follow(root, files, what, changed, |_| {}).await
 }
 
+/// What changes with a file: inode, size and modification time.
+type Stamp = (u64, u64, i64, i64);
+
 /// Calls `changed` for each change of those of `files` that another machine serves, such as the host through virtiofs: inotify(7)
-/// reports no change that is made there. Does not return, and does nothing if there are none.
-pub async fn poll(root: Root, files: BTreeSet<PathBuf>, changed: impl FnMut()) {
-    // A separate thread: the time that the kernel waits for a server is unlimited.
-    let served = tokio::task::spawn_blocking({
-        let root = root.clone();
-        move || -> BTreeSet<PathBuf> {
-            let files = files.into_iter();
-            let is_polled = |file: &PathBuf| root.file_system(file).is_ok_and(is_served);
-            files.filter(is_polled).collect()
-        }
-    });
-    let served = served.await.unwrap_or_default();
-    if served.is_empty() {
-        return std::future::pending().await;
-    }
-    poll_all(root, served, changed).await;
+/// reports no change that is made there. While there are none, it looks again each time that `files` is sent: a mount is no event of
+/// inotify either. Returns when `files` is dropped.
+pub async fn poll(
+    root: Root,
+    files: watch::Receiver<BTreeSet<PathBuf>>,
+    changed: impl FnMut() + Send,
+) {
+    let look = move |files: &BTreeSet<PathBuf>| stamps(&root, files, is_served);
+    poll_by(look, files, changed).await;
 }
 
-async fn poll_all(root: Root, files: BTreeSet<PathBuf>, mut changed: impl FnMut()) {
-    let mut before = None;
-    loop {
-        let (root, files) = (root.clone(), files.clone());
-        let stamps = move || -> Vec<_> { files.iter().map(|file| stamp(&root, file)).collect() };
-        if let Ok(stamps) = tokio::task::spawn_blocking(stamps).await {
-            if before.as_ref().is_some_and(|before| *before != stamps) {
+async fn poll_by(
+    look: impl Fn(&BTreeSet<PathBuf>) -> BTreeMap<PathBuf, Option<Stamp>> + Send + Sync + 'static,
+    mut files: watch::Receiver<BTreeSet<PathBuf>>,
+    mut changed: impl FnMut() + Send,
+) {
+    let look = Arc::new(look);
+    let mut before = BTreeMap::new();
+    while files.has_changed().is_ok() {
+        let (look, wanted) = (Arc::clone(&look), files.borrow_and_update().clone());
+        // A thread, since the time that the kernel waits for a server is unlimited; one, however often `files` is sent meanwhile.
+        if let Ok(stamps) = tokio::task::spawn_blocking(move || look(&wanted)).await {
+            if stamps != before {
                 changed();
             }
-            before = Some(stamps);
+            before = stamps;
         }
-        tokio::time::sleep(POLL).await;
+        if before.is_empty() {
+            let _ = files.changed().await;
+        } else {
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
-/// Returns what changes with a file: inode, size and modification time.
-fn stamp(root: &Root, file: &Path) -> Option<(u64, u64, i64, i64)> {
-    let file = root.metadata(file).ok()?;
-    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+/// Returns those of the files whose file system is `polled`, each as it is now. For one that does not exist, its directory decides.
+fn stamps(
+    root: &Root,
+    files: &BTreeSet<PathBuf>,
+    polled: fn(FsType) -> bool,
+) -> BTreeMap<PathBuf, Option<Stamp>> {
+    let kind = |path: &Path| root.file_system(path).ok();
+    let is_polled = |file: &&PathBuf| file.ancestors().find_map(kind).is_some_and(polled);
+    let files = files.iter().filter(is_polled);
+    files
+        .map(|path| {
+            let file = root.metadata(path).ok();
+            let stamp = |file: Metadata| (file.ino(), file.size(), file.mtime(), file.mtime_nsec());
+            (path.clone(), file.map(stamp))
+        })
+        .collect()
 }
 
 /// File systems of `linux/magic.h` that another machine serves: SMB by its two numbers, and 9P.
@@ -239,6 +259,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tokio::sync::mpsc;
 
+    use crate::testing::{own_mounts, run};
+
     struct Watched {
         _dir: tempfile::TempDir,
         root: Root,
@@ -328,11 +350,15 @@ mod tests {
         // virtiofs, and SMB.
         assert!(is_served(FUSE_SUPER_MAGIC) && is_served(FsType(0xFE53_4D42)));
         let (sender, mut changes) = mpsc::unbounded_channel();
-        let polling = poll_all(root.clone(), files.clone(), || {
+        let (paths, wanted) = watch::channel(files);
+        let tree = root.clone();
+        let look = move |files: &BTreeSet<PathBuf>| stamps(&tree, files, |_| true);
+        let polling = poll_by(look, wanted.clone(), || {
             let _ = sender.send(());
         });
         let flip = async {
             tokio::time::sleep(POLL * 10).await;
+            assert!(changes.try_recv().is_ok(), "they are new");
             assert!(changes.try_recv().is_err(), "nothing changed");
             // As the kubelet renews a token.
             fs::create_dir_all(root.join("/sa/2")).unwrap();
@@ -345,15 +371,79 @@ mod tests {
             () = polling => panic!("the poll ended"),
             seen = tokio::time::timeout(POLL * 20, flip) => assert_eq!(seen.unwrap(), Some(())),
         }
-        let local = poll(root.clone(), files, || panic!("a local file is polled"));
+        let local = poll(root.clone(), wanted, || panic!("a local file is polled"));
         tokio::select! {
             () = local => panic!("the poll ended"),
             () = async {
                 tokio::time::sleep(POLL).await;
                 fs::write(root.join("/sa/2/token"), "newer").unwrap();
+                paths.send_modify(|_| {});
                 tokio::time::sleep(POLL * 2).await;
             } => {}
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_on_a_mount_that_comes_later_is_polled() {
+        let test = "sys::file_watch::tests::a_file_on_a_mount_that_comes_later_is_polled";
+        if !own_mounts(test).is_child() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (root, folder) = (Root::new(dir.path()), dir.path().join("mnt"));
+        fs::create_dir(&folder).unwrap();
+        let (paths, wanted) = watch::channel(BTreeSet::from([PathBuf::from("/mnt/kubeconfig")]));
+        let (sender, mut changes) = mpsc::unbounded_channel();
+        let tree = root.clone();
+        // RAMFS_MAGIC: a file system that needs no server.
+        let is_mounted = |kind| kind == FsType(0x8584_58F6_u32.into());
+        let look = move |files: &BTreeSet<PathBuf>| stamps(&tree, files, is_mounted);
+        let polling = poll_by(look, wanted, move || sender.send(()).unwrap());
+        let task = tokio::spawn(polling);
+        tokio::time::sleep(POLL * 2).await;
+        run(&["mount", "-t", "ramfs", "none", folder.to_str().unwrap()]);
+        fs::write(folder.join("kubeconfig"), "old").unwrap();
+        // A round that reads the same files.
+        paths.send_modify(|_| {});
+        tokio::time::sleep(POLL / 2).await;
+        assert!(changes.try_recv().is_ok(), "it is new");
+        tokio::time::sleep(POLL * 2).await;
+        assert!(changes.try_recv().is_err(), "nothing changed");
+        for change in ["newer", ""] {
+            match change {
+                "" => fs::remove_file(folder.join("kubeconfig")).unwrap(),
+                text => fs::write(folder.join("kubeconfig"), text).unwrap(),
+            }
+            tokio::time::sleep(POLL * 2).await;
+            assert!(changes.try_recv().is_ok(), "{change:?}");
+        }
+        task.abort();
+        run(&["umount", "--lazy", folder.to_str().unwrap()]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_respond_holds_one_thread_however_often_the_files_change() {
+        let (paths, wanted) = watch::channel(BTreeSet::from([PathBuf::from("/0")]));
+        let (looks, mut looked) = mpsc::unbounded_channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = std::sync::Mutex::new(ended);
+        let look = move |files: &BTreeSet<PathBuf>| {
+            looks.send(files.clone()).unwrap();
+            let _ = ended.lock().unwrap().recv();
+            BTreeMap::new()
+        };
+        let task = tokio::spawn(poll_by(look, wanted, || {}));
+        looked.recv().await.unwrap();
+        for number in 1..20 {
+            paths.send_replace(BTreeSet::from([PathBuf::from(format!("/{number}"))]));
+            tokio::task::yield_now().await;
+        }
+        assert!(looked.try_recv().is_err());
+        drop(end);
+        // Then the last ones count.
+        let last = looked.recv().await.unwrap();
+        assert!(last.contains(Path::new("/19")));
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]

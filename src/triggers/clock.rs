@@ -14,9 +14,8 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
 
-use super::source::{Lost, Output, Probe, Source, Work};
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Signal;
 use crate::facts::clock::ClockStep;
 use crate::sys::epoll::EdgeTriggered;
 
@@ -41,17 +40,6 @@ impl Source for Clock {
             let Err(error) = follow(out).await;
             Lost::Failed(format!("timerfd: {error}"))
         })
-    }
-}
-
-impl Probe for Clock {
-    /// Another root has no clock of its own.
-    fn probe(&self) -> Work<'_, Signal> {
-        let (live, detail) = match StepTimer::new() {
-            Ok(_) => (true, "timerfd".to_owned()),
-            Err(error) => (false, format!("timerfd: {error}")),
-        };
-        Box::pin(std::future::ready(Signal { live, detail }))
     }
 }
 
@@ -137,7 +125,7 @@ fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triggers::testing::output;
+    use crate::triggers::testing::{output, probed};
 
     #[test]
     fn the_size_of_a_step_is_what_the_wall_clock_gained_on_the_other() {
@@ -165,7 +153,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let signal = board.signals()["clock"].clone();
-        assert_eq!(signal, Clock.probe().await);
+        assert_eq!(signal, probed(&mut Clock).await);
         assert!(signal.live);
         assert_eq!(reasons.try_recv(), None);
         assert_eq!(board.clock_steps().count, 0);

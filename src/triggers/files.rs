@@ -4,32 +4,18 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::inbox::Sender;
-use super::source::{Lost, Output, Source, Work, keep};
+use tokio::sync::watch::Receiver;
+
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::SignalBoard;
-use crate::sys::file_watch::{What, describe, follow, poll};
+use crate::sys::file_watch::{What, describe, follow};
 use crate::sys::root::Root;
 
-/// Reports changes of `files` until dropped. A watch that the kernel refuses is a finding, and is tried again.
-pub(super) async fn listen(
-    root: Root,
-    files: BTreeSet<PathBuf>,
-    sender: Sender,
-    board: SignalBoard,
-) {
-    let polling = poll(root.clone(), files.clone(), || sender.send(Trigger::Files));
-    let mut source = Files {
-        root: root.clone(),
-        files: files.into_iter().collect(),
-    };
-    let out = Output::new(&source, sender.clone(), board);
-    tokio::join!(polling, keep(&mut source, &root, &out));
-}
-
-struct Files {
-    root: Root,
-    files: Vec<PathBuf>,
+/// The event source. A watch that the kernel refuses is a finding, and is tried again.
+pub(super) struct Files {
+    pub(super) root: Root,
+    /// The files, none before the first round.
+    pub(super) files: Receiver<BTreeSet<PathBuf>>,
 }
 
 impl Source for Files {
@@ -42,17 +28,28 @@ impl Source for Files {
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
-        let count = self.files.len();
-        let report = move |refused: Option<&std::io::Error>| match refused {
-            None => out.live(format!("inotify for {count} paths")),
-            Some(error) => out.lost(&describe(error)),
-        };
-        let changed = move || out.fire(Trigger::Files);
-        let (root, files) = (self.root.clone(), self.files.clone());
         Box::pin(async move {
-            let ended = follow(root, files, What::Content, changed, report).await;
-            let stopped = || std::io::Error::other("stopped");
-            Lost::Failed(describe(&ended.err().unwrap_or_else(stopped)))
+            loop {
+                let files = self.files.borrow_and_update().clone();
+                let count = files.len();
+                let report = |refused: Option<&std::io::Error>| match refused {
+                    None => out.live(format!("inotify for {count} paths")),
+                    Some(error) => out.lost(&describe(error)),
+                };
+                let paths = files.iter().cloned().collect();
+                let changed = || out.fire(Trigger::Files);
+                let following = follow(self.root.clone(), paths, What::Content, changed, report);
+                let others = self.files.wait_for(|now| *now != files);
+                let ended = tokio::select! {
+                    ended = following, if count > 0 => ended,
+                    others = others => match others.is_ok() {
+                        true => continue,
+                        false => Ok(()),
+                    },
+                };
+                let stopped = || std::io::Error::other("stopped");
+                return Lost::Failed(describe(&ended.err().unwrap_or_else(stopped)));
+            }
         })
     }
 }

@@ -10,9 +10,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
-use super::source::{Lost, Output, Probe, Source, Work};
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Signal;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
@@ -44,16 +43,6 @@ impl Source for Hostname {
             let Err(lost) = follow(&self.0, out).await;
             lost
         })
-    }
-}
-
-impl Probe for Hostname {
-    fn probe(&self) -> Work<'_, Signal> {
-        let (live, detail) = match NameFile::open(&self.0) {
-            Ok(_) => (true, PATH.to_owned()),
-            Err(lost) => (false, lost.detail()),
-        };
-        Box::pin(std::future::ready(Signal { live, detail }))
     }
 }
 
@@ -140,7 +129,7 @@ mod tests {
     use crate::agent::signal_board::SignalBoard;
     use crate::testing::{own_namespaces, run};
     use crate::triggers::source::keep;
-    use crate::triggers::testing::output;
+    use crate::triggers::testing::{output, probed};
     use harvester_lab::world::{SOON, eventually};
     use nix::unistd::sethostname;
     use tokio::time::timeout;
@@ -220,7 +209,7 @@ mod tests {
             let board = ends(&root).await;
             assert!(stands(&board, false, "not the file of the running kernel"));
             assert_eq!(board.findings(), []);
-            let probed = Hostname(root.clone()).probe().await;
+            let probed = probed(&mut Hostname(root.clone())).await;
             assert_eq!(probed, board.signals()["hostname"]);
             let _ = std::fs::remove_file(root.join(PATH));
         }

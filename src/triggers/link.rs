@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::source::{Lost, Output, Probe, Source, Work};
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::signal_board::Signal;
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
@@ -94,19 +94,6 @@ impl Source for Link {
                 Err(_) => Lost::Failed("the rtnetlink thread ended".to_owned()),
             }
         })
-    }
-}
-
-impl Probe for Link {
-    fn probe(&self) -> Work<'_, Signal> {
-        let signal = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
-            Ok(_) => standing(&self.root),
-            Err(error) => Signal {
-                live: false,
-                detail: detail(&error),
-            },
-        };
-        Box::pin(std::future::ready(signal))
     }
 }
 

@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::sync::watch::Receiver;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::signal_board::SignalBoard;
@@ -36,15 +37,17 @@ use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
 use crate::facts::vmi::Vmi;
+use crate::sys::file_watch::poll;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
 use crate::wire::dbus::Bus;
 use clock::Clock;
+use files::Files;
 use hostname::Hostname;
 pub use inbox::{Inbox, Sender};
 use link::Link;
 use port::OwnPort;
-use source::{Output, Probe, keep};
+use source::{Output, Source, keep};
 use units::Units;
 use watch::{Keeper, Pulse, Target, Watched};
 
@@ -65,7 +68,6 @@ pub struct Targets {
 /// Waits for all event sources.
 #[derive(Debug)]
 pub struct Listener {
-    root: Root,
     start: Instant,
     sender: Sender,
     reasons: Inbox,
@@ -82,12 +84,12 @@ pub struct Listener {
     node: Option<Standing<Node>>,
     /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
     machine: u64,
-    files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
+    files: tokio::sync::watch::Sender<BTreeSet<PathBuf>>,
     files_delay: Duration,
     /// Reasons that take effect later, and the time of each.
     later: BTreeMap<Trigger, (Instant, Reasons)>,
     /// The tasks of the event sources of this machine, which run as long as the process.
-    guest: Vec<JoinHandle<()>>,
+    _guest: JoinSet<()>,
 }
 
 impl Listener {
@@ -107,9 +109,9 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
-        let guest = listen(&root, bus, hint_sink, &sender, &health);
+        let files = tokio::sync::watch::Sender::default();
+        let guest = listen(&root, bus, hint_sink, &sender, &health, &files.subscribe());
         Ok(Self {
-            root,
             start,
             sender,
             reasons,
@@ -123,10 +125,10 @@ impl Listener {
             vmi: None,
             node: None,
             machine,
-            files: None,
+            files,
             files_delay: Duration::ZERO,
             later: BTreeMap::new(),
-            guest,
+            _guest: guest,
         })
     }
 
@@ -138,12 +140,11 @@ impl Listener {
     ) -> Option<Standing<T>> {
         if let (Some(old), Some(new)) = (&slot, &target)
             && old.target.is_same(new)
-            && !old.task.is_finished()
         {
             return slot;
         }
-        if let Some(old) = slot {
-            old.task.abort();
+        if slot.is_some() {
+            drop(slot);
             self.health
                 .set(trigger.as_str(), false, "object to watch is still unknown");
             self.health.report(trigger.as_str(), None);
@@ -158,10 +159,11 @@ impl Listener {
             pulse.clone(),
             self.machine,
         );
-        let task = tokio::spawn(keeper.keep());
+        let mut task = JoinSet::new();
+        task.spawn(keeper.keep());
         Some(Standing {
             target,
-            task,
+            _task: task,
             pulse,
         })
     }
@@ -234,31 +236,10 @@ impl Listener {
     fn since_start(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.start)
     }
-
-    fn subscribe_files(&mut self, files: BTreeSet<PathBuf>) {
-        #[cfg(test)]
-        if crate::sys::timer::testing::is_on() {
-            return;
-        }
-        if self
-            .files
-            .as_ref()
-            .is_some_and(|(old, task)| *old == files && !task.is_finished())
-        {
-            return;
-        }
-        if let Some((_, task)) = self.files.take() {
-            task.abort();
-        }
-        let (sender, health) = (self.sender.clone(), self.health.clone());
-        let listening = files::listen(self.root.clone(), files.clone(), sender, health);
-        let task = tokio::spawn(listening);
-        self.files = Some((files, task));
-    }
 }
 
 /// Returns the event sources of this machine.
-fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Probe>> {
+fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Source>> {
     vec![
         Box::new(Link::new(root.clone(), hint_sink)),
         Box::new(Clock),
@@ -275,24 +256,35 @@ fn listen(
     hint_sink: HintSink,
     sender: &Sender,
     health: &SignalBoard,
-) -> Vec<JoinHandle<()>> {
+    files: &Receiver<BTreeSet<PathBuf>>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
     #[cfg(test)]
     if crate::sys::timer::testing::is_on() {
-        return Vec::new();
+        return tasks;
     }
-    let sources = sources(root, bus, hint_sink).into_iter();
-    let start = |mut source: Box<dyn Probe>| {
+    let mut sources = sources(root, bus, hint_sink);
+    let (root, files) = (root.clone(), files.clone());
+    sources.push(Box::new(Files {
+        root: root.clone(),
+        files: files.clone(),
+    }));
+    for mut source in sources {
         let out = Output::new(&*source, sender.clone(), health.clone());
         let root = root.clone();
-        tokio::spawn(async move { keep(&mut *source, &root, &out).await })
-    };
-    sources.map(start).collect()
+        tasks.spawn(async move { keep(&mut *source, &root, &out).await });
+    }
+    let sender = sender.clone();
+    tasks.spawn(poll(root, files, move || sender.send(Trigger::Files)));
+    tasks
 }
 
 /// Reports the state of the event sources of this machine, for a process that does not listen to them.
 pub async fn probe(root: &Root, bus: &Bus, health: &SignalBoard) {
-    for source in sources(root, bus, Arc::new(|_| {})) {
-        let signal = source.probe().await;
+    for mut source in sources(root, bus, Arc::new(|_| {})) {
+        let (sender, _) = Inbox::new(|| Random::from_bits(0));
+        let out = Output::new(&*source, sender, SignalBoard::default());
+        let signal = source.probe(&out).await;
         health.set(source.name(), signal.live, signal.detail);
     }
 }
@@ -310,7 +302,8 @@ pub struct Chance {
 #[derive(Debug)]
 struct Standing<T> {
     target: Target<T>,
-    task: JoinHandle<()>,
+    /// Ends when it is dropped.
+    _task: JoinSet<()>,
     pulse: Pulse,
 }
 
@@ -321,7 +314,7 @@ impl Wait for Listener {
         let (vmi, node) = (self.vmi.take(), self.node.take());
         self.vmi = self.subscribe_watch(vmi, targets.vmi, Trigger::Vmi);
         self.node = self.subscribe_watch(node, targets.node, Trigger::Node);
-        self.subscribe_files(targets.files);
+        self.files.send_replace(targets.files);
         self.files_delay = targets.files_delay;
         if let Some((due, _)) = self.later.get_mut(&Trigger::Files) {
             *due = (*due).min(Instant::now() + self.files_delay);
@@ -403,18 +396,6 @@ impl Wait for Listener {
         let node = self.node.as_ref().map(|standing| &standing.pulse);
         for pulse in [vmi, node].into_iter().flatten() {
             pulse.verify(self.start + since);
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let vmi = self.vmi.take().map(|standing| standing.task);
-        let node = self.node.take().map(|standing| standing.task);
-        let watches = vmi.into_iter().chain(node);
-        let others = self.files.take().map(|(_, task)| task);
-        for task in watches.chain(others).chain(self.guest.drain(..)) {
-            task.abort();
         }
     }
 }

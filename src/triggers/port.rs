@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::Notify;
 
-use super::source::{Lost, Output, Probe, Source, Work};
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
 use crate::agent::signal_board::Signal;
 use crate::sys::escape::chain;
@@ -61,11 +61,9 @@ impl Source for OwnPort {
             }
         })
     }
-}
 
-impl Probe for OwnPort {
     /// Does not open the port: it has one reader.
-    fn probe(&self) -> Work<'_, Signal> {
+    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
         let (live, what) = match port::find(&self.root, NAME) {
             Some(_) => (true, "provided"),
             None => (false, NO_PORT),
@@ -144,7 +142,7 @@ fn describe(error: &PortError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triggers::testing::output;
+    use crate::triggers::testing::{output, probed};
 
     #[tokio::test]
     async fn a_port_that_another_process_holds_is_tried_again_and_one_that_is_not_there_is_awaited()
@@ -167,13 +165,13 @@ mod tests {
     async fn a_probe_reports_whether_the_host_offers_the_port() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        let port = OwnPort::new(root.clone());
-        assert!(!port.probe().await.live);
+        let mut port = OwnPort::new(root.clone());
+        assert!(!probed(&mut port).await.live);
         // As the kernel reports it, without udev.
         let class = root.join("/sys/class/virtio-ports/vport1p1");
         std::fs::create_dir_all(&class).unwrap();
         std::fs::write(class.join("name"), format!("{NAME}\n")).unwrap();
-        let signal = port.probe().await;
+        let signal = probed(&mut port).await;
         assert_eq!(signal.detail, format!("{NAME}: provided"));
         assert!(signal.live);
     }

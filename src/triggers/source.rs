@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -36,12 +37,19 @@ pub(super) trait Source: Send + Sync {
 
     /// Listens. Reports its state once it does, and returns when it no longer can.
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost>;
-}
 
-/// A source whose state can be determined without listening.
-pub(super) trait Probe: Source {
-    /// Returns its state.
-    fn probe(&self) -> Work<'_, Signal>;
+    /// Returns its state, for a process that does not listen. `out` is its own.
+    fn probe<'a>(&'a mut self, out: &'a Output) -> Work<'a, Signal> {
+        Box::pin(async move {
+            tokio::select! {
+                signal = out.reported() => signal,
+                lost = self.follow(out) => Signal {
+                    live: false,
+                    detail: lost.detail(),
+                },
+            }
+        })
+    }
 }
 
 /// The reason why a source does not listen, and when it is tried again.
@@ -71,6 +79,8 @@ pub(super) struct Output {
     loss: &'static str,
     sender: Sender,
     pub(super) board: SignalBoard,
+    /// Notified when a state is reported.
+    news: Arc<Notify>,
 }
 
 impl Output {
@@ -80,12 +90,23 @@ impl Output {
             loss: source.loss(),
             sender,
             board,
+            news: Arc::default(),
         }
     }
 
     /// Sends a reason to reconcile.
     pub(super) fn fire(&self, trigger: Trigger) {
         self.sender.send(trigger);
+    }
+
+    /// Returns the first state that is reported.
+    async fn reported(&self) -> Signal {
+        loop {
+            if let Some(signal) = self.board.signals().remove(self.name) {
+                return signal;
+            }
+            self.news.notified().await;
+        }
     }
 
     /// Reports that the source listens.
@@ -100,6 +121,7 @@ impl Output {
     pub(super) fn state(&self, signal: Signal) {
         self.board.set(self.name, signal.live, signal.detail);
         self.board.report(self.name, None);
+        self.news.notify_one();
     }
 
     /// Reports that the source failed.

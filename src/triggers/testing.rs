@@ -3,7 +3,7 @@
 
 use super::source::{Output, Source};
 use super::{Inbox, Listener, Sender};
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::decide::schedule::Random;
 
 /// Creates a sender and the inbox that receives its reasons.
@@ -15,6 +15,12 @@ pub(super) fn sender() -> (Sender, Inbox) {
 pub(super) fn output(source: &dyn Source) -> (Output, Inbox) {
     let (sender, inbox) = sender();
     (Output::new(source, sender, SignalBoard::default()), inbox)
+}
+
+/// Returns the state of a source that does not listen.
+pub(super) async fn probed(source: &mut dyn Source) -> Signal {
+    let (out, _reasons) = output(source);
+    source.probe(&out).await
 }
 
 impl Listener {

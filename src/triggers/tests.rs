@@ -225,7 +225,13 @@ async fn files_are_watched_again_once_the_kernel_allows_it() {
             let files = BTreeSet::from([PathBuf::from("/etc/hostname")]);
             let dir = tempfile::tempdir().unwrap();
             let root = Root::new(dir.path());
-            let task = tokio::spawn(files::listen(root, files, sender, health.clone()));
+            let (_paths, files) = tokio::sync::watch::channel(files);
+            let mut source = Files {
+                root: root.clone(),
+                files,
+            };
+            let out = Output::new(&source, sender, health.clone());
+            let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
             health.changed().await;
             let more = tokio::time::timeout(Duration::from_secs(600), health.changed()).await;
             assert!(more.is_err(), "{limit}: reported again");

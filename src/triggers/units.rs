@@ -7,9 +7,8 @@
 use zbus::Message;
 use zbus::message::Type;
 
-use super::source::{Lost, Output, Probe, Source, Work};
+use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Signal;
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::sys::escape::chain;
 use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, Messages, PROPERTIES, SOCKET, unit_path};
@@ -45,18 +44,6 @@ impl Source for Units {
                 }
             }
             Lost::Failed(chain(&BusError::Ended))
-        })
-    }
-}
-
-impl Probe for Units {
-    fn probe(&self) -> Work<'_, Signal> {
-        Box::pin(async move {
-            let (live, detail) = match subscribe(&self.0.with_own_connection()).await {
-                Ok(_) => (true, detail()),
-                Err(lost) => (false, lost.detail()),
-            };
-            Signal { live, detail }
         })
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::agent::signal_board::SignalBoard;
 use crate::testing::{own_namespaces, run};
-use crate::triggers::testing::output;
+use crate::triggers::testing::{output, probed};
 use crate::wire::netlink::filter::only;
 use crate::wire::netlink::message::{NOTIFY_PEERS, RTM_NEWLINK};
 use crate::wire::netlink::socket::{KERNEL, LINKS};
@@ -426,7 +426,7 @@ async fn announcements_that_may_have_been_missed_are_made_up_for() {
 async fn the_probe_opens_a_socket_and_says_what_the_listener_would() {
     let test = "triggers::link::tests::the_probe_opens_a_socket_and_says_what_the_listener_would";
     if own_namespaces(test, &OPTIONS).is_child() {
-        let signal = link().probe().await;
+        let signal = probed(&mut link()).await;
         assert_eq!(
             (signal.live, signal.detail.as_str()),
             (false, "rtnetlink; no virtio NIC")

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::super::Inbox;
 use super::super::source::keep;
-use super::super::testing::output;
+use super::super::testing::{output, probed};
 use super::*;
 use crate::agent::signal_board::SignalBoard;
 use crate::sys::root::Root;
@@ -189,16 +189,16 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
     let daemon = Daemon::start(&GuestTree::new(dir.path())).await;
     let _systemd = systemd(&daemon).await;
     daemon.hang();
-    let units = Units(Bus::new(&Root::new(dir.path()), None));
+    let mut units = Units(Bus::new(&Root::new(dir.path()), None));
     tokio::time::pause();
     let began = Instant::now();
-    let signal = units.probe().await;
+    let signal = probed(&mut units).await;
     assert!((DEADLINE..DEADLINE * 2).contains(&(Instant::now() - began)));
     tokio::time::resume();
     assert!(!signal.live);
     assert!(signal.detail.contains("no response"), "{signal:?}");
     daemon.go_on();
-    let signal = units.probe().await;
+    let signal = probed(&mut units).await;
     assert!(signal.live, "{signal:?}");
 }
 
