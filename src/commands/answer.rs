@@ -72,8 +72,8 @@ impl Answer {
         let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                self.stderr
-                    .push_str(&format!("failed to write to standard output: {error}\n"));
+                let text = format!("error: failed to write to standard output: {error}\n");
+                self.stderr.push_str(&text);
                 self.exit = match self.exit {
                     Exit::Ok => Exit::Failed,
                     exit => exit,
