@@ -9,8 +9,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -25,6 +23,7 @@ use crate::config::{self, show};
 use crate::facts::clock::rfc3339;
 use crate::report::status::Status;
 use crate::report::status_file;
+use crate::sys::disk;
 use crate::sys::escape::{chain, in_json, json_text, one_line, shell_path};
 use crate::sys::root::Root;
 
@@ -86,21 +85,14 @@ pub(super) fn write_within(
     diagnosis: Value,
     at: UtcDateTime,
 ) -> Result<Written, String> {
-    let (tell, reported) = mpsc::channel();
     let (process, path) = (process.clone(), file.to_owned());
-    let work = move || {
-        tell.send(write(&process, &path, &diagnosis, at))
-            .unwrap_or_default();
-    };
-    let thread = thread::Builder::new().spawn(work);
-    thread.map_err(|error| format!("failed to spawn a thread: {error}"))?;
-    let seconds = LIMIT.as_secs();
-    let hung = |_| {
+    let written = disk::within(LIMIT, move || write(&process, &path, &diagnosis, at));
+    written.unwrap_or_else(|| {
+        let seconds = LIMIT.as_secs();
         Err(format!(
             "no archive within {seconds}s: a disk, network file system or device hangs"
         ))
-    };
-    reported.recv_timeout(LIMIT).unwrap_or_else(hung)
+    })
 }
 
 fn write(
