@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use serde_json::Value;
 
 use crate::catalog::Severity;
 use crate::report::status::Status;
@@ -92,4 +93,12 @@ impl Answer {
             exit,
         }
     }
+}
+
+/// Adds a field to an object.
+pub(super) fn with(mut object: Value, field: &str, value: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+    object
 }

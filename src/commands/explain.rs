@@ -4,7 +4,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output, with};
 use crate::catalog::{Code, Entry, Group};
 use crate::config::closest;
 use crate::report::problem::Problem;
@@ -113,11 +113,8 @@ fn write(entry: &'static Entry, out: &mut Text) {
 }
 
 fn value(entry: &'static Entry) -> Value {
-    let mut value = json!(Problem::of(entry));
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("suppresses".to_owned(), json!(entry.suppresses));
-    }
-    value
+    let value = json!(Problem::of(entry));
+    with(value, "suppresses", json!(entry.suppresses))
 }
 
 /// Lists all codes with their titles, by group.

@@ -25,7 +25,7 @@ use crate::facts::guest_agent::{Enablement, UNITS};
 use crate::facts::names::{effective_hostname, is_hostname_template};
 use crate::observe::guest_agent::{PROGRAMS, os_release, value};
 use crate::report::text::first;
-use crate::sys::escape::{chain, shell_path, shell_word};
+use crate::sys::escape::{chain, shell_path};
 use crate::sys::root::{ReadError, Root};
 
 /// The maximum size of a file with one short line; the rest of a longer one does not matter.
@@ -175,7 +175,7 @@ impl Check<'_> {
                 Enablement::Disabled => (disabled, "disabled", "enable"),
                 Enablement::Enabled | Enablement::Static => continue,
             };
-            let command = self.systemctl(verb, name);
+            let command = format!("systemctl {}{verb} {name}", self.in_root());
             self.find_with(code, format!("{name} is {state}"), command);
         }
     }
@@ -426,11 +426,6 @@ impl Check<'_> {
     fn remove(&self, paths: &[&Path]) -> String {
         let paths: Vec<String> = paths.iter().map(|path| self.path(path)).collect();
         format!("rm -rf {}", paths.join(" "))
-    }
-
-    /// Returns the command that changes how systemd starts a unit.
-    fn systemctl(&self, verb: &str, unit: &str) -> String {
-        format!("systemctl {}{verb} {}", self.in_root(), shell_word(unit))
     }
 
     /// Returns the option of a program that works in the tree; nothing for the running system.
