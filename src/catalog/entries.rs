@@ -26,6 +26,14 @@ named! {
     }
 }
 
+impl Severity {
+    /// Reports whether the Node shows a state with such a finding: its condition is `False` or `Unknown`, and an Event tells of it.
+    /// A notice leaves the condition `True`, and is in the journal, `status` and `doctor` only.
+    pub fn is_on_node(self) -> bool {
+        self > Self::Notice
+    }
+}
+
 /// The catalog entry of one code.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -755,7 +763,7 @@ catalog! {
             "If they are not blocked, update the package qemu-guest-agent.",
         ],
         run: [Vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", Vm "systemctl restart qemu-guest-agent"];
-    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
+    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Warning, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
