@@ -233,11 +233,8 @@ mod tests {
             subject,
             ..Options::default()
         };
-        assert_eq!(
-            include_str!("../../packaging/rbac/example.yaml"),
-            print(&root, options).text,
-            "harvester-node-agent rbac --subject default:harvester-node-agent > packaging/rbac/example.yaml"
-        );
+        let text = print(&root, options).text;
+        harvester_lab::expected::is_expected("packaging/rbac/example.yaml", &text, str::to_owned);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::scheduled_events::ScheduledEvent;
+use crate::catalog::Code;
 use crate::facts::names::NodeName;
 use crate::facts::node::{Node, NodeCondition};
 
@@ -150,6 +151,8 @@ pub struct DesiredCondition {
     pub status: &'static str,
     /// The reason, in CamelCase.
     pub reason: &'static str,
+    /// The code of the finding that explains the state, if there is one.
+    pub finding: Option<Code>,
     /// The human-readable message.
     pub message: String,
 }
@@ -165,7 +168,7 @@ impl DesiredCondition {
         !node.condition(self.kind).is_some_and(same)
     }
 
-    /// Reports whether the status or the reason differs from that of the Node. Such a change is recorded as an Event.
+    /// Reports whether the status or the reason differs from that of the Node.
     pub fn is_transition(&self, node: &Node) -> bool {
         node.condition(self.kind).is_none_or(|present| {
             present.status != self.status || present.reason.as_deref() != Some(self.reason)

@@ -16,7 +16,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
-pub use names::replacing_provider_id;
+pub use names::{deletion, replacing_provider_id};
 pub use placement::sources;
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
@@ -37,7 +37,7 @@ pub fn raise(
     let agent = &seen.observation.guest_agent;
     let health = memory.guest_agent.health(now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
-    about_names.extend(names::deletion(seen.identity, seen.observation, health));
+    about_names.extend(deletion(seen.identity, seen.observation, health));
     about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
     let last = memory.last_vmi.as_ref();

@@ -40,6 +40,8 @@ pub struct Plan {
     pub consequences: Vec<Finding>,
     /// The labels for a kubelet that starts.
     pub registration: Registration,
+    /// The state of the names, as a condition.
+    pub identity: DesiredCondition,
     /// The state of the labels.
     pub sync: LabelState,
     /// The label changes and the skipped labels.
@@ -101,6 +103,9 @@ pub fn plan(
     let refusal = refusal.filter(|refused| !refused.passing);
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
+    let health = memory.guest_agent.health(now.uptime);
+    let deletion = findings::deletion(seen.identity, seen.observation, health);
+    let identity = conditions::identity(seen.identity, deletion.as_ref());
     let mut actions = hooks(seen, &scheduled);
     if let Doing::Writing(patch) = &wanted.doing {
         actions.push(Action::PatchNode(patch.clone()));
@@ -115,7 +120,8 @@ pub fn plan(
     {
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
-        let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
+        let shown = (&identity, &sync);
+        let conditions = desired_conditions(settings, shown, &wanted, &memory, run_kind, now);
         let patch = conditions_patch(settings, node, conditions);
         actions.extend(patch.map(Action::PatchConditions));
     }
@@ -147,10 +153,11 @@ pub fn plan(
     let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
     Plan {
         actions,
-        guest_agent: memory.guest_agent.health(now.uptime),
+        guest_agent: health,
         findings,
         consequences,
         registration: registration(settings, seen, &wanted),
+        identity,
         sync,
         labels: wanted.labels,
         moved,
@@ -204,9 +211,8 @@ fn start_of_unit(
 /// becomes `Unknown`.
 fn desired_conditions(
     settings: &Settings,
-    seen: Scene<'_>,
+    (identity, sync): (&DesiredCondition, &LabelState),
     wanted: &Labeling,
-    sync: &LabelState,
     memory: &Memory,
     run_kind: RunKind,
     now: Now,
@@ -218,7 +224,7 @@ fn desired_conditions(
     let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
     let may_be_over = wanted.conflict.is_some() && !is_standing_down;
     let conditions = [
-        are_names_final.then(|| conditions::identity(seen.identity)),
+        are_names_final.then(|| identity.clone()),
         conditions::topology(sync)
             .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
         memory.guest_agent.condition(now.uptime),

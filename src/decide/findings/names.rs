@@ -186,7 +186,7 @@ fn fqdn(finding: Finding, observation: &Observation, vm: &str, is_registered: bo
 
 /// Returns a finding if Harvester's cloud provider manages the Node and cannot find its VM: by the Node name, or by the hostname that
 /// the guest agent reports. It then calls the Node one "that does not exist in the cloud provider" (harvester/harvester#11683).
-pub(super) fn deletion(
+pub fn deletion(
     identity: &Identity,
     observation: &Observation,
     agent: GuestAgentHealth,
