@@ -6,6 +6,7 @@ mod history;
 use std::time::Duration;
 
 use super::agenda::Job;
+use super::doing::Doing;
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::label_state::LabelState;
 use super::labels::Owned;
@@ -958,7 +959,7 @@ fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time
             .iter()
             .filter(|action| action.is_sent())
             .count();
-        if plan.memory.withheld.is_some() {
+        if matches!(plan.doing, Doing::Withheld(_)) {
             limited.get_or_insert_with(|| (codes(&plan), plan.next, conditions(&plan).len()));
         }
         world.apply(&plan);
@@ -1312,7 +1313,8 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
     assert!(waits.is_sorted() && waits.iter().all(|wait| *wait <= Duration::from_secs(60)));
     world.observation.is_unread = false;
     let plan = world.plan();
-    assert!(plan.memory.unread.is_none() && plan.next.after > Duration::from_secs(60));
+    let failures = plan.memory.agenda.failures(Job::Unread);
+    assert!(failures == 0 && plan.next.after > Duration::from_secs(60));
 }
 
 #[test]
@@ -1320,7 +1322,9 @@ fn a_round_without_requests_does_not_postpone_a_retry() {
     let mut world = World::new();
     world.settle();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
-    world.memory.failures = 9;
+    for _ in 0..9 {
+        world.memory.agenda.count(Job::Retry, true, true);
+    }
     let before = world.plan();
     let passed = before.next.after / 2;
     world.memory = before.memory;
@@ -1328,7 +1332,7 @@ fn a_round_without_requests_does_not_postpone_a_retry() {
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let after = world.plan();
     assert_eq!(after.next.after, before.next.after - passed);
-    assert_eq!(after.memory.failures, 10);
+    assert_eq!(after.memory.agenda.failures(Job::Retry), 10);
 }
 
 #[test]
