@@ -52,9 +52,23 @@ fn conditions(plan: &Plan) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
+/// The key of an extra label.
+const RACK: &str = "example.com/rack";
+
+/// Configures an extra label, which the host has if its Node can be read.
+fn with_rack(world: &mut World) {
+    let key = |text| crate::config::LabelKey::parse(text).unwrap();
+    let host_key = "harvester.example.com/rack";
+    let extra = &mut world.settings.labels.extra;
+    extra.insert(key(RACK), key(host_key));
+    if let Some(Fact::Known(labels)) = world.reads.answers.get_mut(&Source::HostNode) {
+        labels.insert(host_key.to_owned(), "r1".to_owned());
+    }
+}
+
 /// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
-    let changes: [fn(&mut World); 14] = [
+    let changes: [fn(&mut World); 16] = [
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
@@ -69,6 +83,8 @@ fn worlds() -> Vec<World> {
         |w| w.observation.node = Fact::failed(UnavailableKind::Unreachable, "timeout"),
         |w| w.add_vmi(|other| other.uid = "twin".to_owned()),
         |w| w.settings.topology.remove_stale = true,
+        with_rack,
+        |w| w.answer(Source::ConfigMap, forbidden()),
     ];
     let mut worlds = Vec::new();
     for first in changes {
@@ -104,6 +120,7 @@ fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
         TWINS[0].1,
         TWINS[1].1,
         "topology.harvesterhci.io/host",
+        RACK,
     ];
     for world in worlds() {
         let plan = world.plan();
