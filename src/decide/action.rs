@@ -49,6 +49,8 @@ pub struct Refusal {
     pub passing: bool,
     /// The delay that the server requested, as in `Retry-After`.
     pub retry_after: Option<Duration>,
+    /// Whether it was not sent, because of the backoff of the API.
+    pub is_deferred: bool,
 }
 
 impl Refusal {
@@ -58,6 +60,7 @@ impl Refusal {
             text: text.into(),
             passing: true,
             retry_after: None,
+            is_deferred: false,
         }
     }
 }
