@@ -75,7 +75,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         Some(account) => (account, None),
         None => match holder(root, &settings) {
             Ok((account, namespace)) => (account, Some(namespace)),
-            Err(stderr) => return Answer::stderr(format!("{stderr}\n"), Exit::Failed),
+            Err(stderr) => return Answer::stderr(format!("error: {stderr}\n"), Exit::Failed),
         },
     };
     let namespace = options
