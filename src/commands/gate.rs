@@ -21,8 +21,8 @@ use super::process::Process;
 use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
 use crate::access::certificate::{self, NodeIdentity};
-use crate::access::kubeconfig;
 use crate::access::search;
+use crate::access::source::{CredentialSource, LoadOutcome};
 use crate::agent::state::{self, MachineId};
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::JudgedName;
@@ -168,11 +168,10 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.guest.kubeconfig.as_deref();
     let candidates = search::kubelet_candidates(configured, &distributions);
-    let path = &search::find(root, &candidates)?.0.path;
-    let credential = kubeconfig::load(root, path).ok();
-    let chain = credential
-        .as_ref()
-        .and_then(|credential| credential.client_certificate.as_ref());
+    let mut source = CredentialSource::default();
+    let path = &source.search(root, &candidates)?.0.path;
+    let credential = source.credential();
+    let chain = credential.and_then(|credential| credential.client_certificate.as_ref());
     let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
     Some(Present {
         path: path.display().to_string(),
@@ -286,7 +285,9 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    search::find(root, &candidates).is_some_and(|(_, error)| error.is_none())
+    CredentialSource::default()
+        .search(root, &candidates)
+        .is_some_and(|(_, outcome)| !matches!(outcome, LoadOutcome::Unreadable(_)))
 }
 
 /// Returns how much of a delay is left, `waited` after the start of the gate.
