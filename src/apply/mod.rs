@@ -78,6 +78,7 @@ fn refusal(error: &Error) -> Refusal {
         text: crate::sys::escape::chain(error),
         passing: error.may_pass(),
         retry_after: error.retry_after,
+        is_deferred: error.is_deferred,
     }
 }
 

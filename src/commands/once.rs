@@ -215,6 +215,7 @@ mod tests {
                 text: "denied".to_owned(),
                 passing: false,
                 retry_after: None,
+                is_deferred: false,
             })
         };
         assert_eq!(code(&rounds().await), Exit::Ok);

@@ -48,6 +48,8 @@ pub struct Refusal {
     pub passing: bool,
     /// The delay that the server requested, as in `Retry-After`.
     pub retry_after: Option<Duration>,
+    /// Whether it was not sent, because of the backoff of the API.
+    pub is_deferred: bool,
 }
 
 impl Refusal {
@@ -57,6 +59,7 @@ impl Refusal {
             text: text.into(),
             passing: true,
             retry_after: None,
+            is_deferred: false,
         }
     }
 }

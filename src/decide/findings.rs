@@ -7,13 +7,12 @@ mod names;
 mod placement;
 mod reads;
 
+use super::doing::{Doing, Labeling};
 use super::guest_agent;
 use super::input::{Now, Scene};
-use super::labels::LabelPlan;
 use super::memory::Memory;
 use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
-use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
 pub use names::replacing_provider_id;
@@ -23,9 +22,8 @@ pub use placement::sources;
 pub fn raise(
     settings: &Settings,
     seen: Scene<'_>,
-    labels: &LabelPlan,
+    wanted: &Labeling,
     sync: &LabelState,
-    conflict: Option<&ConflictBackoff>,
     memory: &Memory,
     now: Now,
 ) -> (Vec<Finding>, Vec<Finding>) {
@@ -43,8 +41,8 @@ pub fn raise(
     let last = memory.last_vmi.as_ref();
     names::identity(seen.identity, seen.observation, last, &mut findings);
     placement::placement(seen, sync, &mut findings);
-    findings.extend(labels.left.iter().filter_map(labels::left));
-    if let Some(stand) = conflict {
+    findings.extend(wanted.labels.left.iter().filter_map(labels::left));
+    if let Some(stand) = &wanted.conflict {
         let text = format!(
             "`{}` reverted {} 3 times in 10 minutes",
             stand.conflict.escape_debug(),
@@ -54,10 +52,10 @@ pub fn raise(
     }
     let refusals = memory.refusals.iter();
     findings.extend(refusals.map(|one| Finding::new(Code::NodeWriteFailed, one.text.clone())));
-    if let Some(left) = memory.withheld {
+    if let Doing::Withheld(until) = wanted.doing {
         let text = format!(
             "too many updates of the Node were necessary; the next one is sent in {} s",
-            left.as_secs() + 1
+            until.saturating_sub(now.uptime).as_secs() + 1
         );
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }
