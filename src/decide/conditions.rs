@@ -75,6 +75,8 @@ pub fn identity(identity: &Identity, deletion: Option<&Finding>) -> DesiredCondi
             let names = names.collect::<Vec<_>>().join(", ");
             if verdict.is_match() {
                 format!("{names} match the name of {}", identity.reference())
+            } else if verdict.severity() == Severity::Notice {
+                format!("{names} is configured; {}", identity.reference())
             } else {
                 format!(
                     "{}, {names}: {}; {}",

@@ -50,6 +50,8 @@ pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> 
             };
             Some(draft("Normal", reason, &wanted.message))
         }
+        // An API that fails in one way and then in another is no news: only a first failure is.
+        ("Unknown", Some("Unknown")) => None,
         _ => Some(draft("Warning", wanted.finding?.reason(), &wanted.message)),
     }
 }
