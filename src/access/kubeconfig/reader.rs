@@ -86,7 +86,11 @@ impl KubeconfigReader<'_> {
         Ok(LoadedKubeconfig {
             credential: Arc::new(Credential {
                 kubeconfig: self.path.to_owned(),
-                files: self.touched.clone(),
+                // A key that should name a file may hold a token: what does not exist is watched and never shown.
+                files: (self.touched.iter())
+                    .filter(|path| self.root.metadata(path).is_ok())
+                    .cloned()
+                    .collect(),
                 server,
                 certificate_authorities,
                 tls_server_name,
