@@ -71,7 +71,10 @@ fn an_error_or_a_warning_is_on_the_node_and_a_notice_is_not() {
         let (is_on_node, expected) = match severity {
             Some(Severity::Error | Severity::Warning) => {
                 let again = (wanted.status == "False").then_some("Warning");
-                (true, [Some("Warning"), Some("Warning"), Some("Warning"), again])
+                (
+                    true,
+                    [Some("Warning"), Some("Warning"), Some("Warning"), again],
+                )
             }
             Some(Severity::Notice) => (false, [None, None, Some("Normal"), Some("Normal")]),
             None if is_true => (false, [None, None, Some("Normal"), Some("Normal")]),
