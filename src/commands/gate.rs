@@ -22,7 +22,7 @@ use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::search;
-use crate::access::source::{CredentialSource, LoadOutcome};
+use crate::access::source::CredentialSource;
 use crate::agent::state::{self, MachineId};
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::JudgedName;

@@ -35,7 +35,8 @@ pub fn raise(
     let agent = &seen.observation.guest_agent;
     let health = memory.guest_agent.health(now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
-    about_names.extend(deletion(seen.identity, seen.observation, health));
+    let silent = memory.guest_agent.silent();
+    about_names.extend(deletion(seen.identity, seen.observation, silent));
     about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
     let last = memory.last_vmi.as_ref();

@@ -106,7 +106,8 @@ pub fn plan(
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
     let health = memory.guest_agent.health(now.uptime);
-    let deletion = findings::deletion(seen.identity, seen.observation, health);
+    let silent = memory.guest_agent.silent();
+    let deletion = findings::deletion(seen.identity, seen.observation, silent);
     let identity = conditions::identity(seen.identity, deletion.as_ref());
     let mut actions = hooks(seen, &scheduled);
     if let Doing::Writing(patch) = &wanted.doing {

@@ -116,9 +116,14 @@ fn identity(round: &Round) -> IdentityStatus {
         name: one_line(&judged.name, NAME_MAX).into_owned(),
         ..judged.clone()
     });
+    let shown = round.plan.identity.finding;
+    let impact = match shown.filter(|code| identity.verdict.code() != Some(*code)) {
+        Some(code) => code.entry().impact,
+        None => identity.verdict.consequence(),
+    };
     IdentityStatus {
         state: kebab(round.plan.identity.reason),
-        impact: identity.verdict.consequence().to_owned(),
+        impact: impact.to_owned(),
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
         message,
