@@ -5,6 +5,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::access::x509::Certificate;
 use crate::facts::names::NodeName;
+use crate::sys::escape::one_line;
 
 /// The prefix of a kubelet's common name; the Node name follows.
 const NODE_PREFIX: &str = "system:node:";
@@ -15,6 +16,9 @@ const SHARED_NODE: &str = "system:node";
 /// The organization of all kubelets.
 const NODE_GROUP: &str = "system:nodes";
 
+/// The maximum number of characters of a common name that is shown: that of a Node name.
+const NAME_SHOWN: usize = 253;
+
 /// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeIdentity {
@@ -24,7 +28,7 @@ pub enum NodeIdentity {
     SharedRke1,
     /// The certificate is not a kubelet's.
     NotANode {
-        /// The common name, in one line.
+        /// The common name, in one line, truncated.
         common_name: String,
     },
 }
@@ -51,7 +55,7 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, &'static 
             .map_err(|_| NOT_A_NODE_NAME),
         None if is_node && common_name == SHARED_NODE => Ok(NodeIdentity::SharedRke1),
         _ => Ok(NodeIdentity::NotANode {
-            common_name: common_name.escape_debug().to_string(),
+            common_name: one_line(common_name, NAME_SHOWN).into_owned(),
         }),
     }
 }
@@ -106,6 +110,9 @@ mod tests {
             not_a_node("system:node:a")
         );
         assert_eq!(identity("a\nb", "x"), not_a_node("a\\nb"));
+        let long = "x".repeat(100_000);
+        let shown = format!("{}…", &long[..NAME_SHOWN - 1]);
+        assert_eq!(identity(&long, "x"), not_a_node(&shown));
         for name in ["system:node:", "system:node:A", "system:node:../a"] {
             assert_eq!(identity(name, "system:nodes"), Err(NOT_A_NODE_NAME));
         }

@@ -72,11 +72,6 @@ impl CredentialError {
         Self::Unusable(format!("the token of `{key}` in `{path}` {problem}"))
     }
 
-    /// Reports whether the kubeconfig itself does not exist.
-    pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Unreadable(error) if error.is_absent())
-    }
-
     /// Reports whether the kernel denies access to the kubeconfig or a file that it names.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())

@@ -22,7 +22,9 @@ use crate::sys::root::Root;
 use key::KubeconfigKey;
 use reader::KubeconfigReader;
 
-pub(super) use reader::{KUBECONFIG_MAX, LoadedKubeconfig};
+use reader::KUBECONFIG_MAX;
+
+pub(super) use reader::LoadedKubeconfig;
 
 /// Reads a kubeconfig.
 pub fn load(root: &Root, path: &Path) -> Result<Arc<Credential>, CredentialError> {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The search for the kubeconfigs.
+//! The paths that are searched for the kubeconfigs.
 //!
 //! A path from our own configuration is the only one that is searched: using another identity instead would be worse than none.
-//! For the same reason the search ends at a file that exists and cannot be read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use zeroize::Zeroizing;
-
 use super::error::REFERENCE;
-use super::kubeconfig::KUBECONFIG_MAX;
 use crate::facts::distribution::{Distribution, DistributionKind};
-use crate::sys::root::{ReadError, Root};
 
 /// The path of the kubeconfig from Rancher's node driver and Harvester's CSI driver, below the distribution's data directory.
 const CLOUD_PROVIDER_CONFIG: &str = "etc/config-files/cloud-provider-config";
@@ -46,21 +41,6 @@ impl fmt::Display for Candidate {
             None => Ok(()),
         }
     }
-}
-
-/// Returns the first path with a file, and the error if that cannot be read: no path after it is checked.
-pub fn find<'a>(
-    root: &Root,
-    candidates: &'a [Candidate],
-) -> Option<(&'a Candidate, Option<ReadError>)> {
-    candidates.iter().find_map(|candidate| {
-        let text = root.read(&candidate.path, KUBECONFIG_MAX);
-        match text.map(Zeroizing::new) {
-            Ok(_) => Some((candidate, None)),
-            Err(error) if error.is_absent() => None,
-            Err(error) => Some((candidate, Some(error))),
-        }
-    })
 }
 
 /// Returns the possible paths of the kubeconfig for Harvester's API.
@@ -173,7 +153,6 @@ impl CandidateList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{tree, write};
     use crate::facts::distribution::Configured;
 
     fn paths(candidates: &[Candidate]) -> Vec<&str> {
@@ -278,23 +257,5 @@ mod tests {
             paths(&kubelet_candidates(configured, &[moved()])),
             ["/etc/mine"]
         );
-    }
-
-    #[test]
-    fn the_first_file_is_taken_and_an_unreadable_one_ends_the_search() {
-        let (_dir, root) = tree();
-        let candidates = harvester_candidates(None, &[]);
-        let found = || {
-            let (candidate, error) = find(&root, &candidates)?;
-            Some((candidate.path.to_str().unwrap(), error.is_some()))
-        };
-        assert_eq!(found(), None);
-        let path = "/etc/kubernetes/cloud-config";
-        write(&root, path, "x");
-        assert_eq!(found(), Some((path, false)));
-        // A container runtime creates a directory when a file to mount is missing.
-        let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
-        std::fs::create_dir_all(root.join(folder)).unwrap();
-        assert_eq!(found(), Some((folder, true)));
     }
 }

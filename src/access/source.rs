@@ -5,26 +5,21 @@
 //! that is written in place can change twice within one tick of the clock. The last valid credential stays in use while a new
 //! one is half-written, inconsistent or missing.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::credential::{Credential, Exposure};
 use super::error::CredentialError;
 use super::kubeconfig::{LoadedKubeconfig, read};
-use super::trust::{Changeable, changeable};
-use crate::sys::root::Root;
-
-/// The permission bits of others to read or write.
-const OTHERS: u32 = 0o006;
-
-/// The permission bit of others to search a directory.
-const OTHERS_PASS: u32 = 0o001;
+use super::search::Candidate;
+use super::trust::{Changeable, changeable, exposed};
+use crate::sys::root::{ReadError, Root};
 
 /// The credential of one endpoint.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CredentialSource {
-    path: PathBuf,
+    /// The kubeconfig, once one is found.
+    path: Option<PathBuf>,
     last_good: Option<LoadedKubeconfig>,
     /// The files of the last attempt, including missing ones: a missing file may be created later.
     touched: Vec<PathBuf>,
@@ -41,34 +36,50 @@ pub enum LoadOutcome {
     KeptOld(CredentialError),
     /// The files cannot be used, and there is no earlier credential.
     Failed(CredentialError),
+    /// The kubeconfig exists and cannot be read; the earlier credential, if there is one, stays in use.
+    Unreadable(ReadError),
     /// The kubeconfig does not exist; the earlier credential, if there is one, stays in use.
     Absent,
 }
 
 impl CredentialSource {
-    /// Creates a source for a kubeconfig, without reading it.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            last_good: None,
-            touched: Vec::new(),
-        }
-    }
-
-    /// Returns the path of the kubeconfig.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns the last valid credential.
     pub fn credential(&self) -> Option<&Arc<Credential>> {
         self.last_good.as_ref().map(|good| &good.credential)
     }
 
-    /// Reads the files again.
-    pub fn refresh(&mut self, root: &Root) -> LoadOutcome {
-        self.touched.clear();
-        let loaded = read(root, &self.path, &mut self.touched);
+    /// Reads the first of the files that exists, and the files that it names. No path after it is checked, also if it cannot be read: using
+    /// another identity instead would be worse than none.
+    pub fn search<'a>(
+        &mut self,
+        root: &Root,
+        candidates: &'a [Candidate],
+    ) -> Option<(&'a Candidate, LoadOutcome)> {
+        candidates
+            .iter()
+            .find_map(|candidate| match self.refresh_from(root, &candidate.path) {
+                LoadOutcome::Absent => None,
+                outcome => Some((candidate, outcome)),
+            })
+    }
+
+    /// Reads a kubeconfig again, or another one, which then replaces the credential if it can be read.
+    fn refresh_from(&mut self, root: &Root, path: &Path) -> LoadOutcome {
+        let mut touched = Vec::new();
+        let loaded = match read(root, path, &mut touched) {
+            Err(CredentialError::Unreadable(error)) => {
+                return match error.is_absent() {
+                    true => LoadOutcome::Absent,
+                    false => LoadOutcome::Unreadable(error),
+                };
+            }
+            loaded => loaded,
+        };
+        if self.path.as_deref() != Some(path) {
+            self.path = Some(path.to_owned());
+            self.last_good = None;
+        }
+        self.touched = touched;
         match (loaded, &self.last_good) {
             (Ok(loaded), Some(good)) if loaded.digest.as_ref() == good.digest.as_ref() => {
                 LoadOutcome::Unchanged
@@ -77,7 +88,6 @@ impl CredentialSource {
                 self.last_good = Some(loaded);
                 LoadOutcome::Changed
             }
-            (Err(error), _) if error.is_absent() => LoadOutcome::Absent,
             (Err(error), Some(_)) => LoadOutcome::KeptOld(error),
             (Err(error), None) => LoadOutcome::Failed(error),
         }
@@ -89,7 +99,7 @@ impl CredentialSource {
             .last_good
             .iter()
             .flat_map(|good| &good.credential.files);
-        let files = in_use.chain(&self.touched).chain([&self.path]);
+        let files = in_use.chain(&self.touched).chain(&self.path);
         let mut watched: Vec<PathBuf> = files.flat_map(|file| root.steps(file)).collect();
         watched.sort_unstable();
         watched.dedup();
@@ -99,16 +109,12 @@ impl CredentialSource {
     /// Returns the files with a secret that every user of this system can reach.
     pub fn exposures(&self, root: &Root) -> Vec<Exposure> {
         let mut exposures: Vec<Exposure> = Vec::new();
-        for file in self.last_good.iter().flat_map(|good| &good.secret_files) {
-            let mode = mode(root, file).filter(|mode| mode & OTHERS != 0);
-            if let Some(mode) = mode
-                && !exposures.iter().any(|exposure| exposure.path == *file)
-                && is_reachable(root, file)
+        for path in self.last_good.iter().flat_map(|good| &good.secret_files) {
+            if let Some(mode) = exposed(root, path)
+                && !exposures.iter().any(|exposure| exposure.path == *path)
             {
-                exposures.push(Exposure {
-                    path: file.clone(),
-                    mode,
-                });
+                let path = path.clone();
+                exposures.push(Exposure { path, mode });
             }
         }
         exposures
@@ -128,22 +134,6 @@ impl CredentialSource {
         }
         places
     }
-}
-
-/// Reports whether others may search every directory above the target of `file`.
-fn is_reachable(root: &Root, file: &Path) -> bool {
-    root.steps(file)
-        .last()
-        .into_iter()
-        .flat_map(|place| place.ancestors().skip(1))
-        // The root itself counts as searchable: for a tree in a test its mode is irrelevant.
-        .filter(|folder| *folder != Path::new("/"))
-        .all(|folder| mode(root, folder).is_none_or(|mode| mode & OTHERS_PASS != 0))
-}
-
-fn mode(root: &Root, path: &Path) -> Option<u32> {
-    let metadata = root.metadata(path).ok()?;
-    Some(metadata.permissions().mode() & 0o7777)
 }
 
 #[cfg(test)]

@@ -14,6 +14,10 @@ pub(super) const TOKEN_MAX: u64 = 32 << 10;
 /// The maximum number of characters of a claim that is kept; longer ones are not names.
 const CLAIM_MAX: usize = 512;
 
+/// The lengths in bytes of RSA keys of 3000, 4000 and so on bits. A key of 2000 bits is no longer in use, and its length would be that of
+/// a truncated signature.
+const RSA_3000: [usize; 6] = [375, 500, 625, 750, 875, 1000];
+
 pub(super) const NOT_A_TOKEN: &str = "contains a space or a character that is not ASCII";
 
 /// The kinds of bearer token.
@@ -117,11 +121,13 @@ fn is_cut_short(token: &str) -> bool {
         .decode(signature)
         .map_or(0, |bytes| bytes.len());
     match alg.as_str() {
-        // RSA keys have 2048, 3072 or 4096 bits, and a signature is as long as its key.
+        // A signature is as long as its RSA key. Most keys have a multiple of 512 bits, some one of 1000, such as 3000.
         "RS256" | "RS384" | "RS512" | "PS256" | "PS384" | "PS512" => {
-            length < 128 || !length.is_multiple_of(64)
+            length < 128 || !(length.is_multiple_of(64) || RSA_3000.contains(&length))
         }
-        "ES256" | "EdDSA" | "HS512" => length != 64,
+        // Ed25519 and Ed448.
+        "EdDSA" => ![64, 114].contains(&length),
+        "ES256" | "HS512" => length != 64,
         "ES384" => length != 96,
         "ES512" => length != 132,
         "HS256" => length != 32,
@@ -274,6 +280,35 @@ mod tests {
                     "{end}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_token_with_a_key_of_an_unusual_length_is_whole() {
+        let signed = |algorithm: &str, length: usize| {
+            let header = format!(r#"{{"alg":"{algorithm}"}}"#);
+            let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+            let signature = encode(&vec![0x5a; length]);
+            format!(
+                "{}.{}.{signature}",
+                encode(header.as_bytes()),
+                encode(b"{}")
+            )
+        };
+        for (algorithm, length) in [
+            ("RS256", 375),
+            ("PS512", 500),
+            ("EdDSA", 64),
+            ("EdDSA", 114),
+        ] {
+            let token = signed(algorithm, length);
+            assert_eq!(check(&token), Ok(()), "{algorithm} {length}");
+            let cut = &token[..token.len() - 2];
+            assert_eq!(
+                check(cut),
+                Err("is a truncated JSON Web Token"),
+                "{algorithm}"
+            );
         }
     }
 

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks whether only root can change the file at a path.
+//! Checks whether only root can change the file at a path, and whether every user can read it.
 //!
 //! A kubeconfig names files, and the agent, which runs as root, would send their content to the server in the same kubeconfig.
 //! So any user who can write the kubeconfig could have any file of root sent anywhere: a file that it names is read only if only
 //! root can change the kubeconfig, a directory above it, and every symbolic link on its path.
 
 use std::fmt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::root::Root;
 
 /// The permission bits of the group and of others to write.
 const OTHERS_WRITE: u32 = 0o022;
+
+/// The permission bits of others to read or write.
+const OTHERS: u32 = 0o006;
+
+/// The permission bit of others to search a directory.
+const OTHERS_PASS: u32 = 0o001;
 
 /// The sticky bit: only the owner of a file in the directory can rename or delete it.
 const STICKY: u32 = 0o1000;
@@ -36,13 +42,16 @@ impl fmt::Display for Changeable {
 pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let owner_of_all = match root.is_live() {
         true => 0,
-        false => root.metadata("/").map_or(0, |top| top.uid()),
+        false => seen(root, Path::new("/")).map_or(0, |(owner, _)| owner),
     };
-    let judge = |place: &Path, (owner, mode): (u32, u32)| {
-        let reason = match () {
-            () if owner != 0 && owner != owner_of_all => format!("is owned by UID {owner}"),
-            () if mode & OTHERS_WRITE != 0 => format!("has mode {:04o}", mode & 0o7777),
-            () => return None,
+    let judge = |(place, seen): (&Path, Option<(u32, u32)>)| {
+        let reason = match seen {
+            None => "cannot be checked".to_owned(),
+            Some((owner, _)) if owner != 0 && owner != owner_of_all => {
+                format!("is owned by UID {owner}")
+            }
+            Some((_, mode)) if mode & OTHERS_WRITE != 0 => format!("has mode {mode:04o}"),
+            Some(_) => return None,
         };
         Some(Changeable {
             place: place.to_owned(),
@@ -51,51 +60,47 @@ pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     };
     let steps = root.steps(path);
     let (file, links) = steps.split_last()?;
-    let looked_at = |place: &Path| {
-        let metadata = root.metadata(place).ok()?;
-        Some((metadata.uid(), metadata.permissions().mode()))
-    };
-    let unknown = |place: &Path| {
-        Some(Changeable {
-            place: place.to_owned(),
-            reason: "cannot be checked".to_owned(),
-        })
-    };
-    for step in &steps {
-        for folder in step.ancestors().skip(1) {
-            let found = match looked_at(folder) {
-                None => unknown(folder),
-                Some((owner, mode)) if mode & STICKY != 0 => {
-                    judge(folder, (owner, mode & !OTHERS_WRITE))
-                }
-                Some(seen) => judge(folder, seen),
-            };
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-    for link in links {
-        // The permission bits of a link are ignored.
-        let found = match root.link_owner(link) {
-            None => unknown(link),
-            Some(owner) => judge(link, (owner, 0)),
+    let folders = steps.iter().flat_map(|step| step.ancestors().skip(1));
+    let folders = folders.map(|folder| {
+        let in_sticky = |(owner, mode)| match mode & STICKY {
+            0 => (owner, mode),
+            _ => (owner, mode & !OTHERS_WRITE),
         };
-        if found.is_some() {
-            return found;
-        }
-    }
-    match looked_at(file) {
-        None => unknown(file),
-        Some(seen) => judge(file, seen),
-    }
+        (folder, seen(root, folder).map(in_sticky))
+    });
+    // The permission bits of a link are ignored.
+    let links = links.iter().map(|link| {
+        let owner = root.link_owner(link);
+        (link.as_path(), owner.map(|owner| (owner, 0)))
+    });
+    let places = folders.chain(links);
+    places.chain([(&**file, seen(root, file))]).find_map(judge)
+}
+
+/// Returns the permission bits of a file that every user can reach and read or write.
+pub(super) fn exposed(root: &Root, file: &Path) -> Option<u32> {
+    let mode = |place: &Path| seen(root, place).map(|(_, mode)| mode);
+    let exposed = mode(file).filter(|mode| mode & OTHERS != 0)?;
+    let target = root.steps(file).pop()?;
+    let mut folders = target.ancestors().skip(1);
+    let is_reachable = folders.all(|folder| {
+        // The root itself counts as searchable: for a tree in a test its mode is irrelevant.
+        folder == Path::new("/") || mode(folder).is_none_or(|mode| mode & OTHERS_PASS != 0)
+    });
+    is_reachable.then_some(exposed)
+}
+
+/// Returns the owner and the permission bits of a file or directory.
+fn seen(root: &Root, place: &Path) -> Option<(u32, u32)> {
+    let metadata = root.metadata(place).ok()?;
+    Some((metadata.uid(), metadata.mode() & 0o7777))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::access::testing::{tree, write};
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     const FILE: &str = "/etc/rancher/kubeconfig";
 

@@ -335,7 +335,7 @@ async fn round(
         results.push(io.apply(action, now).await);
         publish.alive();
     }
-    let learned = decide::learn(&plan, &results, reasons.scope, &observation.node, now);
+    let learned = decide::learn(&plan, &results, reasons.scope, now);
     Round {
         reasons,
         cut,

@@ -303,6 +303,7 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
         text: "403".to_owned(),
         passing: false,
         retry_after: None,
+        is_deferred: false,
     };
     // Conditions have retries of their own.
     let mut facts = Facts::new();
@@ -334,6 +335,7 @@ async fn a_write_that_fails_beside_reads_that_succeed_is_tried_again_with_growin
         text: "500".to_owned(),
         passing: true,
         retry_after: Some(Duration::from_millis(100)),
+        is_deferred: false,
     };
     let run = run_with(Facts::new(), Vec::new(), Some(refusal), Vec::new()).await;
     assert!(run.limits.len() > 2, "{:?}", run.limits);
@@ -354,6 +356,7 @@ async fn refused_conditions_are_tried_later_and_later_and_said() {
         text: "etcd is full".to_owned(),
         passing: true,
         retry_after: Some(Duration::from_secs(2)),
+        is_deferred: false,
     };
     let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
     assert_eq!(

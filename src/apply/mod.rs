@@ -76,8 +76,10 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
 fn refusal(error: &Error) -> Refusal {
     Refusal {
         text: crate::sys::escape::chain(error),
-        passing: error.may_pass(),
+        // One that was not sent has the error of another request.
+        passing: error.may_pass() || error.is_deferred,
         retry_after: error.retry_after,
+        is_deferred: error.is_deferred,
     }
 }
 

@@ -77,6 +77,7 @@ mod tests {
             kind: "K",
             status: "True",
             reason: "R",
+            finding: None,
             message: "m".to_owned(),
         };
         let patch = ConditionsPatch {

@@ -17,6 +17,7 @@ pub async fn start(bus: &Bus, unit: &str) -> Result<(), Refusal> {
             text: format!("failed to start {unit}: {}", chain(&error)),
             passing: !matches!(error, BusError::Refused { .. }),
             retry_after: None,
+            is_deferred: false,
         }),
     }
 }

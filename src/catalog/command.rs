@@ -76,6 +76,18 @@ pub struct FixCommand {
 }
 
 impl FixCommand {
+    /// Creates a command of the catalog.
+    pub(super) const fn of_catalog(place: CommandPlace, text: &'static str) -> Self {
+        let text = Cow::Borrowed(text);
+        Self { place, text }
+    }
+
+    /// Creates a command with values of its own.
+    pub fn new(place: CommandPlace, text: String) -> Self {
+        let text = Cow::Owned(text);
+        Self { place, text }
+    }
+
     /// Returns the text with all values in it that `known` returns for a placeholder.
     ///
     /// A value that must be quoted keeps its placeholder: behind `ssh`, two shells parse it. A command with values of its own is

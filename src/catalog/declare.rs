@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The notation of the catalog: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
 //! optionally the [`Flags`](super::entries::Flags) that are set (in brackets after the severity), at most two links to `see` instead of
-//! the page about the group, the commands to `run`, each after its place, and the codes that it `suppresses`.
+//! the page about the group, the commands to `run`, each after its place, and the codes that it `suppresses`. An entry without a `fix`
+//! is one of an image with a file to remove.
 
 /// Declares the codes and their entries together, so that no part of an entry can be missing.
 macro_rules! catalog {
+    (@fix) => { &[CLEAN] };
+    (@fix [$($step:expr),+ $(,)?]) => { &[$($step),+] };
     ($($code:ident, $name:literal, $group:ident, $severity:ident $([$($flag:ident),+])?, $title:literal,
         $(see: [$($link:expr),+],)?
-        impact: $impact:literal, fix: [$($step:expr),+ $(,)?] $(, run: [$($place:ident $command:expr),* $(,)?])?
+        impact: $impact:literal $(, fix: $fix:tt)? $(, run: [$($place:ident $command:expr),* $(,)?])?
         $(, suppresses: [$($suppressed:ident),* $(,)?])?;)*) => {
         named! {
             /// The codes. Each name is kebab-case, and never changes.
@@ -33,11 +36,8 @@ macro_rules! catalog {
                             title: $title,
                             see: &[$($($link),+)?],
                             impact: $impact,
-                            fix: &[$($step),+],
-                            commands: &[$($(FixCommand {
-                                place: CommandPlace::$place,
-                                text: Cow::Borrowed($command),
-                            }),*)?],
+                            fix: catalog!(@fix $($fix)?),
+                            commands: &[$($(FixCommand::of_catalog(CommandPlace::$place, $command)),*)?],
                             suppresses: &[$($(Code::$suppressed),*)?],
                         };
                         &ENTRY

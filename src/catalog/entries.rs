@@ -2,8 +2,6 @@
 //! The table of all codes: group, severity, flags, title, links, impact, steps that fix it, commands, and which findings it
 //! suppresses.
 
-use std::borrow::Cow;
-
 use super::command::{CommandPlace, FixCommand};
 use super::declare::catalog;
 use super::group::Group;
@@ -23,6 +21,14 @@ named! {
         Warning = "warning",
         /// The agent cannot do its main task.
         Error = "error",
+    }
+}
+
+impl Severity {
+    /// Reports whether the Node shows a state with such a finding: its condition is `False` or `Unknown`, and an Event tells of it.
+    /// A notice leaves the condition `True`, and is in the journal, `status` and `doctor` only.
+    pub fn is_on_node(self) -> bool {
+        self > Self::Notice
     }
 }
 
@@ -123,10 +129,10 @@ const VM_AGES: &str = "kubectl -n <NAMESPACE> get vm -o 'custom-columns=NAME:.me
 pub const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
 /// The commands of it.
 pub static REJOIN_COMMANDS: [FixCommand; 4] = [
-    command(CommandPlace::Guest, DRAIN),
-    command(CommandPlace::Vm, STOP),
-    command(CommandPlace::Guest, DELETE_NODE),
-    command(CommandPlace::Vm, START),
+    FixCommand::of_catalog(CommandPlace::Guest, DRAIN),
+    FixCommand::of_catalog(CommandPlace::Vm, STOP),
+    FixCommand::of_catalog(CommandPlace::Guest, DELETE_NODE),
+    FixCommand::of_catalog(CommandPlace::Vm, START),
 ];
 /// The exceptions from a deletion of the Node.
 pub const REJOIN_SERVERS: &str = "The next steps are for a worker only. Never delete the Node of a server: with etcd, RKE2 and K3s then remove its etcd member, and its service may not start again. Join a new server first, then remove this one. If Rancher provisions the cluster, replace the node in Rancher instead.";
@@ -145,14 +151,7 @@ const SYSTEM_UUID: &str =
     "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID";
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
 
-const fn command(place: CommandPlace, text: &'static str) -> FixCommand {
-    FixCommand {
-        place,
-        text: Cow::Borrowed(text),
-    }
-}
-
-/// The fixes of findings of `bake-check`.
+/// The fixes of findings of `bake-check`: the one of an entry without another, and that of a setting.
 const CLEAN: &str = "Remove or empty the files in the image build, never on a node in use; `harvester-node-agent bake-check` prints the command.";
 const UNSET: &str =
     "Remove the setting from its file in the image build, and provide it with user data instead.";
@@ -755,7 +754,7 @@ catalog! {
             "If they are not blocked, update the package qemu-guest-agent.",
         ],
         run: [Vm "grep -rnsiE 'block|black|allow' /etc/qemu /etc/sysconfig/qemu-ga /usr/etc/sysconfig/qemu-ga /etc/default/qemu-guest-agent", Vm "systemctl restart qemu-guest-agent"];
-    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
+    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Warning, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
@@ -951,41 +950,30 @@ catalog! {
 
     // The identity of a machine.
     ImageMachineId, "image-machine-id", Image, Error, "image contains a machine-id",
-        impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.",
-        fix: [CLEAN];
+        impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.";
     ImageHostname, "image-hostname", Image, Error, "image contains a hostname",
-        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.",
-        fix: [CLEAN];
+        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.";
     ImageSshHostKey, "image-ssh-host-key", Image, Error, "image contains SSH host keys",
-        impact: "Anyone with the image can impersonate every VM created from it.",
-        fix: [CLEAN];
+        impact: "Anyone with the image can impersonate every VM created from it.";
     ImageRandomSeed, "image-random-seed", Image, Error, "image contains a random seed",
-        impact: "All VMs created from it start with the same seed, which anyone with the image knows.",
-        fix: [CLEAN];
+        impact: "All VMs created from it start with the same seed, which anyone with the image knows.";
     ImageCredentialSecret, "image-credential-secret", Image, Error, "image contains systemd's key for encrypted credentials",
-        impact: "Anyone with the image can decrypt the credentials of every VM created from it.",
-        fix: [CLEAN];
+        impact: "Anyone with the image can decrypt the credentials of every VM created from it.";
     ImageNetworkIdentity, "image-network-identity", Image, Error, "image contains the network identity of the build VM",
-        impact: "A DHCP lease or DUID makes VMs request the same address; configuration for one MAC address matches no other VM.",
-        fix: [CLEAN];
+        impact: "A DHCP lease or DUID makes VMs request the same address; configuration for one MAC address matches no other VM.";
     ImageCloudInitInstance, "image-cloud-init-instance", Image, Error, "image contains cloud-init state of the build VM",
-        impact: "Its user data may contain credentials, and per-instance steps may be skipped on the next VM.",
-        fix: [CLEAN];
+        impact: "Its user data may contain credentials, and per-instance steps may be skipped on the next VM.";
     ImageCloudInitSeed, "image-cloud-init-seed", Image, Error, "image contains a cloud-init seed",
-        impact: "Every VM created from it uses instance-id, hostname and user data from there instead of Harvester.",
-        fix: [CLEAN];
+        impact: "Every VM created from it uses instance-id, hostname and user data from there instead of Harvester.";
     ImageCloudInitDisabled, "image-cloud-init-disabled", Image, Error, "cloud-init is disabled",
-        impact: "A VM created from it gets neither hostname nor user data from Harvester, and never joins a cluster.",
-        fix: [CLEAN];
+        impact: "A VM created from it gets neither hostname nor user data from Harvester, and never joins a cluster.";
     ImageAgentState, "image-agent-state", Image, Error, "image contains agent state of the build VM",
-        impact: "It belongs to another VM and is discarded at the first start.",
-        fix: [CLEAN];
+        impact: "It belongs to another VM and is discarded at the first start.";
     ImageConfigurationOfOneVm, "image-configuration-of-one-vm", Image, Error, "agent configuration is for one VM or one Node",
         impact: "Every VM created from this image identifies as that one.",
         fix: [UNSET];
     ImageRegistrationDropIn, "image-registration-drop-in", Image, Error, "image contains registration labels of the build VM",
-        impact: "Every VM created from this image registers with zone and host of the build VM.",
-        fix: [CLEAN];
+        impact: "Every VM created from this image registers with zone and host of the build VM.";
     ImageNodeName, "image-node-name", Image, Error, "configuration of RKE2, K3s or the kubelet sets a node name",
         impact: "Every VM created from this image registers under this name, and takes over the Node of the previous one.",
         fix: [UNSET];
@@ -993,37 +981,28 @@ catalog! {
         impact: "Every VM created from this image registers with these labels, wherever it runs.",
         fix: [UNSET];
     ImageLogs, "image-logs", Image, Error, "image contains logs of the build VM",
-        impact: "They belong to another VM, and cloud-init logs may contain its user data.",
-        fix: [CLEAN];
+        impact: "They belong to another VM, and cloud-init logs may contain its user data.";
 
     // Credentials and keys.
     ImageHarvesterCredential, "image-harvester-credential", Image, Error, "image contains a Harvester credential",
-        impact: "Anyone with the image can act on the VMs of its namespace, until the token expires or is revoked.",
-        fix: [CLEAN];
+        impact: "Anyone with the image can act on the VMs of its namespace, until the token expires or is revoked.";
     ImageKubeletCredential, "image-kubelet-credential", Image, Error, "image contains a kubelet credential or certificates",
-        impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.",
-        fix: [CLEAN];
+        impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.";
     ImageClusterKeys, "image-cluster-keys", Image, Error, "image contains keys, tokens, data or static pods of a cluster server",
-        impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.",
-        fix: [CLEAN];
+        impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.";
     ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a controller",
-        impact: "Anyone with the image controls that cluster.",
-        fix: [CLEAN];
+        impact: "Anyone with the image controls that cluster.";
     ImageClusterToken, "image-cluster-token", Image, Error, "configuration of RKE2 or K3s contains a secret",
         impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
         fix: [UNSET];
     ImageSshPrivateKey, "image-ssh-private-key", Image, Error, "image contains a private SSH key",
-        impact: "Anyone with the image can log in wherever that key is authorized.",
-        fix: [CLEAN];
+        impact: "Anyone with the image can log in wherever that key is authorized.";
     ImageSshAuthorizedKeys, "image-ssh-authorized-keys", Image, Error, "image contains authorized SSH keys",
-        impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.",
-        fix: [CLEAN];
+        impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.";
     ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",
-        impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.",
-        fix: [CLEAN];
+        impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.";
     ImageSystemAgentConnection, "image-system-agent-connection", Image, Error, "image contains the connection of rancher-system-agent",
-        impact: "A VM created from it receives the plans of another one from Rancher, with its credential.",
-        fix: [CLEAN];
+        impact: "A VM created from it receives the plans of another one from Rancher, with its credential.";
 
     // Incomplete checks.
     ImageUnreadable, "image-unreadable", Image, Error, "path could not be checked",

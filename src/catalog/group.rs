@@ -24,50 +24,30 @@ impl Api {
     }
 }
 
-/// Declares the groups with their name in JSON, their heading, their API and the page that documents the correct setup.
-macro_rules! groups {
-    ($($(#[$doc:meta])* $group:ident, $name:literal, $title:literal, $api:expr, $link:ident;)*) => {
-        /// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-        pub enum Group {
-            $($(#[$doc])* #[serde(rename = $name)] $group,)*
-        }
-
-        impl Group {
-            /// All groups, in their order.
-            pub const ALL: &[Self] = &[$(Self::$group),*];
-
-            /// Returns the name in JSON, the heading, the API and the page.
-            fn row(self) -> (&'static str, &'static str, Option<Api>, &'static str) {
-                match self {
-                    $(Self::$group => ($name, $title, $api, links::$link),)*
-                }
-            }
-        }
-    };
-}
-
-groups! {
-    /// The machine itself, and this agent on it.
-    Machine, "agent", "agent", None, NODE_DRIVER;
-    /// The QEMU guest agent.
-    GuestAgent, "qemu-guest-agent", "qemu-guest-agent", None, GUEST_AGENT;
-    /// The kubeconfig for Harvester.
-    HarvesterCredential, "harvester-credential", "Harvester kubeconfig", Some(Api::Harvester), CLOUD_PROVIDER;
-    /// Harvester's API.
-    HarvesterApi, "harvester-api", "Harvester API", Some(Api::Harvester), CLOUD_PROVIDER;
-    /// The VM of this machine, and whether the names match it.
-    Identity, "identity", "identity", None, NODE_DRIVER;
-    /// The host of the VM, and that host's region and zone.
-    Placement, "placement", "placement", None, CLOUD_PROVIDER;
-    /// The kubelet's kubeconfig.
-    KubeletCredential, "kubelet-credential", "kubelet kubeconfig", Some(Api::Guest), NODE_AUTHORIZATION;
-    /// The Node in the guest cluster, and the guest cluster's API.
-    Node, "node", "Node", Some(Api::Guest), NODE_LABELS;
-    /// Versions that are not compatible.
-    Versions, "versions", "versions", None, CSI_DRIVER;
-    /// Machine-specific files that came with the image.
-    Image, "image", "image", None, IMAGES;
+named! {
+    /// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
+    Group {
+        /// The machine itself, and this agent on it.
+        Machine = "agent",
+        /// The QEMU guest agent.
+        GuestAgent = "qemu-guest-agent",
+        /// The kubeconfig for Harvester.
+        HarvesterCredential = "harvester-credential",
+        /// Harvester's API.
+        HarvesterApi = "harvester-api",
+        /// The VM of this machine, and whether the names match it.
+        Identity = "identity",
+        /// The host of the VM, and that host's region and zone.
+        Placement = "placement",
+        /// The kubelet's kubeconfig.
+        KubeletCredential = "kubelet-credential",
+        /// The Node in the guest cluster, and the guest cluster's API.
+        Node = "node",
+        /// Versions that are not compatible.
+        Versions = "versions",
+        /// Machine-specific files that came with the image.
+        Image = "image",
+    }
 }
 
 impl Group {
@@ -87,23 +67,42 @@ impl Group {
         }
     }
 
-    /// Returns the name in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.row().0
+    /// Returns the heading, the API and the page.
+    fn row(self) -> (&'static str, Option<Api>, &'static str) {
+        match self {
+            Self::Machine => ("agent", None, links::NODE_DRIVER),
+            Self::GuestAgent => ("qemu-guest-agent", None, links::GUEST_AGENT),
+            Self::HarvesterCredential => (
+                "Harvester kubeconfig",
+                Some(Api::Harvester),
+                links::CLOUD_PROVIDER,
+            ),
+            Self::HarvesterApi => ("Harvester API", Some(Api::Harvester), links::CLOUD_PROVIDER),
+            Self::Identity => ("identity", None, links::NODE_DRIVER),
+            Self::Placement => ("placement", None, links::CLOUD_PROVIDER),
+            Self::KubeletCredential => (
+                "kubelet kubeconfig",
+                Some(Api::Guest),
+                links::NODE_AUTHORIZATION,
+            ),
+            Self::Node => ("Node", Some(Api::Guest), links::NODE_LABELS),
+            Self::Versions => ("versions", None, links::CSI_DRIVER),
+            Self::Image => ("image", None, links::IMAGES),
+        }
     }
 
     /// Returns the heading.
     pub fn title(self) -> &'static str {
-        self.row().1
+        self.row().0
     }
 
     /// Returns the API of the group, if there is one: a problem with one API does not explain findings of the other.
     pub fn api(self) -> Option<Api> {
-        self.row().2
+        self.row().1
     }
 
     /// Returns the page that documents the correct setup.
     pub fn link(self) -> &'static str {
-        self.row().3
+        self.row().2
     }
 }

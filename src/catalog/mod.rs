@@ -12,7 +12,6 @@ mod links;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::fmt;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
@@ -70,10 +69,7 @@ impl Finding {
 
     /// Replaces the commands with commands on this VM for this observation.
     pub fn with_commands(self, commands: Vec<String>) -> Self {
-        let here = |text| FixCommand {
-            place: CommandPlace::Vm,
-            text: Cow::Owned(text),
-        };
+        let here = |text| FixCommand::new(CommandPlace::Vm, text);
         let commands = commands.into_iter().map(here).collect();
         Self { commands, ..self }
     }
@@ -85,8 +81,7 @@ impl Finding {
 
     /// Appends one command to the current ones.
     pub fn and_command(self, place: CommandPlace, text: String) -> Self {
-        let text = Cow::Owned(text);
-        self.and_commands(&[FixCommand { place, text }])
+        self.and_commands(&[FixCommand::new(place, text)])
     }
 
     /// Appends commands to the current ones.

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use serde_json::Value;
 
 use crate::catalog::Severity;
 use crate::report::status::Status;
@@ -72,8 +73,8 @@ impl Answer {
         let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                self.stderr
-                    .push_str(&format!("failed to write to standard output: {error}\n"));
+                let text = format!("error: failed to write to standard output: {error}\n");
+                self.stderr.push_str(&text);
                 self.exit = match self.exit {
                     Exit::Ok => Exit::Failed,
                     exit => exit,
@@ -92,4 +93,12 @@ impl Answer {
             exit,
         }
     }
+}
+
+/// Adds a field to an object.
+pub(super) fn with(mut object: Value, field: &str, value: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+    object
 }

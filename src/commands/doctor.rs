@@ -37,7 +37,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   Diagnose problems and print fixes:
     sudo harvester-node-agent doctor
-  Wait up to 5 minutes until there is no problem:
+  Repeat until the exit status is 0, for at most 5 minutes:
     sudo harvester-node-agent doctor --wait 5m
   Use the exit status only:
     sudo harvester-node-agent doctor --quiet || ...
@@ -63,7 +63,7 @@ pub struct Options {
     /// Print nothing
     #[arg(long)]
     pub quiet: bool,
-    /// Repeat until there is no problem, for at most this time, such as 90s or 5m
+    /// Repeat until the exit status is 0, for at most this time, such as 90s or 5m
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration)]
     pub wait: Option<Duration>,
     /// Also write an archive for support
@@ -86,7 +86,7 @@ pub fn run(process: &Process, options: &Options) -> Answer {
     answer(process, options, diagnosis)
 }
 
-/// Repeats the diagnosis until there is no problem or the time is over; without a limit, runs it once.
+/// Repeats the diagnosis until the exit status is 0, or final, or the time is over; without a limit, runs it once.
 #[expect(clippy::disallowed_methods, reason = "a command has no loop")]
 fn check_until(process: &Process, options: &Options) -> Diagnosis {
     let began = Instant::now();
@@ -131,7 +131,7 @@ fn answer(process: &Process, options: &Options, mut diagnosis: Diagnosis) -> Ans
             Ok(Written::File(said)) => stderr = format!("{said}\n"),
             Ok(Written::Printed(text)) => archive = Some(text),
             Err(why) => {
-                stderr = format!("{why}\n");
+                stderr = format!("error: {why}\n");
                 exit = Exit::Failed;
                 diagnosis.exit_code = exit as u8;
             }

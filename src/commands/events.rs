@@ -114,7 +114,7 @@ fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
                     return Ok(Answer::new("", Exit::Ok));
                 }
                 Err(error) => {
-                    let text = format!("failed to write to standard output: {error}\n");
+                    let text = format!("error: failed to write to standard output: {error}\n");
                     return Ok(Answer::stderr(text, Exit::Failed));
                 }
             }

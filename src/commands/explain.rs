@@ -4,7 +4,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output, with};
 use crate::catalog::{Code, Entry, Group};
 use crate::config::closest;
 use crate::report::problem::Problem;
@@ -89,7 +89,10 @@ fn unknown(name: &str) -> String {
         [] => "; `harvester-node-agent explain` lists all".to_owned(),
         near => format!("; did you mean {}?", near.join(" or ")),
     };
-    format!("no finding has the code `{}`{hint}\n", name.escape_debug())
+    format!(
+        "error: no finding has the code `{}`{hint}\n",
+        name.escape_debug()
+    )
 }
 
 fn all() -> impl Iterator<Item = &'static Entry> {
@@ -110,12 +113,8 @@ fn write(entry: &'static Entry, out: &mut Text) {
 }
 
 fn value(entry: &'static Entry) -> Value {
-    let mut value = json!(Problem::of(entry));
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("group".to_owned(), json!(entry.group.as_str()));
-        fields.insert("suppresses".to_owned(), json!(entry.suppresses));
-    }
-    value
+    let value = json!(Problem::of(entry));
+    with(value, "suppresses", json!(entry.suppresses))
 }
 
 /// Lists all codes with their titles, by group.
@@ -261,7 +260,8 @@ mod tests {
         ] {
             let answer = explain(&[name], Output::Text);
             assert_eq!((answer.exit, answer.text.as_str()), (Exit::Usage, ""));
-            assert!(answer.stderr.contains(near), "{}", answer.stderr);
+            let is_said = answer.stderr.starts_with("error: no finding has the code");
+            assert!(is_said && answer.stderr.contains(near), "{}", answer.stderr);
         }
         let hostile = explain(&["\u{1b}[31m"], Output::Text);
         assert!(!hostile.stderr.contains('\u{1b}'));

@@ -21,8 +21,8 @@ use super::process::Process;
 use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
 use crate::access::certificate::{self, NodeIdentity};
-use crate::access::kubeconfig;
 use crate::access::search;
+use crate::access::source::CredentialSource;
 use crate::agent::state::{self, MachineId};
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::JudgedName;
@@ -66,18 +66,11 @@ const NAMES: [NameKind; 2] = [NameKind::NodeName, NameKind::KernelHostname];
 /// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Decision {
-    /// Let the kubelet start.
-    Open {
-        /// The reason, in one line; empty if there is nothing to say.
-        text: String,
-    },
-    /// Delay it until the time is over.
-    Hold {
-        /// The reason, in one line.
-        why: String,
-        /// What to say if the time is over. A user should check the node then.
-        late: String,
-    },
+    /// Let the kubelet start. With the reason, in one line; empty if there is nothing to say.
+    Open(String),
+    /// Delay it until the time is over. With the reason, and with what to say if the time is over, each in one line. A user should
+    /// check the node then.
+    Hold(String, String),
 }
 
 /// A kubelet credential that is present before the kubelet starts.
@@ -175,11 +168,10 @@ fn present(root: &Root, settings: &Settings) -> Option<Present> {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.guest.kubeconfig.as_deref();
     let candidates = search::kubelet_candidates(configured, &distributions);
-    let path = &search::find(root, &candidates)?.0.path;
-    let credential = kubeconfig::load(root, path).ok();
-    let chain = credential
-        .as_ref()
-        .and_then(|credential| credential.client_certificate.as_ref());
+    let mut source = CredentialSource::default();
+    let path = &source.search(root, &candidates)?.0.path;
+    let credential = source.credential();
+    let chain = credential.and_then(|credential| credential.client_certificate.as_ref());
     let node = chain.and_then(|certificate| certificate::node_name(&certificate.chain).ok());
     Some(Present {
         path: path.display().to_string(),
@@ -237,14 +229,14 @@ async fn wait(
         let seen = see(root, settings, &mut alone);
         let waited = started.elapsed();
         let why = match decide(present, &seen) {
-            Decision::Open { text } => {
+            Decision::Open(text) => {
                 let end = if text.is_empty() { "" } else { "\n" };
                 return Answer::new(text + end, Exit::Ok);
             }
-            Decision::Hold { late, .. } if left(&seen, waited, bound).is_zero() => {
+            Decision::Hold(_, late) if left(&seen, waited, bound).is_zero() => {
                 return Answer::stderr(late + "\n", Exit::Ok);
             }
-            Decision::Hold { why, .. } => why,
+            Decision::Hold(why, _) => why,
         };
         if why != reported {
             let left = left(&seen, waited, bound).as_millis().div_ceil(1000);
@@ -293,7 +285,10 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    search::find(root, &candidates).is_some_and(|(_, error)| error.is_none())
+    // Only whether it is there: the files that it names may be on a disk that hangs.
+    let mut found = candidates.iter();
+    let found = found.find_map(|candidate| root.metadata(&candidate.path).ok());
+    found.is_some_and(|metadata| metadata.is_file())
 }
 
 /// Returns how much of a delay is left, `waited` after the start of the gate.
@@ -319,7 +314,7 @@ fn decide_registered(present: &Present, status: Option<&Status>) -> Decision {
         None => verdict == Verdict::AnotherVm,
     };
     if !is_of_another {
-        return open(String::new());
+        return Decision::Open(String::new());
     }
     let node = name.map(|name| &name.name).or(present.node.as_ref());
     let node = node.map(|node| format!(" of Node `{}`", node.escape_debug()));
@@ -337,7 +332,7 @@ fn decide_registered(present: &Present, status: Option<&Status>) -> Decision {
         ),
     };
     let late = format!("the kubelet starts, although {why}");
-    hold(why, late)
+    Decision::Hold(why, late)
 }
 
 /// Decides where no kubelet has registered yet.
@@ -347,7 +342,7 @@ fn decide_first(seen: &Seen) -> Decision {
     let (Some(status), Some(name)) = (status, name) else {
         let what = seen.alone.map_or(SILENT, |_| NO_DAEMON);
         let late = format!("{what}; {UNCHECKED}; run: {START_DAEMON}");
-        return hold(format!("{what}; run: {START_DAEMON}"), late);
+        return Decision::Hold(format!("{what}; run: {START_DAEMON}"), late);
     };
     let verdict = name.verdict;
     let registration = status.registration.as_ref();
@@ -366,28 +361,20 @@ fn decide_first(seen: &Seen) -> Decision {
         let vm = vm.unwrap_or_default();
         let text = format!("{shown} {how} VM `{vm}` ({}){missing}", verdict.as_str());
         return match missing.is_empty() {
-            true => open(text),
-            false => hold(text.clone(), text),
+            true => Decision::Open(text),
+            false => Decision::Hold(text.clone(), text),
         };
     }
     if verdict == Verdict::Unknown && !seen.may_learn {
         let why = status.identity.message.as_deref();
         let why = why.unwrap_or("no source provides it");
         let text = format!("{shown} cannot be checked, the VM name is unknown: {why}");
-        return open(text);
+        return Decision::Open(text);
     }
     let (problem, fix) = problem(status, name, seen.has_template);
     // A host that is renamed now registers a second Node.
     let late = format!("the kubelet starts, although {shown} {problem}{missing}{TOO_LATE}");
-    hold(format!("{shown} {problem}; {fix}"), late)
-}
-
-fn open(text: String) -> Decision {
-    Decision::Open { text }
-}
-
-fn hold(why: String, late: String) -> Decision {
-    Decision::Hold { why, late }
+    Decision::Hold(format!("{shown} {problem}; {fix}"), late)
 }
 
 /// Returns the first name of these kinds, and how it compares with that of the VM.

@@ -114,9 +114,12 @@ fn is_other(root: &Root, file: &Path, text: &[u8]) -> bool {
 fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, String> {
     let mut json = Zeroizing::new(Vec::new());
     input
-        .take(SECRET_MAX)
+        .take(SECRET_MAX + 1)
         .read_to_end(&mut json)
         .map_err(|error| format!("failed to read standard input: {error}"))?;
+    if json.len() as u64 > SECRET_MAX {
+        return Err("standard input is larger than 1 MiB: not one Secret".to_owned());
+    }
     if json.is_empty() {
         return Err("standard input is empty: the command before the pipe failed".to_owned());
     }
@@ -270,6 +273,7 @@ mod tests {
                 r#"{"data": {"token": 1, "CANARY": 2}}"#.to_owned(),
                 "not a Secret",
             ),
+            (good.clone() + &" ".repeat(1 << 20), "larger than 1 MiB"),
             ("{}".to_owned(), "the Secret has no `token`"),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (

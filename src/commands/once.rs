@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::answer::{Answer, Exit, Output};
+use super::answer::{Answer, Exit, Output, with};
 use super::process::Process;
 use super::run::rounds;
 use crate::agent::{Mode, Round};
@@ -44,12 +44,8 @@ fn answer(rounds: &[Round], last: &Round, status: &Status, mode: Mode, output: O
         }
     }
     let text = if output == Output::Json {
-        let mut value = status.to_json();
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("changes".to_owned(), json!(lines));
-            fields.insert("dryRun".to_owned(), json!(mode == Mode::DryRun));
-        }
-        json_text(&value)
+        let value = with(status.to_json(), "changes", json!(lines));
+        json_text(&with(value, "dryRun", json!(mode == Mode::DryRun)))
     } else {
         let findings = status.findings.iter();
         for problem in findings.filter(|problem| problem.severity >= Severity::Warning) {
@@ -219,6 +215,7 @@ mod tests {
                 text: "denied".to_owned(),
                 passing: false,
                 retry_after: None,
+                is_deferred: false,
             })
         };
         assert_eq!(code(&rounds().await), Exit::Ok);

@@ -75,7 +75,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         Some(account) => (account, None),
         None => match holder(root, &settings) {
             Ok((account, namespace)) => (account, Some(namespace)),
-            Err(stderr) => return Answer::stderr(format!("{stderr}\n"), Exit::Failed),
+            Err(stderr) => return Answer::stderr(format!("error: {stderr}\n"), Exit::Failed),
         },
     };
     let namespace = options
@@ -233,11 +233,8 @@ mod tests {
             subject,
             ..Options::default()
         };
-        assert_eq!(
-            include_str!("../../packaging/rbac/example.yaml"),
-            print(&root, options).text,
-            "harvester-node-agent rbac --subject default:harvester-node-agent > packaging/rbac/example.yaml"
-        );
+        let text = print(&root, options).text;
+        harvester_lab::expected::is_expected("packaging/rbac/example.yaml", &text, str::to_owned);
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub(super) fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Res
 }
 
 fn failed(error: &io::Error) -> Answer {
-    Answer::stderr(format!("failed to start: {error}\n"), Exit::TryAgain)
+    Answer::stderr(format!("error: failed to start: {error}\n"), Exit::TryAgain)
 }
 
 fn invalid(errors: &ConfigErrors) -> Answer {
@@ -169,7 +169,7 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
     let vendor = foreign(machine, settings)?;
     let entry = Code::NotKubevirt.entry();
     let fix = entry.fix.join(" ");
-    let text = format!("{}: SMBIOS vendor is {vendor}. {fix}\n", entry.title);
+    let text = format!("error: {}: SMBIOS vendor is {vendor}. {fix}\n", entry.title);
     Some(Answer::stderr(text, Exit::NotKubevirt))
 }
 
@@ -190,7 +190,7 @@ fn locked(error: &lock::LockError) -> Answer {
         }
         lock::LockError::Unusable(_) | lock::LockError::Stalled => "",
     };
-    Answer::stderr(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
+    Answer::stderr(format!("error: {}{hint}\n", chain(error)), Exit::TryAgain)
 }
 
 /// Returns the vendor of a machine that is not KubeVirt's. A machine without a vendor may be a KubeVirt VM.

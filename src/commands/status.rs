@@ -107,9 +107,8 @@ fn wait(root: &Root, limit: Duration) -> Option<String> {
         };
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
-            let limit = limit.as_secs();
             return Some(format!(
-                "error: timed out after {limit}s: {state}; {hint}\n"
+                "error: timed out after {limit:?}: {state}; {hint}\n"
             ));
         }
         std::thread::sleep(POLL.min(left));
@@ -353,9 +352,9 @@ mod tests {
         let answer = run(&process(&root, None), &options);
         assert_eq!(answer.exit, Exit::TryAgain);
         assert!(
-            answer
-                .stderr
-                .contains("agent has not published a status; check the service: systemctl"),
+            answer.stderr.contains(
+                "after 20ms: agent has not published a status; check the service: systemctl"
+            ),
             "{}",
             answer.stderr
         );

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::scheduled_events::ScheduledEvent;
+use crate::catalog::Code;
 use crate::facts::names::NodeName;
 use crate::facts::node::{Node, NodeCondition};
 
@@ -48,6 +49,8 @@ pub struct Refusal {
     pub passing: bool,
     /// The delay that the server requested, as in `Retry-After`.
     pub retry_after: Option<Duration>,
+    /// Whether it was not sent, because of the backoff of the API.
+    pub is_deferred: bool,
 }
 
 impl Refusal {
@@ -57,6 +60,7 @@ impl Refusal {
             text: text.into(),
             passing: true,
             retry_after: None,
+            is_deferred: false,
         }
     }
 }
@@ -150,6 +154,8 @@ pub struct DesiredCondition {
     pub status: &'static str,
     /// The reason, in CamelCase.
     pub reason: &'static str,
+    /// The code of the finding that explains the state, if there is one.
+    pub finding: Option<Code>,
     /// The human-readable message.
     pub message: String,
 }
@@ -165,7 +171,7 @@ impl DesiredCondition {
         !node.condition(self.kind).is_some_and(same)
     }
 
-    /// Reports whether the status or the reason differs from that of the Node. Such a change is recorded as an Event.
+    /// Reports whether the status or the reason differs from that of the Node.
     pub fn is_transition(&self, node: &Node) -> bool {
         node.condition(self.kind).is_none_or(|present| {
             present.status != self.status || present.reason.as_deref() != Some(self.reason)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a round is scheduled for.
+/// What a round is scheduled for. If several are due, the first one decides what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
     /// The next read of the re-sync window.
@@ -41,21 +41,60 @@ pub enum Job {
     Reporter,
 }
 
-/// The deadlines, at most one of each job. Times are since the start of the process.
+/// The deadlines, at most one of each job, and the failures of jobs that are retried. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Agenda(BTreeMap<Job, Duration>);
+pub struct Agenda {
+    due: BTreeMap<Job, Duration>,
+    failures: BTreeMap<Job, u32>,
+}
 
 impl Agenda {
     /// Returns when a job is due.
     pub fn due(&self, job: Job) -> Option<Duration> {
-        self.0.get(&job).copied()
+        self.due.get(&job).copied()
     }
 
     /// Sets when a job is due, or removes it.
     pub fn set(&mut self, job: Job, due: Option<Duration>) {
         match due {
-            Some(due) => self.0.insert(job, due),
-            None => self.0.remove(&job),
+            Some(due) => self.due.insert(job, due),
+            None => self.due.remove(&job),
         };
+    }
+
+    /// Plans a job, or removes one that is not wanted. Its time stays until a round serves it; `due` returns the next one.
+    pub fn plan(
+        &mut self,
+        job: Job,
+        is_wanted: bool,
+        is_served: bool,
+        due: impl FnOnce() -> Duration,
+    ) {
+        let planned = self.due(job).filter(|_| !is_served);
+        self.set(job, is_wanted.then(|| planned.unwrap_or_else(due)));
+    }
+
+    /// Returns the first deadline of those that `is_open` accepts, and its job. Deadlines that have passed are equally early.
+    pub fn first(&self, now: Duration, is_open: impl Fn(Job) -> bool) -> Option<(Job, Duration)> {
+        let due = self.due.iter().filter(|(job, _)| is_open(**job));
+        let first = due.min_by_key(|(_, due)| (**due).max(now));
+        first.map(|(job, due)| (*job, *due))
+    }
+
+    /// Returns the number of consecutive failures of a job.
+    pub fn failures(&self, job: Job) -> u32 {
+        self.failures.get(&job).copied().unwrap_or_default()
+    }
+
+    /// Counts the consecutive failures of a job, after an attempt if `is_tried`. Returns their number.
+    pub fn count(&mut self, job: Job, is_failing: bool, is_tried: bool) -> u32 {
+        let before = self.failures(job);
+        let failures = match (is_failing, is_tried) {
+            (true, true) => before.saturating_add(1),
+            (true, false) => before.max(1),
+            (false, _) => 0,
+        };
+        self.failures.insert(job, failures);
+        failures
     }
 }

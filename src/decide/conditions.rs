@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Node conditions: their desired status, reason and message, and whether they differ from those of the Node.
+//! Node conditions: their desired status, reason and message.
 
 use super::action::DesiredCondition;
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
+use crate::catalog::{Code, Finding, Severity};
 use crate::decide::label_state::LabelState;
 use crate::sys::escape::one_line;
 
-/// The type of the condition that shows whether the names of this machine match its VM.
+/// The type of the condition that shows whether the names of this machine are those of its VM, or were configured.
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
 /// The type of the condition that shows whether the topology labels match the host.
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
@@ -19,67 +20,83 @@ pub const LIFECYCLE: [&str; 2] = ["MaintenancePlanned", "MaintenanceInProgress"]
 /// The maximum length of a message, in characters.
 const MESSAGE_MAX: usize = 1024;
 
-/// Returns the desired identity condition.
-pub fn identity(identity: &Identity) -> DesiredCondition {
-    let (status, reason, message) = match &identity.vm {
-        OwnVm::Ambiguous(vms) => (
-            "False",
-            Verdict::Ambiguous.reason(),
-            format!("several VMs match this node: {}", vms.join(", ")),
-        ),
-        OwnVm::NotFound(_) => (
-            "False",
-            Verdict::NotFound.reason(),
-            "no VM in the namespace matches this node".to_owned(),
-        ),
-        OwnVm::Unknown(_)
-            if identity.verdict.is_match() || identity.verdict == Verdict::Unknown =>
-        {
-            (
-                "Unknown",
-                Verdict::Unknown.reason(),
-                "the VM is unknown: Harvester cannot be read".to_owned(),
-            )
+/// Returns the condition of a state that a finding explains: `status`, or `True` if it is only a notice.
+pub(super) fn explained(
+    kind: &'static str,
+    code: Code,
+    status: &'static str,
+    message: &str,
+) -> DesiredCondition {
+    let is_on_node = code.entry().severity.is_on_node();
+    let status = if is_on_node { status } else { "True" };
+    DesiredCondition {
+        finding: Some(code),
+        ..plain(kind, status, code.reason(), message)
+    }
+}
+
+/// Returns the condition of a state without a finding. Its message is one line of limited length: the API accepts 32 KiB of any text.
+pub(super) fn plain(
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &str,
+) -> DesiredCondition {
+    DesiredCondition {
+        kind,
+        status,
+        reason,
+        finding: None,
+        message: one_line(message, MESSAGE_MAX).into_owned(),
+    }
+}
+
+/// Returns the desired identity condition. `deletion` is the finding that the Node may be deleted, if there is one.
+pub fn identity(identity: &Identity, deletion: Option<&Finding>) -> DesiredCondition {
+    let verdict = identity.verdict;
+    if let Some(finding) = deletion.filter(|_| verdict.severity() < Severity::Error) {
+        let message = format!("{}: {}", finding.code.entry().title, finding.seen);
+        return explained(IDENTITY, finding.code, "False", &message);
+    }
+    let message = match &identity.vm {
+        OwnVm::Ambiguous(vms) => format!("several VMs match this node: {}", vms.join(", ")),
+        OwnVm::NotFound(_) => "no VM in the namespace matches this node".to_owned(),
+        OwnVm::Unknown(_) if verdict.code().is_none() => {
+            let message = "the VM is unknown: Harvester cannot be read";
+            return plain(IDENTITY, "Unknown", Verdict::Unknown.reason(), message);
         }
         OwnVm::Identified(_)
         | OwnVm::Remembered(..)
         | OwnVm::ProvenOffline(_)
         | OwnVm::Unknown(_) => {
-            let vm = identity
-                .expected
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let status = if identity.verdict.is_match() {
-                "True"
-            } else {
-                "False"
-            };
-            let names: Vec<String> = identity
-                .names
-                .iter()
-                .map(|name| format!("{} `{}`", name.kind.as_str(), name.name.escape_debug()))
-                .collect();
-            let verdict = identity.verdict;
-            let message = if verdict.is_match() {
-                format!("{} match the name of VM `{vm}`", names.join(", "))
+            let names = identity.names.iter();
+            let names =
+                names.map(|name| format!("{} `{}`", name.kind.as_str(), name.name.escape_debug()));
+            let names = names.collect::<Vec<_>>().join(", ");
+            if verdict.is_match() {
+                format!("{names} match the name of {}", identity.reference())
+            } else if verdict.severity() == Severity::Notice {
+                format!("{names} is configured; {}", identity.reference())
             } else {
                 format!(
-                    "{}, {}: {}; {}",
+                    "{}, {names}: {}; {}",
                     identity.reference(),
-                    names.join(", "),
                     verdict.as_str(),
                     verdict.consequence()
                 )
-            };
-            (status, verdict.reason(), message)
+            }
         }
     };
-    DesiredCondition {
-        kind: IDENTITY,
-        status,
-        reason,
-        message: shown(&message),
+    match verdict.code() {
+        Some(code) => explained(IDENTITY, code, "False", &message),
+        None => {
+            let status = if verdict.is_match() {
+                "True"
+            } else {
+                "Unknown"
+            };
+            plain(IDENTITY, status, verdict.reason(), &message)
+        }
     }
 }
 
@@ -105,40 +122,32 @@ pub fn lifecycle(open: Option<&ScheduledEvent>) -> [DesiredCondition; 2] {
             Some(ScheduledEventType::LiveMigration) => "live migration of the VM to another host",
             Some(ScheduledEventType::Stop) => "stop of the VM",
         };
-        DesiredCondition {
-            kind,
-            status: if event.is_some() { "True" } else { "False" },
-            reason: event.map_or(none, |event| event.reason.as_str()),
-            message: message.to_owned(),
-        }
+        let status = if event.is_some() { "True" } else { "False" };
+        let reason = event.map_or(none, |event| event.reason.as_str());
+        plain(kind, status, reason, message)
     })
-}
-
-/// Returns a message as one line of limited length. The API accepts 32 KiB of any text.
-fn shown(message: &str) -> String {
-    one_line(message, MESSAGE_MAX).into_owned()
 }
 
 /// Returns the desired topology condition; `None` while a change is pending.
 pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
-    let (status, message) = match sync {
-        LabelState::Pending => return None,
-        LabelState::Synced => ("True", "the topology labels match the Harvester host"),
-        LabelState::HostWithoutTopology => (
-            "True",
-            "the Harvester host has neither a region nor a zone label",
-        ),
-        LabelState::HarvesterNotRead => (
+    let plain = |status, message| Some(plain(TOPOLOGY, status, sync.reason(), message));
+    let explained = |code, status, message| Some(explained(TOPOLOGY, code, status, message));
+    match sync {
+        LabelState::Pending => None,
+        LabelState::Synced => plain("True", "the topology labels match the Harvester host"),
+        LabelState::HarvesterNotRead => plain(
             "Unknown",
             "Harvester was not asked for the VM of this node yet; labels are unchanged",
         ),
-        LabelState::NotSynced(_, message) => ("False", message.as_str()),
-        LabelState::Unknown(_, message) => ("Unknown", message.as_str()),
-    };
-    Some(DesiredCondition {
-        kind: TOPOLOGY,
-        status,
-        reason: sync.reason(),
-        message: shown(message),
-    })
+        LabelState::HostWithoutTopology => explained(
+            Code::HostWithoutTopology,
+            "False",
+            "the Harvester host has neither a region nor a zone label",
+        ),
+        LabelState::NotSynced(code, message) => explained(*code, "False", message),
+        LabelState::Unknown(code, message) => explained(*code, "Unknown", message),
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,22 +3,26 @@
 //!
 //! ```text
 //!                   host changed, Harvester writes first
-//!   Nothing ---------------------------------------------> Settling
+//!   Settled ---------------------------------------------> Settling
 //!    |   ^                                                     |
 //!    |   | accepted                   annotations written,     |
 //!    |   |                            or the grace period ended|
 //!    |   +-------------------------- Writing <-----------------+
 //!    +------ labels differ ----------> |
-//!                                      +-- refused ------------> Writing, when its retry is due
-//!                                      +-- too many updates ---> Withheld, until one more is allowed
-//!                                      +-- reverted 3 times ---> StandingDown, for an hour
+//!    |                                 +-- refused ------------> Refused, until its retry is due
+//!    |                                 +-- too many updates ---> Withheld, until one more is allowed
+//!    |                                 +-- reverted 3 times ---> BackingOff, for an hour
+//!    +-- migration hint ---> WindowOpen, until the host changed, or did not within a minute
 //! ```
 //!
-//! While the Node or the host is not known, it is `Undecided`: the labels stay as they are.
+//! While the Node or the host is not known, it is `Undecided`: the labels stay as they are. A Node that may be that of another VM is
+//! `NotOurs`. A window may be open in any state, and adds reads; it is a state while nothing else is done. All times are since the
+//! start of the process.
 
 use std::time::Duration;
 
 use super::action::NodePatch;
+use super::agenda::Job;
 use super::conflict::ConflictBackoff;
 use super::labels::LabelPlan;
 
@@ -27,16 +31,39 @@ use super::labels::LabelPlan;
 pub enum Doing {
     /// Nothing is decided, because the Node or the host is not known.
     Undecided,
-    /// It waits for the annotations of Harvester, for this long.
+    /// It writes nothing: the Node may belong to another VM.
+    NotOurs,
+    /// It waits for the annotations of Harvester, at most until this time.
     Settling(Duration),
-    /// It writes nothing: the Node needs no change, or may belong to another VM.
-    Nothing,
-    /// It sends this patch, unless the API refused it and its retry is not due.
+    /// The Node needs no change.
+    Settled,
+    /// The Node needs no change for the host that is known, and the VM is read until the host changes or the window ends.
+    WindowOpen,
+    /// It sends this patch.
     Writing(NodePatch),
-    /// It waits for this long, because there were too many updates of the Node.
+    /// It waits until this time, because there were too many updates of the Node.
     Withheld(Duration),
+    /// It waits until this time, because the API refused the same patch.
+    Refused(Duration),
     /// It waits, because another writer reverts the labels.
-    StandingDown(ConflictBackoff),
+    BackingOff(ConflictBackoff),
+}
+
+impl Doing {
+    /// Returns when a wait ends that a round is scheduled for. That of a refused patch is scheduled with those of other writes.
+    pub(super) fn until(&self, job: Job) -> Option<Duration> {
+        match (job, self) {
+            (Job::Settle, Self::Settling(until)) | (Job::Withheld, Self::Withheld(until)) => {
+                Some(*until)
+            }
+            _ => None,
+        }
+    }
+
+    /// Reports whether it is decided that the Node needs no patch.
+    pub(super) fn is_at_rest(&self) -> bool {
+        matches!(self, Self::NotOurs | Self::Settled | Self::WindowOpen)
+    }
 }
 
 /// What a round wants of the labels of the Node, and what the agent does about it.
@@ -54,6 +81,6 @@ pub struct Labeling {
 impl Labeling {
     /// Reports whether labels that differ are left alone.
     pub fn is_left_alone(&self) -> bool {
-        matches!(self.doing, Doing::Withheld(_) | Doing::StandingDown(_))
+        matches!(self.doing, Doing::Withheld(_) | Doing::BackingOff(_))
     }
 }

@@ -2,10 +2,10 @@
 //! Kubernetes Events: one for each change that a user may look for in `kubectl describe node`.
 
 use super::action::{DesiredCondition, EventDraft, NodeEvents};
-use super::conditions;
 use super::labels::LabelPlan;
 use super::placement::Placement;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
+use super::{conditions, guest_agent};
 use crate::config::Settings;
 use crate::facts::node::Node;
 use crate::sys::escape::one_line;
@@ -31,32 +31,28 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     )
 }
 
-/// Returns the Event for a changed status or reason of a condition. There is none for a new condition with status `True`.
+/// Returns the Event for a changed status or reason of a condition: the finding that explains why it is not `True`, or what becomes
+/// `True` again. Each state of a scheduled event has its own Event.
 pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> {
-    // Each state of a scheduled event has its own Event.
-    if conditions::LIFECYCLE.contains(&wanted.kind) || !wanted.is_transition(node) {
+    if !wanted.is_transition(node) {
         return None;
     }
-    let before = node
-        .condition(wanted.kind)
-        .map(|condition| condition.status.as_str());
-    let kind = match (wanted.status, before) {
-        ("True", None) => return None,
-        ("True", Some(_)) => "Normal",
-        ("False", _) => "Warning",
-        (_, Some("True")) => "Warning",
-        _ => return None,
-    };
-    Some(draft(kind, reason(wanted), &wanted.message))
-}
-
-/// Returns the reason of the Event: what became true, or the reason of the condition.
-pub fn reason(wanted: &DesiredCondition) -> &'static str {
-    match (wanted.kind, wanted.status) {
-        (conditions::TOPOLOGY, "True") => "TopologySynced",
-        (conditions::IDENTITY, "True") => "IdentityVerified",
-        (_, "True") => "QemuGuestAgentReady",
-        _ => wanted.reason,
+    let before = node.condition(wanted.kind);
+    let before = before.map(|condition| condition.status.as_str());
+    match (wanted.status, before) {
+        ("True", None | Some("True")) => None,
+        ("True", Some(_)) => {
+            let reason = match wanted.kind {
+                conditions::TOPOLOGY => "TopologySynced",
+                conditions::IDENTITY => "IdentityVerified",
+                guest_agent::CONDITION => "QemuGuestAgentReady",
+                _ => return None,
+            };
+            Some(draft("Normal", reason, &wanted.message))
+        }
+        // An API that fails in one way and then in another is no news: only a first failure is.
+        ("Unknown", Some("Unknown")) => None,
+        _ => Some(draft("Warning", wanted.finding?.reason(), &wanted.message)),
     }
 }
 

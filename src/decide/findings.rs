@@ -7,25 +7,23 @@ mod names;
 mod placement;
 mod reads;
 
+use super::doing::{Doing, Labeling};
 use super::guest_agent;
 use super::input::{Now, Scene};
-use super::labels::LabelPlan;
 use super::memory::Memory;
 use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
-use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
-pub use names::replacing_provider_id;
+pub use names::{deletion, replacing_provider_id};
 pub use placement::sources;
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
 pub fn raise(
     settings: &Settings,
     seen: Scene<'_>,
-    labels: &LabelPlan,
+    wanted: &Labeling,
     sync: &LabelState,
-    conflict: Option<&ConflictBackoff>,
     memory: &Memory,
     now: Now,
 ) -> (Vec<Finding>, Vec<Finding>) {
@@ -37,14 +35,15 @@ pub fn raise(
     let agent = &seen.observation.guest_agent;
     let health = memory.guest_agent.health(now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
-    about_names.extend(names::deletion(seen.identity, seen.observation, health));
+    let silent = memory.guest_agent.silent();
+    about_names.extend(deletion(seen.identity, seen.observation, silent));
     about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
     let last = memory.last_vmi.as_ref();
     names::identity(seen.identity, seen.observation, last, &mut findings);
     placement::placement(seen, sync, &mut findings);
-    findings.extend(labels.left.iter().filter_map(labels::left));
-    if let Some(stand) = conflict {
+    findings.extend(wanted.labels.left.iter().filter_map(labels::left));
+    if let Some(stand) = &wanted.conflict {
         let text = format!(
             "`{}` reverted {} 3 times in 10 minutes",
             stand.conflict.escape_debug(),
@@ -54,10 +53,10 @@ pub fn raise(
     }
     let refusals = memory.refusals.iter();
     findings.extend(refusals.map(|one| Finding::new(Code::NodeWriteFailed, one.text.clone())));
-    if let Some(left) = memory.withheld {
+    if let Doing::Withheld(until) = wanted.doing {
         let text = format!(
             "too many updates of the Node were necessary; the next one is sent in {} s",
-            left.as_secs() + 1
+            until.saturating_sub(now.uptime).as_secs() + 1
         );
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }

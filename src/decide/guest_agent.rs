@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::action::DesiredCondition;
+use super::conditions::{explained, plain};
 use crate::catalog::{Code, Finding, kebab};
 use crate::facts::Fact;
 use crate::facts::guest_agent::{Enablement, Family, GuestAgent, HostView, Unit, UnitState};
@@ -29,9 +30,9 @@ const STANDS_LEAST: Duration = Duration::from_secs(10);
 /// The minimum time between two starts by this agent.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Declares the states, each with the status, the reason and the message of its condition.
+/// Declares the states, each with the finding that explains it and the message of its condition.
 macro_rules! states {
-    ($($(#[$doc:meta])* $state:ident, $status:literal, $reason:expr, $message:literal;)*) => {
+    ($($(#[$doc:meta])* $state:ident, $code:expr, $message:literal;)*) => {
         /// The health of the QEMU guest agent.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum GuestAgentHealth {
@@ -42,9 +43,9 @@ macro_rules! states {
             /// All states.
             pub const ALL: &[Self] = &[$(Self::$state),*];
 
-            fn row(self) -> (&'static str, &'static str, &'static str) {
+            fn row(self) -> (Option<Code>, &'static str) {
                 match self {
-                    $(Self::$state => ($status, $reason, $message),)*
+                    $(Self::$state => ($code, $message),)*
                 }
             }
         }
@@ -53,32 +54,32 @@ macro_rules! states {
 
 states! {
     /// The agent runs, and nothing is wrong with it.
-    Healthy, "True", "Healthy", "qemu-guest-agent is running";
+    Healthy, None, "qemu-guest-agent is running";
     /// The agent runs, but is not connected to the host.
-    NotConnected, "False", Code::GuestAgentNotConnected.reason(), "qemu-guest-agent is running, but KubeVirt reports that it is not connected";
+    NotConnected, Some(Code::GuestAgentNotConnected), "qemu-guest-agent is running, but KubeVirt reports that it is not connected";
     /// The agent runs, but lacks or blocks RPCs that KubeVirt requires.
-    NotSupported, "False", Code::GuestAgentNotSupported.reason(), "qemu-guest-agent lacks or blocks RPCs that KubeVirt requires";
+    NotSupported, Some(Code::GuestAgentNotSupported), "qemu-guest-agent lacks or blocks RPCs that KubeVirt requires";
     /// systemd restarted the unit recently or is about to restart it.
-    Restarting, "False", Code::GuestAgentRestarting.reason(), "qemu-guest-agent keeps restarting";
+    Restarting, Some(Code::GuestAgentRestarting), "qemu-guest-agent keeps restarting";
     /// The unit is starting or stopping.
-    Changing, "Unknown", "Changing", "qemu-guest-agent is starting or stopping";
+    Changing, None, "qemu-guest-agent is starting or stopping";
     /// The agent is not running.
-    NotRunning, "False", Code::GuestAgentNotRunning.reason(), "qemu-guest-agent is not running";
+    NotRunning, Some(Code::GuestAgentNotRunning), "qemu-guest-agent is not running";
     /// The agent is not running, and its unit is disabled.
-    Disabled, "False", Code::GuestAgentNotRunning.reason(), "qemu-guest-agent is installed, but its unit is disabled";
+    Disabled, Some(Code::GuestAgentNotRunning), "qemu-guest-agent is installed, but its unit is disabled";
     /// The agent is not running, and its unit is masked.
-    Masked, "False", Code::GuestAgentNotRunning.reason(), "the unit of qemu-guest-agent is masked";
+    Masked, Some(Code::GuestAgentNotRunning), "the unit of qemu-guest-agent is masked";
     /// The agent is not installed.
-    NotInstalled, "False", Code::GuestAgentNotInstalled.reason(), "qemu-guest-agent is not installed";
+    NotInstalled, Some(Code::GuestAgentNotInstalled), "qemu-guest-agent is not installed";
     /// The VM has no channel for the agent.
-    ChannelMissing, "False", Code::GuestAgentChannelMissing.reason(), "the VM has no virtio-serial channel for qemu-guest-agent";
+    ChannelMissing, Some(Code::GuestAgentChannelMissing), "the VM has no virtio-serial channel for qemu-guest-agent";
     /// The state cannot be determined.
-    Unknown, "Unknown", "StateUnknown", "the state of qemu-guest-agent is unknown";
+    Unknown, None, "the state of qemu-guest-agent is unknown";
 }
 
 impl GuestAgentHealth {
     /// Reports whether the host cannot ask the agent anything such as for the hostname, until a user acts.
-    pub fn is_silent(self) -> bool {
+    fn is_silent(self) -> bool {
         matches!(
             self,
             Self::NotRunning
@@ -101,7 +102,12 @@ impl GuestAgentHealth {
 
     /// Returns the reason of the condition `QemuGuestAgentReady`.
     pub fn reason(self) -> &'static str {
-        self.row().1
+        match (self, self.row()) {
+            (_, (Some(code), _)) => code.reason(),
+            (Self::Healthy, _) => "Healthy",
+            (Self::Changing, _) => "Changing",
+            _ => "StateUnknown",
+        }
     }
 }
 
@@ -116,6 +122,8 @@ pub struct Memory {
     restarted: Option<Duration>,
     /// The time of the last start by this agent.
     started: Option<Duration>,
+    /// The state in which the host cannot ask the guest agent anything; kept until the guest agent is known to run again.
+    silent: Option<GuestAgentHealth>,
 }
 
 impl Memory {
@@ -136,6 +144,17 @@ impl Memory {
             .state
             .filter(|(before, _)| *before == state || before.may_pass() && state.may_pass());
         self.state = Some((state, same.map_or(now, |(_, since)| since)));
+        self.silent = match state {
+            GuestAgentHealth::Changing
+            | GuestAgentHealth::Restarting
+            | GuestAgentHealth::Unknown => self.silent,
+            state => Some(state).filter(|state| state.is_silent()),
+        };
+    }
+
+    /// Returns the state in which the host cannot ask the guest agent anything, if it is in one.
+    pub fn silent(&self) -> Option<GuestAgentHealth> {
+        self.silent
     }
 
     /// Records that this agent started the unit.
@@ -224,14 +243,13 @@ fn judge(
 
 /// Returns the condition of a state; `None` while the unit is starting or stopping.
 pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
-    let (status, reason, message) = health.row();
-    let wanted = DesiredCondition {
-        kind: CONDITION,
-        status,
-        reason,
-        message: message.to_owned(),
+    let status = match (health, health.row()) {
+        (_, (Some(code), message)) => return Some(explained(CONDITION, code, "False", message)),
+        (GuestAgentHealth::Changing, _) => return None,
+        (GuestAgentHealth::Unknown, _) => "Unknown",
+        _ => "True",
     };
-    Some(wanted).filter(|_| health != GuestAgentHealth::Changing)
+    Some(plain(CONDITION, status, health.reason(), health.row().1))
 }
 
 /// Returns the findings: the cause, with the commands for this system.

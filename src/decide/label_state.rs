@@ -163,11 +163,11 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         Doing::Settling(_) | Doing::Withheld(_) => return LabelState::Pending,
         // While only our annotations conflict, the labels match.
         _ if wanted.labels.changes.is_empty() => {}
-        Doing::StandingDown(stand) => {
+        Doing::BackingOff(stand) => {
             let message = format!("`{}` keeps reverting the labels", stand.conflict);
             return LabelState::NotSynced(Code::LabelConflict, message);
         }
-        Doing::Undecided | Doing::Nothing | Doing::Writing(_) => {
+        _ => {
             return refusal.map_or(LabelState::Pending, |text| {
                 LabelState::NotSynced(Code::NodeWriteFailed, text.to_owned())
             });

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::action::NodePatch;
+use super::action::{Action, NodePatch};
 use super::conflict::ConflictBackoff;
 use super::doing::{Doing, Labeling};
 use super::input::{Now, RunKind, Scene};
@@ -33,7 +33,7 @@ pub(super) fn labeling(
     let doing = match (settling, seen.observation.node.known(), seen.placement) {
         (Some(left), ..) => {
             conflict = memory.conflicts.known().cloned();
-            Doing::Settling(left)
+            Doing::Settling(now.uptime + left)
         }
         (None, Some(node), Some(placement)) if !is_of_another => {
             let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
@@ -44,19 +44,15 @@ pub(super) fn labeling(
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);
             let writer = writer.cloned();
             conflict = tracker.known().cloned();
-            doing(patch, writer, memory, now)
+            doing(patch, writer, seen, memory, now)
         }
         (None, None, Some(_)) if !is_of_another => {
             let is_unread = seen.observation.node != Fact::Absent;
             conflict = memory.conflicts.known().filter(|_| is_unread).cloned();
             Doing::Undecided
         }
-        (None, Some(_), Some(_)) => Doing::Nothing,
+        (None, Some(_), Some(_)) => Doing::NotOurs,
         (None, ..) => Doing::Undecided,
-    };
-    memory.withheld = match doing {
-        Doing::Withheld(left) => Some(left),
-        _ => None,
     };
     Labeling {
         labels,
@@ -69,17 +65,24 @@ pub(super) fn labeling(
 fn doing(
     patch: Option<NodePatch>,
     writer: Option<ConflictBackoff>,
+    seen: Scene<'_>,
     memory: &Memory,
     now: Now,
 ) -> Doing {
     let Some(patch) = patch else {
-        return Doing::Nothing;
+        return match memory.window {
+            Some(_) => Doing::WindowOpen,
+            None => Doing::Settled,
+        };
     };
     // A source that changes constantly must not cause constant writes.
     match (memory.writes.left(now.uptime), writer) {
-        (Some(left), _) => Doing::Withheld(left),
-        (None, Some(writer)) => Doing::StandingDown(writer),
-        (None, None) => Doing::Writing(patch),
+        (Some(left), _) => Doing::Withheld(now.uptime + left),
+        (None, Some(writer)) => Doing::BackingOff(writer),
+        (None, None) => match memory.held(&Action::PatchNode(patch.clone()), seen, now) {
+            Some(due) => Doing::Refused(due),
+            None => Doing::Writing(patch),
+        },
     }
 }
 

@@ -22,7 +22,7 @@ use crate::decide::resync::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
 use crate::facts::node::ANNOTATION_HOST;
-use crate::facts::trigger::Trigger;
+use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 
@@ -59,24 +59,16 @@ pub struct Memory {
     pub names: Option<HostNames>,
     /// The time since which reads fail.
     pub unread_since: Option<Duration>,
-    /// The number of consecutive decisions that wait for a temporary failure of a read to end.
-    pub failures: u32,
-    /// The number of consecutive reads of files that the kernel could not read, if there are such files.
-    pub unread: Option<u32>,
-    /// The deadlines.
+    /// The deadlines, and the failures of what is retried.
     pub agenda: Agenda,
     /// Whether this process has searched for other VMs with our hostname or MAC address.
     pub has_searched: bool,
-    /// The number of consecutive searches that failed.
-    pub search_failures: u32,
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.
     pub writes: schedule::WritePace,
     /// The rate limit of conditions and Events, which never delays labels.
     pub report_writes: schedule::WritePace,
-    /// The time for which updates of the Node are delayed, because there were too many.
-    pub withheld: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// The last migration, until the Event about it was sent with the labels of the new host.
@@ -162,6 +154,14 @@ impl Memory {
     pub(super) fn refusal(&self, write: Write) -> Option<&Refused> {
         let mut refusals = self.refusals.iter();
         refusals.find(|refused| refused.action.write() == write)
+    }
+
+    /// Returns when a change is sent again that was refused; `None` if it was not, or that time has come.
+    pub(super) fn held(&self, action: &Action, seen: Scene<'_>, now: Now) -> Option<Duration> {
+        let mut refusals = self.refusals.iter();
+        let refused = refusals.find(|refused| refused.action.is_same_change(action))?;
+        let is_due = refused.due <= now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
+        (!is_due).then_some(refused.due)
     }
 
     /// Forgets the refusal of a change of this kind.

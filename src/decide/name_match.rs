@@ -13,14 +13,14 @@ named! {
         Match = "names-match",
         /// The same name except for upper case, or a hostname with a domain where the configuration sets the node name.
         MatchExceptCaseOrDomain = "names-match-except-case-or-domain",
+        /// A node name that is set in the configuration of the distribution.
+        ConfiguredOverride = "configured-override",
         /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
         PlatformHostname = "platform-hostname",
         /// The VM's name, truncated by Rancher (`hostnameLengthLimit`).
         RancherTruncated = "rancher-truncated",
         /// The VM's name with the node ID of K3s or RKE2 (`with-node-id`).
         NodeIdSuffix = "node-id-suffix",
-        /// A node name that is set in the configuration of the distribution.
-        ConfiguredOverride = "configured-override",
         /// Unknown, because the VM's name is not known.
         Unknown = "vm-unknown",
         /// Unknown, because several VMs match this machine.

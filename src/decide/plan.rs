@@ -10,7 +10,7 @@ use super::input::{Now, RunKind, Scene};
 use super::label_state::{self, LabelState};
 use super::labeling::labeling;
 use super::labels::LabelPlan;
-use super::memory::{Memory, Migration, Refused};
+use super::memory::{Memory, Migration};
 use super::next::next_round;
 use super::patches::conditions_patch;
 use super::registration::{self, Registration};
@@ -40,8 +40,12 @@ pub struct Plan {
     pub consequences: Vec<Finding>,
     /// The labels for a kubelet that starts.
     pub registration: Registration,
+    /// The state of the names, as a condition.
+    pub identity: DesiredCondition,
     /// The state of the labels.
     pub sync: LabelState,
+    /// What the agent does about the labels.
+    pub doing: Doing,
     /// The label changes and the skipped labels.
     pub labels: LabelPlan,
     /// The migration that this decision detected.
@@ -101,6 +105,10 @@ pub fn plan(
     let refusal = refusal.filter(|refused| !refused.passing);
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
+    let health = memory.guest_agent.health(now.uptime);
+    let silent = memory.guest_agent.silent();
+    let deletion = findings::deletion(seen.identity, seen.observation, silent);
+    let identity = conditions::identity(seen.identity, deletion.as_ref());
     let mut actions = hooks(seen, &scheduled);
     if let Doing::Writing(patch) = &wanted.doing {
         actions.push(Action::PatchNode(patch.clone()));
@@ -115,22 +123,16 @@ pub fn plan(
     {
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
-        let conditions = desired_conditions(settings, seen, &wanted, &sync, &memory, run_kind, now);
+        let shown = (&identity, &sync);
+        let conditions = desired_conditions(settings, shown, &wanted, &memory, run_kind, now);
         let patch = conditions_patch(settings, node, conditions);
         actions.extend(patch.map(Action::PatchConditions));
     }
-    hold_refused(&mut actions, seen, &wanted, &sync, &mut memory, now);
-    let (findings, consequences) = findings::raise(
-        settings,
-        seen,
-        &wanted.labels,
-        &sync,
-        wanted.conflict.as_ref(),
-        &memory,
-        now,
-    );
+    forget_refusals(&actions, seen, &wanted, &sync, &mut memory, now);
+    actions.retain(|action| memory.held(action, seen, now).is_none());
+    let (findings, consequences) = findings::raise(settings, seen, &wanted, &sync, &memory, now);
     memory.note_findings(&findings);
-    let found = probe_result(seen, &actions, &sync, &memory);
+    let found = probe_result(seen, &wanted.doing, &sync, &memory);
     // The time to the labels counts from the first hint, also while the API refuses them.
     if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
         memory.cause = None;
@@ -147,10 +149,11 @@ pub fn plan(
     let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
     Plan {
         actions,
-        guest_agent: memory.guest_agent.health(now.uptime),
+        guest_agent: health,
         findings,
         consequences,
         registration: registration(settings, seen, &wanted),
+        identity,
         sync,
         labels: wanted.labels,
         moved,
@@ -159,6 +162,7 @@ pub fn plan(
         verify,
         next,
         scheduled,
+        doing: wanted.doing,
         memory,
     }
 }
@@ -204,9 +208,8 @@ fn start_of_unit(
 /// becomes `Unknown`.
 fn desired_conditions(
     settings: &Settings,
-    seen: Scene<'_>,
+    (identity, sync): (&DesiredCondition, &LabelState),
     wanted: &Labeling,
-    sync: &LabelState,
     memory: &Memory,
     run_kind: RunKind,
     now: Now,
@@ -215,10 +218,10 @@ fn desired_conditions(
         return Vec::new();
     }
     let are_names_final = memory.names_left(settings, now).is_none();
-    let is_standing_down = matches!(wanted.doing, Doing::StandingDown(_));
-    let may_be_over = wanted.conflict.is_some() && !is_standing_down;
+    let is_backing_off = matches!(wanted.doing, Doing::BackingOff(_));
+    let may_be_over = wanted.conflict.is_some() && !is_backing_off;
     let conditions = [
-        are_names_final.then(|| conditions::identity(seen.identity)),
+        are_names_final.then(|| identity.clone()),
         conditions::topology(sync)
             .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
         memory.guest_agent.condition(now.uptime),
@@ -237,9 +240,9 @@ fn desired_conditions(
         .collect()
 }
 
-/// Removes the writes whose retry is not due, whatever caused this round, and forgets the refusals of writes that are not wanted.
-fn hold_refused(
-    actions: &mut Vec<Action>,
+/// Forgets the refusals of writes that are not wanted.
+fn forget_refusals(
+    actions: &[Action],
     seen: Scene<'_>,
     wanted: &Labeling,
     sync: &LabelState,
@@ -247,33 +250,26 @@ fn hold_refused(
     now: Now,
 ) {
     // A round that cannot tell whether a change is wanted forgets no refusal.
+    if wanted.doing.is_at_rest() {
+        memory.forget_refusal(Write::Node);
+    }
     let has_node = seen.observation.node.known().is_some();
-    let is_decided = matches!(wanted.doing, Doing::Nothing | Doing::Writing(_));
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     let is_described = has_node && *sync != LabelState::Pending && !are_reports_paused;
-    for (write, is_told) in [(Write::Node, is_decided), (Write::Conditions, is_described)] {
-        if is_told && actions.iter().all(|action| action.write() != write) {
-            memory.forget_refusal(write);
-        }
-    }
-    if !seen.reasons.scope.contains(Scope::AFRESH) {
-        let is_due = |refused: &Refused| refused.due <= now.uptime;
-        let waiting = memory.refusals.iter().filter(|refused| !is_due(refused));
-        actions.retain(|action| {
-            let mut waiting = waiting.clone();
-            !waiting.any(|refused| refused.action.is_same_change(action))
-        });
+    let is_wanted = |action: &Action| action.write() == Write::Conditions;
+    if is_described && !actions.iter().any(is_wanted) {
+        memory.forget_refusal(Write::Conditions);
     }
 }
 
 /// Returns what this round means for an open re-sync window.
 fn probe_result<'a>(
     seen: Scene<'a>,
-    actions: &[Action],
+    doing: &Doing,
     sync: &LabelState,
     memory: &Memory,
 ) -> ProbeResult<'a> {
-    let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
+    let is_unwritten = matches!(doing, Doing::Writing(_));
     let is_host_late = memory.is_host_late(seen);
     ProbeResult {
         host: seen

@@ -6,6 +6,7 @@ mod history;
 use std::time::Duration;
 
 use super::agenda::Job;
+use super::doing::Doing;
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::label_state::LabelState;
 use super::labels::Owned;
@@ -51,9 +52,23 @@ fn conditions(plan: &Plan) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
+/// The key of an extra label.
+const RACK: &str = "example.com/rack";
+
+/// Configures an extra label, which the host has if its Node can be read.
+fn with_rack(world: &mut World) {
+    let key = |text| crate::config::LabelKey::parse(text).unwrap();
+    let host_key = "harvester.example.com/rack";
+    let extra = &mut world.settings.labels.extra;
+    extra.insert(key(RACK), key(host_key));
+    if let Some(Fact::Known(labels)) = world.reads.answers.get_mut(&Source::HostNode) {
+        labels.insert(host_key.to_owned(), "r1".to_owned());
+    }
+}
+
 /// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
-    let changes: [fn(&mut World); 14] = [
+    let changes: [fn(&mut World); 16] = [
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
@@ -68,6 +83,8 @@ fn worlds() -> Vec<World> {
         |w| w.observation.node = Fact::failed(UnavailableKind::Unreachable, "timeout"),
         |w| w.add_vmi(|other| other.uid = "twin".to_owned()),
         |w| w.settings.topology.remove_stale = true,
+        with_rack,
+        |w| w.answer(Source::ConfigMap, forbidden()),
     ];
     let mut worlds = Vec::new();
     for first in changes {
@@ -103,6 +120,7 @@ fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
         TWINS[0].1,
         TWINS[1].1,
         "topology.harvesterhci.io/host",
+        RACK,
     ];
     for world in worlds() {
         let plan = world.plan();
@@ -626,6 +644,49 @@ fn a_node_that_the_cloud_provider_cannot_find_may_be_deleted() {
 }
 
 #[test]
+fn a_node_that_may_be_deleted_has_its_condition_and_one_event_until_the_guest_agent_runs() {
+    let mut world = World::new();
+    world.settle();
+    world.node().provider_id = Some("harvester://vm-uid".to_owned());
+    if let Fact::Known(kubelet) = &mut world.observation.kubelet {
+        kubelet.node_name = NodeName::parse("registered").unwrap();
+    }
+    let mut told = |state: UnitState| {
+        if let Fact::Known(agent) = &mut world.observation.guest_agent
+            && let Fact::Known(unit) = &mut agent.unit
+        {
+            unit.state = state;
+        }
+        let plan = world.plan();
+        world.apply(&plan);
+        assert_eq!(world.plan().actions, []);
+        let [Action::PatchConditions(patch)] = plan.actions.as_slice() else {
+            panic!("{:?}", plan.actions)
+        };
+        // The status and the metric say the same word.
+        let names = patch.conditions.first().map(|(wanted, _)| wanted.clone());
+        assert_eq!(names.as_ref(), Some(&plan.identity));
+        let events = patch
+            .announce
+            .iter()
+            .map(|event| (event.kind, event.reason));
+        (names.unwrap().reason, events.collect::<Vec<_>>())
+    };
+    let stopped = ("Warning", "GuestAgentNotRunning");
+    let deletion = ("Warning", "NodeMayBeDeleted");
+    assert_eq!(
+        told(UnitState::Inactive),
+        ("NodeMayBeDeleted", vec![deletion, stopped])
+    );
+    let differs = ("Warning", "HostnameDiffers");
+    let ready = ("Normal", "QemuGuestAgentReady");
+    assert_eq!(
+        told(UnitState::Active),
+        ("HostnameDiffers", vec![differs, ready])
+    );
+}
+
+#[test]
 fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
     let mut world = World::new();
     world.settle();
@@ -958,7 +1019,7 @@ fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time
             .iter()
             .filter(|action| action.is_sent())
             .count();
-        if plan.memory.withheld.is_some() {
+        if matches!(plan.doing, Doing::Withheld(_)) {
             limited.get_or_insert_with(|| (codes(&plan), plan.next, conditions(&plan).len()));
         }
         world.apply(&plan);
@@ -1312,7 +1373,8 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
     assert!(waits.is_sorted() && waits.iter().all(|wait| *wait <= Duration::from_secs(60)));
     world.observation.is_unread = false;
     let plan = world.plan();
-    assert!(plan.memory.unread.is_none() && plan.next.after > Duration::from_secs(60));
+    let failures = plan.memory.agenda.failures(Job::Unread);
+    assert!(failures == 0 && plan.next.after > Duration::from_secs(60));
 }
 
 #[test]
@@ -1320,7 +1382,9 @@ fn a_round_without_requests_does_not_postpone_a_retry() {
     let mut world = World::new();
     world.settle();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
-    world.memory.failures = 9;
+    for _ in 0..9 {
+        world.memory.agenda.count(Job::Retry, true, true);
+    }
     let before = world.plan();
     let passed = before.next.after / 2;
     world.memory = before.memory;
@@ -1328,7 +1392,7 @@ fn a_round_without_requests_does_not_postpone_a_retry() {
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let after = world.plan();
     assert_eq!(after.next.after, before.next.after - passed);
-    assert_eq!(after.memory.failures, 10);
+    assert_eq!(after.memory.agenda.failures(Job::Retry), 10);
 }
 
 #[test]

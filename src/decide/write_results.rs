@@ -8,8 +8,6 @@ use super::input::Now;
 use super::memory::{Memory, Refused};
 use super::plan::Plan;
 use super::schedule;
-use crate::facts::Fact;
-use crate::facts::node::Node;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
 /// The result of [`learn`].
@@ -55,14 +53,8 @@ impl Plan {
 }
 
 /// Evaluates the results. `results` belong to the first actions of the plan; it is empty in a round that does not write. `scope`
-/// is what the round read, `node` the state of our Node in that round.
-pub fn learn(
-    plan: &Plan,
-    results: &[WriteResult],
-    scope: Scope,
-    node: &Fact<Node>,
-    now: Now,
-) -> Learned {
+/// is what the round read.
+pub fn learn(plan: &Plan, results: &[WriteResult], scope: Scope, now: Now) -> Learned {
     let mut memory = plan.memory.clone();
     let mut next = plan.next;
     for (action, result) in plan.tried(results) {
@@ -83,10 +75,9 @@ pub fn learn(
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
                 let write = action.write();
                 // An attempt that was not sent is none.
-                let is_deferred = node.why().is_some_and(|why| why.is_deferred);
                 let before = memory.refusal(write).map_or(0, |refused| refused.count);
-                let count = before.saturating_add(u32::from(!is_deferred)).max(1);
-                let after = retry(why, count, is_deferred, now);
+                let count = before.saturating_add(u32::from(!why.is_deferred)).max(1);
+                let after = retry(why, count, now);
                 memory.forget_refusal(write);
                 memory.refusals.push(Refused {
                     action: action.clone(),
@@ -119,10 +110,10 @@ pub fn learn(
 }
 
 /// Returns how long to wait before a write that failed `failures` times is sent again.
-fn retry(refusal: &Refusal, failures: u32, is_deferred: bool, now: Now) -> Duration {
+fn retry(refusal: &Refusal, failures: u32, now: Now) -> Duration {
     match refusal.retry_after {
         None if refusal.passing => schedule::retry(failures, None, now.random),
-        Some(left) if is_deferred => left,
+        Some(left) if refusal.is_deferred => left,
         // The backoff of the API restarts after each response. The number of failed writes does not.
         Some(left) => left.max(schedule::retry(failures, None, now.random)),
         None => schedule::retry_refused(failures, now.random),

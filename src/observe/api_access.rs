@@ -35,7 +35,7 @@ pub struct Connections {
 /// The access to one API server.
 #[derive(Debug, Default)]
 pub struct ApiAccess {
-    source: Option<CredentialSource>,
+    source: CredentialSource,
     candidates: Vec<Candidate>,
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
@@ -185,11 +185,8 @@ impl ApiAccess {
         let places = self.candidates.iter().map(|place| place.path.clone());
         self.files.clear();
         self.files.extend(places);
-        self.exposed.clear();
-        if let Some(source) = &self.source {
-            self.files.extend(source.watched(root));
-            self.exposed = exposed(root, source, api);
-        }
+        self.files.extend(self.source.watched(root));
+        self.exposed = exposed(root, &self.source, api);
     }
 
     fn refresh(&mut self, root: &Root, candidates: Vec<Candidate>, timeouts: Timeouts, api: Api) {
@@ -197,9 +194,16 @@ impl ApiAccess {
         self.kept = None;
         self.is_unread = false;
         self.candidates = candidates;
-        let path = match search::find(root, &self.candidates) {
-            Some((candidate, None)) => candidate.path.clone(),
-            Some((candidate, Some(error))) => {
+        let Some((candidate, outcome)) = self.source.search(root, &self.candidates) else {
+            // A missing file means that the credential was removed.
+            self.source = CredentialSource::default();
+            let tried = self.candidates.iter();
+            let tried: Vec<String> = tried.map(ToString::to_string).collect();
+            let text = format!("no {what} at {}", tried.join(", "));
+            return self.refuse(Unavailable::new(UnavailableKind::Missing, text));
+        };
+        match outcome {
+            LoadOutcome::Unreadable(error) => {
                 self.is_unread = error.is_passing();
                 let text = match &candidate.named_by {
                     Some(setting) => format!("{} ({setting})", chain(&error)),
@@ -212,29 +216,10 @@ impl ApiAccess {
                         format!("{what}: {text}"),
                     )),
                 }
-                return;
             }
-            None => {
-                // A missing file means that the credential was removed.
-                self.source = None;
-                let tried = self.candidates.iter();
-                let tried: Vec<String> = tried.map(ToString::to_string).collect();
-                self.refuse(Unavailable::new(
-                    UnavailableKind::Missing,
-                    format!("no {what} at {}", tried.join(", ")),
-                ));
-                return;
-            }
-        };
-        let source = match self.source.take() {
-            Some(source) if source.path() == path => source,
-            _ => CredentialSource::new(path),
-        };
-        let source = self.source.insert(source);
-        match source.refresh(root) {
             LoadOutcome::Unchanged if self.link.is_some() => {}
             LoadOutcome::Unchanged | LoadOutcome::Changed => {
-                let Some(credential) = source.credential().cloned() else {
+                let Some(credential) = self.source.credential().cloned() else {
                     return;
                 };
                 let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
@@ -309,5 +294,33 @@ fn unreadable(is_denied: bool) -> UnavailableKind {
         UnavailableKind::Forbidden
     } else {
         UnavailableKind::Credential
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inotify::{Inotify, WatchMask};
+
+    use super::*;
+    use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
+
+    /// A file that is read twice may be replaced in between, so that another one is used than was found.
+    #[test]
+    fn each_kubeconfig_is_read_once() {
+        let (_dir, root) = tree();
+        let file = search::CLOUD_CONFIG;
+        write(
+            &root,
+            file,
+            &harvester_kubeconfig(&Authority::new("ca"), "one"),
+        );
+        let mut inotify = Inotify::init().unwrap();
+        let mask = WatchMask::OPEN | WatchMask::CLOSE_NOWRITE;
+        inotify.watches().add(root.join(file), mask).unwrap();
+        let mut connections = Connections::default();
+        connections.refresh(&root, &Settings::default(), &[]);
+        assert!(connections.harvester.link.is_some());
+        let events = inotify.read_events(&mut [0; 1024]).unwrap().count();
+        assert_eq!(events, 2, "it is opened and closed once");
     }
 }

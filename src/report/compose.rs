@@ -17,7 +17,7 @@ use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::Action;
-use crate::decide::identity::{Identity, JudgedName, OwnVm};
+use crate::decide::identity::{JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::resync::WindowEnd;
@@ -62,7 +62,7 @@ impl Status {
             agent: context.agent.clone(),
             identity: IdentityStatus {
                 copied_from: context.copied_from,
-                ..identity(&round.identity)
+                ..identity(round)
             },
             placement: round.placement.as_ref().map(placement),
             labels: labels(round),
@@ -85,7 +85,8 @@ impl Status {
     }
 }
 
-fn identity(identity: &Identity) -> IdentityStatus {
+fn identity(round: &Round) -> IdentityStatus {
+    let identity = &round.identity;
     let vm = match &identity.vm {
         OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(VmStatus {
             name: vmi.name.to_string(),
@@ -115,9 +116,14 @@ fn identity(identity: &Identity) -> IdentityStatus {
         name: one_line(&judged.name, NAME_MAX).into_owned(),
         ..judged.clone()
     });
+    let shown = round.plan.identity.finding;
+    let impact = match shown.filter(|code| identity.verdict.code() != Some(*code)) {
+        Some(code) => code.entry().impact,
+        None => identity.verdict.consequence(),
+    };
     IdentityStatus {
-        state: kebab(identity.verdict.reason()),
-        impact: identity.verdict.consequence().to_owned(),
+        state: kebab(round.plan.identity.reason),
+        impact: impact.to_owned(),
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
         message,

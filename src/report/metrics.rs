@@ -11,10 +11,9 @@ use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
 use crate::agent::Round;
-use crate::catalog::kebab;
+use crate::catalog::{Code, kebab};
 use crate::config::Timing;
 use crate::decide::guest_agent::GuestAgentHealth;
-use crate::decide::identity::Identity;
 use crate::decide::label_state::{self, LabelState};
 use crate::decide::name_match::Verdict;
 
@@ -79,13 +78,14 @@ fn objects(page: &mut Page, status: &Status) {
 }
 
 fn conditions(page: &mut Page, round: &Round) {
-    let (verdict, is_verified) = verified(&round.identity);
-    let verdicts = Verdict::ALL.iter().map(|verdict| verdict_state(*verdict));
-    let help =
-        "Whether hostname and Node name match the Harvester VM; also 0 while the VM is unknown.";
+    let identity = &round.plan.identity;
+    let (names, is_verified) = (kebab(identity.reason), identity.status == "True");
+    let all = Verdict::ALL.iter().map(|verdict| verdict.reason());
+    let all = all.chain([Code::NodeMayBeDeleted.reason()]).map(kebab);
+    let help = "Whether hostname and Node name match the Harvester VM or are configured; also 0 while the VM is unknown.";
     page.gauge("identity_verified", help, &[], u8::from(is_verified));
     let compared = "How hostname and Node name compare with the VM";
-    states(page, "identity_state", compared, verdicts, &verdict);
+    states(page, "identity_state", compared, all, &names);
     // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.
     let (sync, is_synced) = (round.plan.sync.name(), round.plan.sync.is_synced());
     let all = label_state::all();
@@ -123,21 +123,6 @@ fn states(
     let samples = states.map(|state| ([("state", state)], u8::from(state == current)));
     let help = format!("{what}: 1 for the current state, 0 for the others.");
     page.family(name, &help, samples);
-}
-
-/// Returns the verdict, and whether the names are proven to be the VM's, as in the condition HarvesterIdentityVerified. Names that
-/// match the name from the platform prove nothing while no VM, or more than one, is known.
-fn verified(identity: &Identity) -> (String, bool) {
-    let is_match = identity.verdict.is_match();
-    match identity.vm_name() {
-        None if is_match => ("vm-unknown".to_owned(), false),
-        _ => (verdict_state(identity.verdict), is_match),
-    }
-}
-
-/// Returns the state of a verdict: the code of its finding, if there is one.
-fn verdict_state(verdict: Verdict) -> String {
-    kebab(verdict.reason())
 }
 
 fn findings(page: &mut Page, status: &Status) {
@@ -183,8 +168,6 @@ fn event_counters(page: &mut Page, counters: &Counters) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::identity::{OfflineVm, OwnVm};
-    use crate::facts::names::VmName;
 
     #[test]
     fn each_state_is_one_series_and_only_the_current_one_is_1() {
@@ -203,42 +186,6 @@ mod tests {
             ),
         ] {
             assert_eq!(page(current), format!("{head}{series}"));
-        }
-    }
-
-    #[test]
-    fn names_are_verified_only_against_a_vm_that_is_known() {
-        let name = VmName::parse("pool1-abcde").unwrap();
-        for (verdict, is_known, expected) in [
-            (Verdict::Match, true, ("names-match", true)),
-            (
-                Verdict::MatchExceptCaseOrDomain,
-                true,
-                ("names-match-except-case-or-domain", true),
-            ),
-            (Verdict::Match, false, ("vm-unknown", false)),
-            (Verdict::Differs, false, ("hostname-differs", false)),
-            (Verdict::PlatformHostname, true, ("hostname-differs", false)),
-            (Verdict::Unknown, false, ("vm-unknown", false)),
-        ] {
-            let vm = if is_known {
-                OwnVm::ProvenOffline(OfflineVm {
-                    name: name.clone(),
-                    namespace: None,
-                    instance_uid: None,
-                })
-            } else {
-                OwnVm::NotFound(String::new())
-            };
-            let identity = Identity {
-                vm,
-                evidence: Vec::new(),
-                names: Vec::new(),
-                verdict,
-                expected: None,
-            };
-            let (state, is_verified) = verified(&identity);
-            assert_eq!((state.as_str(), is_verified), expected);
         }
     }
 }

@@ -217,6 +217,7 @@ fn refused(passing: bool) -> WriteResult {
         text: "503".to_owned(),
         passing,
         retry_after: None,
+        is_deferred: false,
     })
 }
 

@@ -82,7 +82,7 @@ async fn a_node_that_the_kubelet_registers_anew_is_labelled_anew(version: Kubern
     let path = paths::node(world.node_name());
     world.guest_admin.delete(&path).await.unwrap();
     world.findings_become(&["node-missing"]).await;
-    kubelet.restart();
+    kubelet.restart().await;
     node_appears(&world).await;
     all_is_well(&world).await;
     assert_ne!(world.node().await["metadata"]["uid"], first);

@@ -26,7 +26,7 @@ async fn static_node_labels_are_corrected_after_each_start_without_a_conflict(ve
     let (stale, right) = (both("stale", "stale"), both("rack-a", "eu-1"));
     let mut expected = vec![vec![None, None], right.clone()];
     for start in 1..=2 {
-        kubelet.restart();
+        kubelet.restart().await;
         // Wrong once, right ever after: never a mixture, and no program writes again.
         expected.extend([stale.clone(), right.clone()]);
         eventually(2 * SOON, "the kubelet's labels are put right", || async {
@@ -62,7 +62,7 @@ async fn a_start_that_resets_the_zone_alone_is_corrected_by_one_patch(version: K
     world.recorder.clear().await;
 
     kubelet.set_node_labels(&[(ZONE, "stale"), (HOST, "stale")]);
-    kubelet.restart();
+    kubelet.restart().await;
     let keys = [ZONE, HOST];
     let both = |zone: &str| vec![Some(zone.to_owned()), Some("hv-a".to_owned())];
     let end = [both("stale"), both("rack-a")];

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares what a command prints with a text in `expected/`. To write the texts anew, run the tests with `WRITE_EXPECTED=1`, and
-//! review the change.
+//! What a command prints, compared with a text in `expected/`.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use crate::words;
 
 /// Holds that a text is the one in `expected/NAME.txt`, but for names, times and line breaks that another run has otherwise.
 pub(crate) fn is_expected(name: &str, text: &str) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios/expected");
-    let file = dir.join(format!("{name}.txt"));
-    let text = neutral(text);
-    if std::env::var_os("WRITE_EXPECTED").is_some() {
-        std::fs::write(&file, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    let file = format!("tests/scenarios/expected/{name}.txt");
     let same = |text: &str| without_age(&words(text));
-    assert_eq!(same(&text), same(&expected), "{}:\n{text}", file.display());
+    harvester_lab::expected::is_expected(&file, &neutral(text), same);
 }
 
 /// The text with a word in place of everything that differs between two runs.

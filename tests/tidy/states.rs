@@ -2,10 +2,9 @@
 //! The page of the states is what the agent writes: each row has the status of its condition, and its state in reports, which is the
 //! code of a finding if something is wrong.
 
-use harvester_node_agent::catalog::{Code, kebab};
+use harvester_node_agent::catalog::{Code, Finding, kebab};
 use harvester_node_agent::decide::action::DesiredCondition;
 use harvester_node_agent::decide::conditions;
-use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
 use harvester_node_agent::decide::identity::{Identity, OfflineVm, OwnVm};
 use harvester_node_agent::decide::label_state;
@@ -22,7 +21,7 @@ type State = (&'static str, Option<DesiredCondition>);
 /// Reasons that are no finding: nothing is wrong, it is over soon, or another finding says why it is not known.
 const WITHOUT_FINDING: &str = "Synced Pending HarvesterNotRead NamesMatch NamesMatchExceptCaseOrDomain VmUnknown Healthy Changing StateUnknown";
 
-fn identity(verdict: Verdict) -> State {
+fn names(verdict: Verdict) -> Identity {
     let vm = match verdict {
         Verdict::Unknown => OwnVm::Unknown(Unavailable::new(UnavailableKind::Unreachable, "")),
         Verdict::Ambiguous => OwnVm::Ambiguous(Vec::new()),
@@ -33,21 +32,32 @@ fn identity(verdict: Verdict) -> State {
             instance_uid: None,
         }),
     };
-    let condition = conditions::identity(&Identity {
+    Identity {
         vm,
         evidence: Vec::new(),
         names: Vec::new(),
         verdict,
         expected: None,
-    });
+    }
+}
+
+fn identity(verdict: Verdict) -> State {
+    let condition = conditions::identity(&names(verdict), None);
     (verdict.reason(), Some(condition))
 }
 
+fn deletion() -> State {
+    let finding = Finding::new(Code::NodeMayBeDeleted, "");
+    let condition = conditions::identity(&names(Verdict::Differs), Some(&finding));
+    (condition.reason, Some(condition))
+}
+
 #[test]
-fn each_state_has_one_row_with_its_condition_and_its_finding_and_its_event_is_the_same_word() {
+fn each_state_has_one_row_with_its_condition_and_its_finding() {
     let topology = label_state::all().into_iter();
     let topology = topology.map(|state| (state.reason(), conditions::topology(&state)));
     let identity = Verdict::ALL.iter().map(|verdict| identity(*verdict));
+    let identity = identity.chain([deletion()]);
     let health = GuestAgentHealth::ALL.iter();
     let health = health.map(|health| (health.reason(), guest_agent::condition(*health)));
     let tables: [(&str, Vec<State>); 3] = [
@@ -69,7 +79,7 @@ fn each_state_has_one_row_with_its_condition_and_its_finding_and_its_event_is_th
             assert_eq!(is_code, is_expected, "{reason}");
             if let Some(condition) = condition {
                 assert_eq!(condition.reason, reason);
-                assert_eq!(events::reason(&condition) == reason, status != "True");
+                assert_eq!(condition.finding, Code::parse(&state), "{reason}");
             }
         }
     }

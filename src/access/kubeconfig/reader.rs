@@ -20,7 +20,7 @@ use crate::facts::names::Namespace;
 use crate::sys::root::{ReadError, Root};
 
 /// The maximum size of the kubeconfig and of each file that it names; generated ones are below 16 KiB.
-pub(in crate::access) const KUBECONFIG_MAX: u64 = 1 << 20;
+pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
 
 /// The maximum length of a file name in an error.
 const NAME_SHOWN: usize = 64;
@@ -86,7 +86,11 @@ impl KubeconfigReader<'_> {
         Ok(LoadedKubeconfig {
             credential: Arc::new(Credential {
                 kubeconfig: self.path.to_owned(),
-                files: self.touched.clone(),
+                // A key that should name a file may hold a token: what does not exist is watched and never shown.
+                files: (self.touched.iter())
+                    .filter(|path| self.root.metadata(path).is_ok())
+                    .cloned()
+                    .collect(),
                 server,
                 certificate_authorities,
                 tls_server_name,

@@ -192,7 +192,7 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
     let first = load().unwrap();
     assert_eq!(token(&first), "CANARY");
     let named = Path::new("/etc/kubernetes/token");
-    assert_eq!(first.files, [Path::new(PATH), named]);
+    assert_eq!(first.files, [Path::new(PATH)], "it does not exist yet");
     write(&root, named, " other\n");
     assert_eq!(token(&load().unwrap()), "other");
     write(&root, named, "a\nb");
@@ -200,6 +200,16 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
         load().unwrap_err().to_string(),
         "the token of `users[0].user.tokenFile` in `/etc/kubernetes/token` contains a control character or a line break"
     );
+    // What is no file is in no message about files.
+    write(
+        &root,
+        PATH,
+        &text.replace(
+            "tokenFile: token",
+            "tokenFile: kubeconfig-u-abcdefgh:secret",
+        ),
+    );
+    assert_eq!(load().unwrap().files, [Path::new(PATH)]);
 }
 
 fn chmod(root: &Root, path: &Path, mode: u32) {

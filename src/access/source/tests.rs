@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use secrecy::ExposeSecret;
 
 use super::*;
+use crate::access::search::harvester_candidates;
 use crate::access::testing::{
     Authority, Client, harvester_kubeconfig, kubelet_kubeconfig, tree, write,
 };
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
+
+impl CredentialSource {
+    fn new(path: &str) -> Self {
+        Self {
+            path: Some(path.into()),
+            ..Self::default()
+        }
+    }
+
+    fn refresh(&mut self, root: &Root) -> LoadOutcome {
+        let path = self.path.clone().unwrap();
+        self.refresh_from(root, &path)
+    }
+}
 
 fn source() -> CredentialSource {
     CredentialSource::new(PATH)
@@ -138,6 +153,47 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     write(&root, "/agent/client-kubelet.key", &new.key);
     assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(leaf(&source), new.der);
+}
+
+#[test]
+fn the_first_file_is_taken_and_an_unreadable_one_ends_the_search() {
+    let (_dir, root) = tree();
+    let candidates = harvester_candidates(None, &[]);
+    let mut source = CredentialSource::default();
+    let mut found = || {
+        let (candidate, outcome) = source.search(&root, &candidates)?;
+        let is_unreadable = matches!(outcome, LoadOutcome::Unreadable(_));
+        Some((candidate.path.to_str().unwrap(), is_unreadable))
+    };
+    assert_eq!(found(), None);
+    write(&root, PATH, "x");
+    assert_eq!(found(), Some((PATH, false)));
+    // A container runtime creates a directory when a file to mount is missing.
+    let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
+    std::fs::create_dir_all(root.join(folder)).unwrap();
+    assert_eq!(found(), Some((folder, true)));
+}
+
+#[test]
+fn another_file_has_another_credential_and_one_that_cannot_be_read_changes_nothing() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("ca");
+    let candidates = harvester_candidates(None, &[]);
+    let mut source = CredentialSource::default();
+    write(&root, PATH, &harvester_kubeconfig(&authority, "one"));
+    let (_, outcome) = source.search(&root, &candidates).unwrap();
+    assert!(matches!(outcome, LoadOutcome::Changed), "{outcome:?}");
+    let first = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+    std::fs::create_dir_all(root.join(first)).unwrap();
+    source.search(&root, &candidates).unwrap();
+    assert_eq!(token(&source), "one");
+    std::fs::remove_dir(root.join(first)).unwrap();
+    let (_, outcome) = source.search(&root, &candidates).unwrap();
+    assert!(matches!(outcome, LoadOutcome::Unchanged), "{outcome:?}");
+    write(&root, first, "text");
+    let (_, outcome) = source.search(&root, &candidates).unwrap();
+    assert!(matches!(outcome, LoadOutcome::Failed(_)), "{outcome:?}");
+    assert!(source.credential().is_none(), "it is of another file");
 }
 
 fn node(authority: &Authority) -> Client {

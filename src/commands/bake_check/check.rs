@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,14 @@ use super::places::PLACES;
 use super::{settings, unit};
 use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::catalog::{Code, CommandPlace, Finding};
+use crate::commands::options::config_option;
 use crate::config::{self, Effective, FileLine};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::guest_agent::{Enablement, UNITS};
 use crate::facts::names::{effective_hostname, is_hostname_template};
 use crate::observe::guest_agent::{PROGRAMS, os_release, value};
 use crate::report::text::first;
-use crate::sys::escape::{chain, shell_path, shell_word};
+use crate::sys::escape::{chain, shell_path};
 use crate::sys::root::{ReadError, Root};
 
 /// The maximum size of a file with one short line; the rest of a longer one does not matter.
@@ -74,6 +75,7 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
         root,
         dir,
         things: BTreeMap::new(),
+        known: BTreeSet::new(),
         findings: Vec::new(),
     };
     check.programs();
@@ -129,6 +131,8 @@ struct Check<'a> {
     dir: &'a Path,
     /// The files and directories that must not be there.
     things: BTreeMap<Code, Vec<ImagePlace>>,
+    /// Those that were looked at: there may be thousands for one code.
+    known: BTreeSet<(Code, PathBuf)>,
     findings: Vec<Finding>,
 }
 
@@ -171,7 +175,7 @@ impl Check<'_> {
                 Enablement::Disabled => (disabled, "disabled", "enable"),
                 Enablement::Enabled | Enablement::Static => continue,
             };
-            let command = self.systemctl(verb, name);
+            let command = format!("systemctl {}{verb} {name}", self.in_root());
             self.find_with(code, format!("{name} is {state}"), command);
         }
     }
@@ -181,7 +185,8 @@ impl Check<'_> {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let command = format!("harvester-node-agent {}config check", self.in_root());
+                let (root, config) = (self.in_root(), config_option(only));
+                let command = format!("harvester-node-agent {root}{config}config check");
                 let seen = first(&errors.problems, NAMED_MAX, "; ");
                 return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
@@ -360,11 +365,7 @@ impl Check<'_> {
         // This file has an effect even if it is empty or a broken link.
         let is_mark = code == Code::ImageCloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
-        let is_known = self.things.get(&code);
-        if is_known.is_some_and(|places| places.contains(&place)) {
-            return;
-        }
-        if is_there || self.counts(path) {
+        if self.known.insert((code, place.path.clone())) && (is_there || self.counts(path)) {
             self.things.entry(code).or_default().push(place);
         }
     }
@@ -425,11 +426,6 @@ impl Check<'_> {
     fn remove(&self, paths: &[&Path]) -> String {
         let paths: Vec<String> = paths.iter().map(|path| self.path(path)).collect();
         format!("rm -rf {}", paths.join(" "))
-    }
-
-    /// Returns the command that changes how systemd starts a unit.
-    fn systemctl(&self, verb: &str, unit: &str) -> String {
-        format!("systemctl {}{verb} {}", self.in_root(), shell_word(unit))
     }
 
     /// Returns the option of a program that works in the tree; nothing for the running system.

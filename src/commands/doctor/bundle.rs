@@ -9,8 +9,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -25,7 +23,8 @@ use crate::config::{self, show};
 use crate::facts::clock::rfc3339;
 use crate::report::status::Status;
 use crate::report::status_file;
-use crate::sys::escape::{chain, in_json, json_text, one_line, shell_word};
+use crate::sys::disk;
+use crate::sys::escape::{chain, in_json, json_text, one_line, shell_path};
 use crate::sys::root::Root;
 
 /// The hostname of the kernel, also in a file tree.
@@ -86,21 +85,14 @@ pub(super) fn write_within(
     diagnosis: Value,
     at: UtcDateTime,
 ) -> Result<Written, String> {
-    let (tell, reported) = mpsc::channel();
     let (process, path) = (process.clone(), file.to_owned());
-    let work = move || {
-        tell.send(write(&process, &path, &diagnosis, at))
-            .unwrap_or_default();
-    };
-    let thread = thread::Builder::new().spawn(work);
-    thread.map_err(|error| format!("failed to spawn a thread: {error}"))?;
-    let seconds = LIMIT.as_secs();
-    let hung = |_| {
+    let written = disk::within(LIMIT, move || write(&process, &path, &diagnosis, at));
+    written.unwrap_or_else(|| {
+        let seconds = LIMIT.as_secs();
         Err(format!(
             "no archive within {seconds}s: a disk, network file system or device hangs"
         ))
-    };
-    reported.recv_timeout(LIMIT).unwrap_or_else(hung)
+    })
 }
 
 fn write(
@@ -124,7 +116,7 @@ fn write(
         }
         _ => format!("failed to write {name}: {error}"),
     })?;
-    let word = shell_word(&name);
+    let word = shell_path(file);
     Ok(Written::File(format!(
         "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"
     )))
@@ -343,6 +335,26 @@ mod tests {
 
     fn record_of(record: &Value) -> Option<Value> {
         super::record(&record.to_string()).map(|text| serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn the_command_to_review_an_archive_names_it_whatever_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::plain(Root::new(dir.path()));
+        let long = "x".repeat(200);
+        let deep = dir.path().join(&long).join(&long).join(&long);
+        std::fs::create_dir_all(&deep).unwrap();
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        for file in [dir.path().join("a\tb'\u{202e}.tar"), deep.join("a.tar")] {
+            let written = write(&process, &file, &json!({}), at).unwrap();
+            let Written::File(said) = written else {
+                panic!("{written:?}");
+            };
+            let (_, command) = said.split_once("share it: ").unwrap();
+            let command = command.replace(" | less", " >/dev/null");
+            let status = Command::new("bash").args(["-c", &command]).status();
+            assert!(status.unwrap().success(), "{command}");
+        }
     }
 
     #[test]

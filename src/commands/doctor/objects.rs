@@ -43,52 +43,86 @@ pub(super) struct Object<S, T> {
     status: T,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    namespace: String,
-    name: String,
-    labels: StringMap,
-    creation_timestamp: Option<String>,
+/// Declares parts of objects. Each has its fields in camelCase, and may lack any of them.
+macro_rules! objects {
+    ($($shown:vis struct $name:ident { $($(#[$meta:meta])* $visible:vis $field:ident: $type:ty,)* })*) => {$(
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        $shown struct $name { $($(#[$meta])* $visible $field: $type,)* }
+    )*};
+}
+
+objects! {
+    struct Metadata {
+        namespace: String,
+        name: String,
+        labels: StringMap,
+        creation_timestamp: Option<String>,
+    }
+
+    pub(super) struct NodeSpec { taints: Leading<Taint, 256>, }
+
+    struct Taint {
+        key: Option<String>,
+        effect: Option<String>,
+        time_added: Option<String>,
+    }
+
+    pub(super) struct NodeStatus {
+        addresses: Leading<NodeAddress, 256>,
+        capacity: StringMap,
+        node_info: NodeInfo,
+    }
+
+    struct NodeAddress {
+        r#type: Option<String>,
+        address: Option<String>,
+    }
+
+    struct NodeInfo { kubelet_version: Option<String>, }
+
+    struct PodSpec { containers: Leading<PodContainer, 256>, }
+
+    struct PodContainer { image: Option<String>, }
+
+    struct PodStatus { phase: Option<String>, }
+
+    pub(super) struct InstanceSpec {
+        domain: InstanceDomain,
+        pub(super) eviction_strategy: Option<String>,
+        #[serde(rename = "terminationGracePeriodSeconds")]
+        pub(super) grace_period: Option<u64>,
+        pub(super) node_selector: StringMap,
+    }
+
+    struct InstanceDomain { devices: InstanceDevices, }
+
+    struct InstanceDevices { interfaces: Leading<GivenInterface, 4096>, }
+
+    struct GivenInterface {
+        name: Option<String>,
+        masquerade: Option<IgnoredAny>,
+    }
+
+    pub(super) struct InstanceStatus {
+        conditions: Leading<NodeCondition, 256>,
+        /// Of KubeVirt and of the guest agent, which also reports those of each container.
+        interfaces: Leading<SeenInterface, 4096>,
+        launcher_container_image_version: Option<String>,
+    }
+
+    struct SeenInterface {
+        name: Option<String>,
+        info_source: Option<String>,
+        /// With kube-proxy in IPVS mode, an interface has one for each Service.
+        ip_addresses: Leading<String, 64>,
+    }
+
+    pub(super) struct Setting { pub(super) value: Option<String>, }
 }
 
 /// Our Node.
 pub(super) type NodeObject = Object<NodeSpec, NodeStatus>;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct NodeSpec {
-    taints: Leading<Taint, 256>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Taint {
-    key: Option<String>,
-    effect: Option<String>,
-    time_added: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct NodeStatus {
-    addresses: Leading<NodeAddress, 256>,
-    capacity: StringMap,
-    node_info: NodeInfo,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeAddress {
-    r#type: Option<String>,
-    address: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct NodeInfo {
-    kubelet_version: Option<String>,
-}
 
 /// The taint `node.cloudprovider.kubernetes.io/uninitialized`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,24 +210,6 @@ pub(super) struct Component {
 
 type PodObject = Object<PodSpec, PodStatus>;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodSpec {
-    containers: Leading<PodContainer, 256>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodContainer {
-    image: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodStatus {
-    phase: Option<String>,
-}
-
 impl From<PodObject> for Pod {
     fn from(pod: PodObject) -> Self {
         let metadata = pod.metadata;
@@ -269,54 +285,6 @@ impl Pods {
 /// The VMI of our VM.
 pub(super) type Instance = Object<InstanceSpec, InstanceStatus>;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct InstanceSpec {
-    domain: InstanceDomain,
-    pub(super) eviction_strategy: Option<String>,
-    #[serde(rename = "terminationGracePeriodSeconds")]
-    pub(super) grace_period: Option<u64>,
-    pub(super) node_selector: StringMap,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct InstanceDomain {
-    devices: InstanceDevices,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct InstanceDevices {
-    interfaces: Leading<GivenInterface, 4096>,
-}
-
-/// An interface in the specification of the VM.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct GivenInterface {
-    name: Option<String>,
-    masquerade: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct InstanceStatus {
-    conditions: Leading<NodeCondition, 256>,
-    /// Of KubeVirt and of the guest agent, which also reports those of each container.
-    interfaces: Leading<SeenInterface, 4096>,
-    launcher_container_image_version: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SeenInterface {
-    name: Option<String>,
-    info_source: Option<String>,
-    /// With kube-proxy in IPVS mode, an interface has one for each Service.
-    ip_addresses: Leading<String, 64>,
-}
-
 /// A NIC and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interface {
@@ -383,14 +351,6 @@ impl Instance {
         });
         interfaces.collect()
     }
-}
-
-/// A setting in Harvester.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Setting {
-    /// The value.
-    pub(super) value: Option<String>,
 }
 
 /// Parses the release in a field of an API object. Absent if the field is missing or empty.

@@ -22,6 +22,7 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode};
 use crate::catalog::{Code, Finding};
+use crate::commands::options::config_option;
 use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, context, foreign, observer, reconcile};
 use crate::config::{self, Settings};
@@ -143,8 +144,35 @@ fn settings(process: &Process) -> (Settings, Vec<Finding>) {
     match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => (loaded.settings, Vec::new()),
         Err(errors) => {
-            let finding = |problem| Finding::new(Code::ConfigInvalid, problem);
+            let config = config_option(process.config.as_deref());
+            let check = format!("harvester-node-agent {config}config check");
+            let reload = "systemctl reload harvester-node-agent".to_owned();
+            let commands = vec![check, reload];
+            let finding = |problem| {
+                Finding::new(Code::ConfigInvalid, problem).with_commands(commands.clone())
+            };
             (Settings::default(), errors.lines().map(finding).collect())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::root::Root;
+
+    #[test]
+    fn the_command_that_checks_a_configuration_names_the_file_that_was_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a\t.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a\t.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let (_, findings) = settings(&process);
+        assert_eq!(
+            findings[0].commands()[0].text,
+            r"harvester-node-agent --config=$'/a\011.toml' config check"
+        );
     }
 }

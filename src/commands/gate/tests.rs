@@ -47,8 +47,8 @@ fn missing(seconds: u64) -> Seen {
 
 fn wait_text(seen: &Seen) -> String {
     match decide(None, seen) {
-        Decision::Hold { why, .. } => why,
-        open @ Decision::Open { .. } => panic!("{open:?}"),
+        Decision::Hold(why, _) => why,
+        open @ Decision::Open(_) => panic!("{open:?}"),
     }
 }
 
@@ -70,8 +70,8 @@ fn a_delay_ends_with_its_bound_or_when_no_daemon_has_run_for_a_while() {
 /// Returns what it says when it opens, at the latest.
 fn opening(seen: &Seen) -> String {
     match decide(None, seen) {
-        Decision::Open { text } => text,
-        Decision::Hold { late, .. } => late,
+        Decision::Open(text) => text,
+        Decision::Hold(_, late) => late,
     }
 }
 
@@ -79,8 +79,8 @@ fn opening(seen: &Seen) -> String {
 fn opens(present: Option<&Present>, seen: &Seen, seconds: u64) -> Option<bool> {
     let is_over = left(seen, Duration::from_secs(seconds), BOUND).is_zero();
     match decide(present, seen) {
-        Decision::Open { .. } => Some(false),
-        Decision::Hold { .. } => is_over.then_some(true),
+        Decision::Open(_) => Some(false),
+        Decision::Hold(..) => is_over.then_some(true),
     }
 }
 
@@ -214,7 +214,7 @@ fn the_credential_of_another_machine_holds_the_kubelet_within_the_bound() {
     }
     assert_eq!(at(&copied, &gone, 20), TIME_UP);
     let unknown = says(Verdict::Unknown);
-    let Decision::Hold { why: text, .. } = decide(Some(&copied), &unknown) else {
+    let Decision::Hold(text, _) = decide(Some(&copied), &unknown) else {
         panic!("it opened");
     };
     for part in [

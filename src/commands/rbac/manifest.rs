@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::commands::answer::with;
 use crate::commands::rbac::permissions::{
     INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
 };
@@ -191,14 +192,6 @@ fn metadata(name: &str, namespace: Option<&str>) -> Value {
         Some(namespace) => with(metadata, "namespace", json!(namespace)),
         None => metadata,
     }
-}
-
-/// Adds a field to an object.
-fn with(mut object: Value, field: &str, value: Value) -> Value {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(field.to_owned(), value);
-    }
-    object
 }
 
 /// Returns one document for each object, with comments.

@@ -186,14 +186,15 @@ fn fqdn(finding: Finding, observation: &Observation, vm: &str, is_registered: bo
 
 /// Returns a finding if Harvester's cloud provider manages the Node and cannot find its VM: by the Node name, or by the hostname that
 /// the guest agent reports. It then calls the Node one "that does not exist in the cloud provider" (harvester/harvester#11683).
-pub(super) fn deletion(
+pub fn deletion(
     identity: &Identity,
     observation: &Observation,
-    agent: GuestAgentHealth,
+    silent: Option<GuestAgentHealth>,
 ) -> Option<Finding> {
+    let agent = silent?;
     // Proven: the name that the platform gave to an unknown VM may not be the VM's.
     let vm = identity.vm_name()?;
-    let is_managed = observation.node.known()?.vm_uid().is_some();
+    observation.node.known()?.vm_uid()?;
     let is_other = |judged: &&JudgedName| {
         judged.kind == NameKind::NodeName
             && judged.verdict != Verdict::Unknown
@@ -201,26 +202,20 @@ pub(super) fn deletion(
             && judged.name != vm.as_str()
     };
     let name = identity.names.iter().find(is_other)?;
-    (is_managed && agent.is_silent()).then(|| {
-        let text = format!(
-            "Node `{}`, VM `{vm}`, qemu-guest-agent: {}",
-            name.name.escape_debug(),
-            agent.name()
-        );
-        let finding = Finding::new(Code::NodeMayBeDeleted, text);
-        match name.verdict {
-            Verdict::Differs | Verdict::Fqdn => {
-                let [servers, rename, kubeadm] = RENAME;
-                replacing(
-                    finding,
-                    observation,
-                    &[WITHOUT_AGENT, servers, rename, kubeadm],
-                    &[],
-                )
-            }
-            // A name that was chosen stays, and one that was made from the name of the VM comes again.
-            _ => finding,
+    let text = format!(
+        "Node `{}`, VM `{vm}`, qemu-guest-agent: {}",
+        name.name.escape_debug(),
+        agent.name()
+    );
+    let finding = Finding::new(Code::NodeMayBeDeleted, text);
+    Some(match name.verdict {
+        Verdict::Differs | Verdict::Fqdn => {
+            let [servers, rename, kubeadm] = RENAME;
+            let steps = [WITHOUT_AGENT, servers, rename, kubeadm];
+            replacing(finding, observation, &steps, &[])
         }
+        // A name that was chosen stays, and one that was made from the name of the VM comes again.
+        _ => finding,
     })
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
-use std::borrow::Cow;
-
 use crate::catalog::{Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED};
 use crate::decide::input::Scene;
 use crate::decide::unread;
@@ -113,10 +111,7 @@ fn unauthorized(mut finding: Finding, observation: &Observation) -> Finding {
         }
     });
     let steps: Vec<String> = steps.collect();
-    let on_harvester = |text| FixCommand {
-        place: CommandPlace::Harvester,
-        text: Cow::Owned(text),
-    };
+    let on_harvester = |text| FixCommand::new(CommandPlace::Harvester, text);
     let first = [
         format!("kubectl -n {namespace} get secret {name} --show-labels"),
         format!("kubectl -n {namespace} label secret {name} {INVALID_SINCE}-  # only if it has it"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::decide::fixtures::{World, now};
 use crate::facts::trigger::Reasons;
-use crate::facts::{Unavailable, UnavailableKind};
+use crate::facts::{Fact, UnavailableKind};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
@@ -25,12 +25,12 @@ fn refused(passing: bool, retry_after: Option<u64>) -> WriteResult {
         text: "no".to_owned(),
         passing,
         retry_after: retry_after.map(Duration::from_secs),
+        is_deferred: false,
     })
 }
 
 fn learned(plan: &Plan, results: &[WriteResult]) -> Learned {
-    let node = Fact::Absent;
-    learn(plan, results, Scope::ALL, &node, now(UPTIME))
+    learn(plan, results, Scope::ALL, now(UPTIME))
 }
 
 fn waited(learned: &Learned) -> Next {
@@ -62,7 +62,7 @@ fn written_labels_are_looked_at_immediately_unless_nothing_was_read() {
         (written.follow_up, written.memory.cause),
         (FollowUp::Immediate, None)
     );
-    let unread = learn(&plan, &[Ok(())], Scope::NONE, &Fact::Absent, now(UPTIME));
+    let unread = learn(&plan, &[Ok(())], Scope::NONE, now(UPTIME));
     assert_eq!(unread.follow_up, FollowUp::Wait(plan.next));
     // Without a write, nothing changes.
     let dry = learned(&plan, &[]);
@@ -94,13 +94,17 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
     assert_eq!(after(true, Some(0)), backoff);
     assert_eq!(after(false, None), schedule::retry_refused(1, random));
     // During the backoff of an API, the retry waits until the backoff ends.
-    let deferred = Fact::Failed(Unavailable {
+    let deferred = Err(Refusal {
         is_deferred: true,
-        ..Unavailable::new(UnavailableKind::Unreachable, "timeout")
+        retry_after: Some(Duration::ZERO),
+        ..Refusal::passing("timeout")
     });
-    let results = [refused(true, Some(0))];
-    let learned = learn(&plan, &results, Scope::ALL, &deferred, now(UPTIME));
-    assert_eq!(waited(&learned).after, Duration::ZERO);
+    let once = learned(&plan, std::slice::from_ref(&deferred));
+    assert_eq!(waited(&once).after, Duration::ZERO);
+    // An attempt that was not sent is none.
+    plan.memory = learned(&plan, &[refused(true, None)]).memory;
+    let again = learned(&plan, &[deferred]);
+    assert_eq!(again.memory.refusals[0].count, 1);
 }
 
 #[test]
@@ -127,10 +131,10 @@ fn refuse_all(world: &mut World, retry_after: Option<u64>) -> (Plan, Vec<Write>)
             text: format!("no {:?}", action.write()),
             passing: false,
             retry_after: retry_after.map(Duration::from_secs),
+            is_deferred: false,
         }));
     }
-    let (scope, node) = (world.reasons.scope, world.observation.node.clone());
-    world.memory = learn(&plan, &results, scope, &node, now(world.uptime)).memory;
+    world.memory = learn(&plan, &results, world.reasons.scope, now(world.uptime)).memory;
     (plan, sent)
 }
 
@@ -196,13 +200,7 @@ fn a_refused_migration_counts_from_its_hint_until_its_labels_are_written() {
     world.uptime += Duration::from_secs(3600);
     let plan = world.plan();
     assert_eq!(plan.memory.cause, cause);
-    let written = learn(
-        &plan,
-        &[Ok(())],
-        Scope::ALL,
-        &world.observation.node,
-        now(world.uptime),
-    );
+    let written = learn(&plan, &[Ok(())], Scope::ALL, now(world.uptime));
     assert_eq!(written.memory.cause, None);
 }
 

@@ -33,17 +33,20 @@ impl Observer {
             }
             _ => {}
         }
+        let [_, generation] = self.generations();
+        // Another credential may be for another cluster.
+        self.last_node = self.last_node.take().filter(|(of, _)| *of == generation);
         match node.reach {
             Some(Reach::Away(error)) => {
                 if let Fact::Known(node) = &self.facts.node {
-                    self.last_node = Some(node.clone());
+                    self.last_node = Some((generation, node.clone()));
                 }
                 if self.last_node.is_some() {
                     self.facts.node = Fact::Failed(away(&error));
                 }
             }
             Some(Reach::Reached) if is_watched(&self.facts.node) => {
-                if let Some(node) = self.last_node.take() {
+                if let Some((_, node)) = self.last_node.take() {
                     self.facts.node = Fact::Known(node);
                 }
             }
@@ -176,6 +179,7 @@ mod tests {
     use crate::agent::signal_board::SignalBoard;
     use crate::sys::root::Root;
     use crate::wire::dbus::Bus;
+    use crate::wire::kubeapi::Kind;
 
     fn node(version: &str) -> Node {
         serde_json::from_value(serde_json::json!({
@@ -201,6 +205,24 @@ mod tests {
         for version in ["4", "3"] {
             observer.delivered_version = Some("4".to_owned());
             assert!(!observer.accept_node(node(version), version.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_node_that_another_credential_read_does_not_come_back() {
+        for (of, is_back) in [(None, true), (Some(4), false)] {
+            let root = Root::new("/nonexistent");
+            let bus = Bus::new(&root, None);
+            let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+            observer.last_node = Some((of, node("4")));
+            // The Node could not be read with the credential in use.
+            observer.facts.node = Fact::failed(UnavailableKind::Unreachable, "no route");
+            let error = Error::new(Kind::Unreachable, "no route");
+            for reach in [Reach::Away(error), Reach::Reached] {
+                observer.node_feed.reach(reach);
+                observer.take_delivered();
+            }
+            assert_eq!(observer.facts.node.known().is_some(), is_back);
         }
     }
 }

@@ -82,8 +82,8 @@ pub struct Observer {
     pub(super) host_labels: KeptLabels,
     /// The settings with which `reads` was read.
     pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
-    /// Our Node before its API became unreachable.
-    pub(super) last_node: Option<Node>,
+    /// Our Node before its API became unreachable, and the generation of the credential with which it was read.
+    pub(super) last_node: Option<(Option<u64>, Node)>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
     pub(super) listing: Listing,

@@ -436,6 +436,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         text: long.clone(),
         passing: false,
         retry_after: None,
+        is_deferred: false,
     };
     for window_end in ends {
         round.plan.window_end = Some(window_end);

@@ -28,7 +28,7 @@ pub fn describe(foreign: &str) -> String {
 pub struct Error {
     /// The way to handle it.
     pub kind: Kind,
-    /// Whether no request was sent, because requests back off after an error of this kind.
+    /// Whether no request was sent, because requests back off after an error of this kind, or because it waited for one of ours.
     pub is_deferred: bool,
     /// The time to wait before the next try: what the server requested, or the rest of the backoff.
     pub retry_after: Option<Duration>,
@@ -170,7 +170,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for requests that are not sent for `left` because of this failure.
+    /// Returns the error for requests that are not sent for `left` because of this error.
     #[must_use]
     pub fn deferral(&self, left: Duration) -> Self {
         Self {

@@ -83,7 +83,7 @@ impl Expected {
     }
 
     /// Compares the object in a text. The inner error is the received object, unescaped and in full, because a credential that was cut
-    /// is not recognized: whoever shows it makes it safe, once.
+    /// is not recognized: the caller escapes it.
     pub(super) fn compare(&self, text: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
         if self.is_anything() {
             return Ok(Ok(()));

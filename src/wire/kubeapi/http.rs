@@ -147,6 +147,8 @@ impl RequestAttempt<'_> {
                 self.transport.backoff.failed(self.sent, error.retry_after);
                 *self.transport.last_failure() = Some(error.clone());
             }
+            // Nothing was sent.
+            Err(error) if error.is_deferred => {}
             _ => self.transport.backoff.succeeded(),
         }
         outcome
@@ -224,7 +226,10 @@ impl Transport {
             .await
             .ok()
             .and_then(Result::ok)
-            .ok_or_else(|| target.timed_out("waiting for the previous watch to close", limit))
+            .ok_or_else(|| {
+                let waited = target.timed_out("waiting for the previous watch to close", limit);
+                waited.deferral(limit)
+            })
     }
 
     pub(super) fn target(&self, call: &Call<'_>) -> Target {

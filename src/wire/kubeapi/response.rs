@@ -31,9 +31,6 @@ const IN_HEADERS: &str = "bytes in the headers";
 const MAXIMUM_STATUS: usize = 64 * 1024;
 /// The bytes that a header takes in addition to its name and its value: colon, space, line end.
 const HEADER_OVERHEAD: usize = 4;
-/// The HTTP library's message for a head beyond its own limits of 100 headers and about 400 KiB; it has a method for this only for
-/// servers.
-const HEAD_TOO_LARGE: &str = "message head is too large";
 
 /// The minimum time to wait at the server's request: zero would lead to a busy loop.
 const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -201,7 +198,8 @@ impl Transport {
         }
         let http = causes(&source).find_map(|cause| cause.downcast_ref::<hyper::Error>());
         match http {
-            Some(error) if error.to_string() == HEAD_TOO_LARGE => {
+            // The library's own limits are 100 headers and about 400 KiB.
+            Some(error) if error.is_parse_too_large() => {
                 target.too_large(IN_HEADERS, MAXIMUM_HEADERS)
             }
             Some(error) if error.is_parse() => {
@@ -253,11 +251,10 @@ fn causes<'a>(
 
 /// Returns why there is no connection.
 fn unreached(error: &reqwest::Error) -> String {
+    if error.is_dns() {
+        return "cannot resolve the server name (DNS)".to_owned();
+    }
     for cause in causes(error) {
-        // The HTTP library's message for a name that was not found; its type for this is private.
-        if cause.to_string() == "dns error" {
-            return "cannot resolve the server name (DNS)".to_owned();
-        }
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(ErrorKind::ConnectionRefused) => return "connection refused".to_owned(),
             Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => {

@@ -6,6 +6,7 @@ pub mod admin;
 pub mod bus;
 pub mod cloud_controller;
 pub mod downward_metrics;
+pub mod expected;
 pub mod faults;
 pub mod figures;
 pub mod guard;

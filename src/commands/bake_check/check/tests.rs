@@ -133,7 +133,15 @@ fn no_more_than_a_few_of_many_things_are_named_and_all_are_removed() {
 fn an_invalid_configuration_is_one_problem() {
     let file = "/etc/harvester-node-agent/config.toml";
     let text: String = (0..20).map(|number| format!("k{number} = 1\n")).collect();
-    let dir = tree(&[(file, &text)]);
+    let dir = tree(&[(file, &text), ("/the other.toml", "x = 1\n")]);
+    let only = Path::new("/the other.toml");
+    let named = check(&Root::new(dir.path()), Some(only), Path::new("/image"));
+    let mut named = named.iter();
+    let named = named.find(|one| one.code == Code::ImageConfigInvalid);
+    assert_eq!(
+        named.unwrap().commands()[0].text,
+        "harvester-node-agent --root=/image --config='/the other.toml' config check"
+    );
     let findings = check(&Root::new(dir.path()), None, dir.path());
     let mut findings = findings.iter();
     let found = findings.find(|one| one.code == Code::ImageConfigInvalid);

@@ -8,7 +8,8 @@ use crate::commands::doctor::certificate::{Certificate, CertificateRole};
 use crate::commands::doctor::reads::Reads;
 use crate::decide::findings::expiry::{End, reported};
 use crate::facts::UnavailableKind;
-use crate::report::relative::span;
+use crate::facts::clock::date;
+use crate::report::relative::expiry;
 
 const NEW_HARVESTER_KUBECONFIG: &str = "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester \
     itself expires, plan its rotation with the Harvester documentation first.";
@@ -28,13 +29,8 @@ pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
         checked.findings.extend(expires);
         checked.findings.extend(misnamed(case, &certificate));
         if (certificate.api, certificate.role) == (Api::Harvester, CertificateRole::Server) {
-            let left = certificate.ends.saturating_sub(case.seconds());
-            let verb = match left {
-                1.. => "expires in",
-                _ => "expired since",
-            };
-            let note = format!("certificate {verb} {}", span(left));
-            checked.note(Group::HarvesterApi, note);
+            let expiry = expiry(case.now.wall, &date(certificate.ends));
+            checked.note(Group::HarvesterApi, format!("certificate {expiry}"));
         }
     }
 }

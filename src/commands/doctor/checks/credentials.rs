@@ -13,7 +13,7 @@ use crate::commands::doctor::reads::Reads;
 use crate::decide::identity::OwnVm;
 use crate::facts::observation::Harvester;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::escape::shell_word;
+use crate::sys::escape::shell_path;
 use crate::sys::root::Root;
 
 /// A path where the Harvester credential is searched.
@@ -200,12 +200,14 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let mut missing = places.iter().filter(|one| one.content == Content::Nothing);
     let (setting, path) = missing.find_map(|one| {
         let setting = one.candidate.named_by.as_ref()?;
-        Some((setting, one.candidate.path.display()))
+        Some((setting, &one.candidate.path))
     })?;
-    let used = used.display();
-    let text =
-        format!("{setting} is {path}, which does not exist; the kubeconfig in use is {used}");
-    let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
+    let text = format!(
+        "{setting} is {}, which does not exist; the kubeconfig in use is {}",
+        path.display(),
+        used.display()
+    );
+    let [used, path] = [used, path].map(|path| shell_path(path));
     let command = format!("install -D -m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
 }

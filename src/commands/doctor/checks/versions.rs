@@ -24,8 +24,9 @@ const OTHER_CLUSTERS: &str = "https://github.com/harvester/harvester/issues/4459
 const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
     kubectl -n kube-system get pods -o wide | grep harvester";
 
-/// A fault in some releases: the first affected one, the first without it, when it matters, its effect, and the page about it.
-type Row = (Rank, Rank, Only, &'static str, &'static str);
+/// A fault in some releases: its finding, the first affected one, the first without it, when it matters, its effect, and the page
+/// about it.
+type Row = (Code, Rank, Rank, Only, &'static str, &'static str);
 
 /// The condition under which a fault matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,49 +45,24 @@ const fn v(major: u32, minor: u32, patch: u32) -> Rank {
     Rank::of(major, minor, patch)
 }
 
+/// Those of RKE2 matter only where it is configured for Harvester's cloud provider.
 #[rustfmt::skip]
-const HARVESTER: &[Row] = &[
-    (FIRST, v(1, 0, 3), Only::Always,
+const ROWS: &[Row] = &[
+    (Code::HarvesterTooOld, FIRST, v(1, 0, 3), Only::Always,
         "it does not annotate the VM with region and zone of the host", NODE_DRIVER_PAGE),
-    (FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
+    (Code::HarvesterTooOld, FIRST, v(1, 2, 0), Only::WithCloudProviderSince(v(0, 2, 0)),
         "the cloud provider of this cluster needs a newer Harvester to follow a migration", CLOUD_PROVIDER_PAGE),
-    (v(1, 7, 0), v(1, 7, 2), Only::Always,
+    (Code::HarvesterTooOld, v(1, 7, 0), v(1, 7, 2), Only::Always,
         "it live-migrates all VMs at the same time after an upgrade", MASS_MIGRATION),
-];
-
-#[rustfmt::skip]
-const HARVESTER_CLOUD_PROVIDER: &[Row] = &[
-    (FIRST, v(0, 1, 4), Only::Always,
+    (Code::CloudProviderTooOld, FIRST, v(0, 1, 4), Only::Always,
         "it sets neither region nor zone", INHERIT_TOPOLOGY),
-    (v(0, 1, 4), v(0, 2, 0), Only::Always,
+    (Code::CloudProviderTooOld, v(0, 1, 4), v(0, 2, 0), Only::Always,
         "it sets region and zone only when the Node is created, not after a migration", RESYNC_TOPOLOGY),
-    (v(0, 2, 0), v(0, 2, 2), Only::WhereOthersAre,
+    (Code::CloudProviderTooOld, v(0, 2, 0), v(0, 2, 2), Only::WhereOthersAre,
         "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)", OTHER_CLUSTERS),
-];
-
-/// Of RKE2 that is configured for Harvester's cloud provider.
-const RKE2: &[Row] = &[
-    (
-        FIRST,
-        v(1, 22, 12),
-        Only::Always,
-        NO_TOPOLOGY,
-        NODE_DRIVER_PAGE,
-    ),
-    (
-        v(1, 23, 0),
-        v(1, 23, 9),
-        Only::Always,
-        NO_TOPOLOGY,
-        NODE_DRIVER_PAGE,
-    ),
-    (
-        v(1, 24, 0),
-        v(1, 24, 3),
-        Only::Always,
-        NO_TOPOLOGY,
-        NODE_DRIVER_PAGE,
-    ),
+    (Code::KubeletTooOld, FIRST, v(1, 22, 12), Only::Always, NO_TOPOLOGY, NODE_DRIVER_PAGE),
+    (Code::KubeletTooOld, v(1, 23, 0), v(1, 23, 9), Only::Always, NO_TOPOLOGY, NODE_DRIVER_PAGE),
+    (Code::KubeletTooOld, v(1, 24, 0), v(1, 24, 3), Only::Always, NO_TOPOLOGY, NODE_DRIVER_PAGE),
 ];
 
 /// Compares the versions, and adds them to the summary.
@@ -136,7 +112,7 @@ fn cloud_provider(case: &Case<'_>, pods: &Pods) -> Fact<Component> {
     }
 }
 
-/// Returns a finding for each row of the tables that matches. `may_have_neighbors`: the namespace has VMs other than ours, or this is
+/// Returns a finding for each row of the table that matches. `may_have_neighbors`: the namespace has VMs other than ours, or this is
 /// unknown.
 fn judge(
     case: &Case<'_>,
@@ -149,43 +125,24 @@ fn judge(
     let pod = cloud_provider.map(|one| format!(" (pod {})", one.pod));
     let is_concerned = |kubelet: &&Release| kubelet.is_rke2() && case.asks_for_cloud_provider();
     let rke2 = kubelet.filter(is_concerned);
-    let title = "Harvester cloud provider";
-    let mut findings = Vec::new();
-    for (code, title, release, pod, rows) in [
-        (
-            Code::HarvesterTooOld,
-            "Harvester",
-            harvester,
-            None,
-            HARVESTER,
-        ),
-        (
-            Code::CloudProviderTooOld,
-            title,
-            provider,
-            pod,
-            HARVESTER_CLOUD_PROVIDER,
-        ),
-        (Code::KubeletTooOld, "RKE2", rke2, None, RKE2),
-    ] {
-        let Some(release) = release else { continue };
+    let findings = ROWS.iter().filter_map(|row| {
+        let (code, from, below, only, fault, source) = row;
+        let (title, release, pod) = match code {
+            Code::HarvesterTooOld => ("Harvester", harvester?, None),
+            Code::KubeletTooOld => ("RKE2", rke2?, None),
+            _ => ("Harvester cloud provider", provider?, pod.as_deref()),
+        };
+        let applies = match *only {
+            Only::Always => true,
+            Only::WithCloudProviderSince(least) => provider?.rank() >= least,
+            Only::WhereOthersAre => may_have_neighbors,
+        };
         let pod = pod.unwrap_or_default();
-        for (from, below, only, fault, source) in rows {
-            let applies = match *only {
-                Only::Always => true,
-                Only::WithCloudProviderSince(least) => {
-                    provider.is_some_and(|provider| least <= provider.rank())
-                }
-                Only::WhereOthersAre => may_have_neighbors,
-            };
-            if applies && (*from..*below).contains(&release.rank()) {
-                let text =
-                    format!("{title} {release}{pod}: {fault}; fixed in {below}, see {source}");
-                findings.push(Finding::new(code, text));
-            }
-        }
-    }
-    findings
+        let text = format!("{title} {release}{pod}: {fault}; fixed in {below}, see {source}");
+        let is_affected = applies && (*from..*below).contains(&release.rank());
+        is_affected.then(|| Finding::new(*code, text))
+    });
+    findings.collect()
 }
 
 #[cfg(test)]
@@ -291,9 +248,7 @@ mod tests {
 
     #[test]
     fn every_row_can_be_violated() {
-        for (from, below, only, fault, source) in
-            [HARVESTER, HARVESTER_CLOUD_PROVIDER, RKE2].concat()
-        {
+        for (_, from, below, only, fault, source) in ROWS {
             assert!(from < below, "{fault}");
             assert!(source.starts_with("https://"), "{fault}");
             if let Only::WithCloudProviderSince(least) = only {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The texts as a whole are in `expected/`, one file each. To write them anew, run these tests with `WRITE_EXPECTED=1`, and review
-//! the change.
-
-use std::path::Path;
+//! The texts as a whole are in `expected/`, one file each.
 
 use serde_json::json;
 use time::UtcDateTime;
@@ -38,15 +35,10 @@ fn text(diagnosis: &Diagnosis, style: TermStyle, verbose: bool) -> String {
 
 /// Holds that a text is the one in `expected/NAME.txt`.
 fn is_expected(name: &str, text: &str) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/doctor/print/expected");
-    let file = dir.join(format!("{name}.txt"));
+    let file = format!("src/commands/doctor/print/expected/{name}.txt");
     // The version is the only part that a release changes.
     let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    if std::env::var_os("WRITE_EXPECTED").is_some() {
-        std::fs::write(&file, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(text, expected, "{}:\n{text}", file.display());
+    harvester_lab::expected::is_expected(&file, &text, str::to_owned);
 }
 
 fn diagnosis(found: &Found) -> Diagnosis {

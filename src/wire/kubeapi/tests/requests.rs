@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    Client, Kind, PartialObjectMetadata, PatchKind, ResourceAttributes, Selectors, Tally,
+    Client, Kind, PartialObjectMetadata, PatchKind, ResourceAttributes, Selectors, Tally, Timeouts,
+    WatchRequest,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
-use super::{LONG, TOKEN, client, credential, is, printed, received};
+use super::{HOUR, LONG, TOKEN, client, credential, is, printed, received};
 use crate::wire::backoff::Backoff;
 
 const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
@@ -33,6 +34,25 @@ async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
     );
     assert_eq!(request.header("accept-encoding"), None);
     assert_eq!(request.header("referer"), None);
+}
+
+#[tokio::test]
+async fn a_wait_for_a_watch_of_ours_says_nothing_of_the_api() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let timeouts = Timeouts {
+        connect: HOUR / 2,
+        ..LONG
+    };
+    let backoff = Backoff::new(|| crate::decide::schedule::Random::from_bits(0));
+    let (tally, shared) = (Tally::default(), backoff.clone());
+    let client = Client::counting(&credential(&server.url()), timeouts, tally, shared).unwrap();
+    let request = WatchRequest::new("/api/v1/nodes");
+    let _first = client.watch::<Value>(&request).await.unwrap();
+    let _second = client.watch::<Value>(&request).await.unwrap();
+    tokio::time::pause();
+    let error = client.watch::<Value>(&request).await.unwrap_err();
+    is(&error, Kind::TimedOut, "waiting for the previous watch");
+    assert_eq!(backoff.left(), None, "no other request waits for it");
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -111,7 +110,7 @@ impl Kubelet {
         let listens = async || tree.path(CONTAINERD).exists();
         eventually(SOON, "containerd listens", listens).await;
         kubelet.set_node_labels(labels);
-        kubelet.restart();
+        kubelet.restart().await;
         kubelet
     }
 
@@ -140,8 +139,11 @@ impl Kubelet {
     }
 
     /// Ends kubelet, unless it is not running, and starts it with the flags as they are now.
-    pub fn restart(&mut self) {
-        self.stop();
+    ///
+    /// # Panics
+    /// When the port of the kubelet that ran stays taken.
+    pub async fn restart(&mut self) {
+        self.stop().await;
         self.starts += 1;
         let name = format!("kubelet-{}", self.starts);
         let command = ["sh", "-c", START_KUBELET];
@@ -153,17 +155,10 @@ impl Kubelet {
     ///
     /// # Panics
     /// When the port stays taken.
-    pub fn stop(&mut self) {
-        if self.kubelet.take().is_none() {
-            return;
-        }
-        let deadline = Instant::now() + SOON;
-        while let Err(error) = TcpListener::bind((address(), PORT)) {
-            assert!(
-                Instant::now() < deadline,
-                "kubelet has ended, its port has not: {error}"
-            );
-            std::thread::sleep(Duration::from_millis(20));
+    pub async fn stop(&mut self) {
+        if self.kubelet.take().is_some() {
+            let is_free = async || TcpListener::bind((address(), PORT)).is_ok();
+            eventually(SOON, "the port of the kubelet that ended is free", is_free).await;
         }
     }
 }

@@ -180,6 +180,10 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
         codes(&bench, None, &places),
         [Code::CredentialNotAtNamedPath]
     );
+    places[1].candidate.path = "/data/a\tb".into();
+    let found = bench.ask(|case| judge(case, None, &places));
+    let command = &found[0].commands()[0].text;
+    assert!(command.ends_with(r" $'/data/a\011b'"), "{command}");
     bench.world.observation.harvester =
         Fact::failed(UnavailableKind::Missing, "no credential at all");
     assert_eq!(codes(&bench, None, &places), []);

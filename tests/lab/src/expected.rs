@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compares texts with files. To write the files anew, run the tests with `WRITE_EXPECTED=1`, and review the change.
+
+use std::path::Path;
+
+/// Holds that a text is that of a file of the repository, as far as `part` returns the part that each run has in common.
+///
+/// # Panics
+/// When they differ.
+pub fn is_expected(file: &str, text: &str, part: impl Fn(&str) -> String) {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let path = root.join(file);
+    if std::env::var_os("WRITE_EXPECTED").is_some() {
+        std::fs::write(&path, text).expect("the directory of the expected text");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(part(text), part(&expected), "{file}:\n{text}");
+}
