@@ -35,7 +35,7 @@ arguments=("$@")
 # the same time.
 # Without systemd in view no package starts its service.
 need() { # COMMAND=PACKAGE...
-  local pair command packages=() hidden=()
+  local pair command packages=() services=() hidden=()
   # shellcheck disable=SC2016
   [ ! -d /run/systemd/system ] || hidden=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /run/systemd; exec "$@"' sh)
   for pair in "$@"; do
@@ -43,6 +43,7 @@ need() { # COMMAND=PACKAGE...
     ! command -v "$command" >/dev/null || continue
     [[ $command != /* || ! -e $command ]] || continue
     packages+=("${pair#*=}")
+    services+=("$command.service" "${pair#*=}.service")
   done
   [ ${#packages[@]} -gt 0 ] || return 0
   can_be_root || skip "these Debian packages are not installed, and sudo is not available: ${packages[*]}"
@@ -53,9 +54,9 @@ need() { # COMMAND=PACKAGE...
     [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name "*Packages*" -mmin -600 -print -quit)" ] || apt-get update -qq
     install "$@" || { apt-get update -qq; install "$@"; }
   ' sh "${packages[@]}"
-  # Nor at the next boot.
+  # Nor at the next boot. A service has the name of its command or of its package.
   [ ! -d /run/systemd/system ] ||
-    for command in "${packages[@]}"; do as_root systemctl --quiet disable "$command.service" 2>/dev/null || true; done
+    for command in "${services[@]}"; do as_root systemctl --quiet disable "$command" 2>/dev/null || true; done
 }
 
 # Makes programs of Kubernetes 1.20, and of 1.36 where they are packed beside the checkout, unless a directory of KUBEBUILDER_ASSETS
@@ -155,7 +156,14 @@ check() { # name, command... (by default the name is the command)
   local name=$1 outcome; shift
   [ $# -gt 0 ] || set -- "$name"
   set +e
-  (set -e; "$@") >"${work:?}/said" 2>&1
+  # The command that failed, and not its callers nor what it ran in a subshell.
+  # shellcheck disable=SC2154
+  (
+    level=$BASH_SUBSHELL
+    trap '[ "$BASH_SUBSHELL" != "$level" ] || { echo "${BASH_SOURCE[0]##*/}:$LINENO: ${BASH_COMMAND%%$'"'\n'"'*}" >&2; trap - ERR; }' ERR
+    set -eE
+    "$@"
+  ) >"${work:?}/said" 2>&1
   outcome=$?
   set -e
   if [ "$outcome" = 0 ]; then

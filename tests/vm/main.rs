@@ -39,7 +39,7 @@ use crate::hardware::Architecture;
 use crate::stage::{Setting, Stage};
 
 /// Generous: a limit for something broken on an emulated processor that others share.
-pub const LIMIT: Duration = Duration::from_secs(1200);
+pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// A scenario.
 #[derive(Debug, Clone, Copy)]
