@@ -39,42 +39,66 @@ named! {
     }
 }
 
+/// The consequence of a name that the platform, Rancher or the configuration made of the VM's.
+const DERIVED: &str = "The Harvester cloud provider looks up the VM by the Node name, and since 0.2.1 by the hostname from \
+                       qemu-guest-agent, or finds none; the CSI driver before 0.1.6 cannot attach volumes";
+const NOT_VERIFIED: &str = "the names are not verified";
+
 impl Verdict {
+    /// Returns the code of the finding, whether a Node may register, and the consequences.
+    fn row(self) -> (Option<Code>, bool, &'static str) {
+        let differs = Some(Code::HostnameDiffers);
+        match self {
+            Self::Match => (None, true, "none"),
+            Self::MatchExceptCaseOrDomain => (
+                None,
+                true,
+                "none for Kubernetes, which uses the lower-case or the configured name; scripts that compare names may differ",
+            ),
+            Self::ConfiguredOverride => (Some(Code::ConfiguredOverride), true, DERIVED),
+            Self::PlatformHostname | Self::RancherTruncated | Self::NodeIdSuffix => {
+                (differs, true, DERIVED)
+            }
+            Self::Unknown => (None, false, NOT_VERIFIED),
+            Self::Ambiguous => (Some(Code::IdentityAmbiguous), false, NOT_VERIFIED),
+            Self::NotFound => (Some(Code::VmNotFound), false, NOT_VERIFIED),
+            Self::Fqdn | Self::Differs => (
+                differs,
+                false,
+                "The Harvester cloud provider and CSI driver look up the VM by the whole Node name and find none: no providerID, \
+                 no topology after a migration, the Node may be deleted when it becomes NotReady, and volumes of a stopped VM are \
+                 not released",
+            ),
+            Self::Shared => (
+                Some(Code::HostnameOfSeveralVms),
+                false,
+                "The second Node with this name replaces the first one in Kubernetes, and the Harvester cloud provider and CSI \
+                 driver find no VM with it",
+            ),
+            Self::AnotherVm => (
+                Some(Code::NameOfAnotherVm),
+                false,
+                "The Harvester cloud provider and CSI driver treat this Node as that VM. If this Node is not ready while that VM \
+                 is stopped, the CSI driver taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged \
+                 volumes of that VM",
+            ),
+        }
+    }
+
     /// Returns the code of the finding; `None` if nothing is wrong, or the VM is not known.
     pub fn code(self) -> Option<Code> {
-        Some(match self {
-            Self::Match | Self::MatchExceptCaseOrDomain | Self::Unknown => return None,
-            Self::ConfiguredOverride => Code::ConfiguredOverride,
-            Self::Ambiguous => Code::IdentityAmbiguous,
-            Self::NotFound => Code::VmNotFound,
-            Self::Shared => Code::HostnameOfSeveralVms,
-            Self::AnotherVm => Code::NameOfAnotherVm,
-            Self::PlatformHostname
-            | Self::RancherTruncated
-            | Self::NodeIdSuffix
-            | Self::Fqdn
-            | Self::Differs => Code::HostnameDiffers,
-        })
+        self.row().0
     }
 
     /// Reports whether a Node may register with such a name: it matches the VM, or it was configured (by the platform, Rancher, or
     /// the distribution). A configured name does not change by waiting.
     pub fn may_register(self) -> bool {
-        match self {
-            Self::Match
-            | Self::MatchExceptCaseOrDomain
-            | Self::PlatformHostname
-            | Self::RancherTruncated
-            | Self::NodeIdSuffix
-            | Self::ConfiguredOverride => true,
-            Self::Unknown
-            | Self::Ambiguous
-            | Self::NotFound
-            | Self::Fqdn
-            | Self::Differs
-            | Self::Shared
-            | Self::AnotherVm => false,
-        }
+        self.row().1
+    }
+
+    /// Returns the consequences of the difference.
+    pub fn consequence(self) -> &'static str {
+        self.row().2
     }
 
     /// Returns the reason of the condition `HarvesterIdentityVerified`: that of the finding, if there is one.
@@ -83,38 +107,6 @@ impl Verdict {
             Self::Match => "NamesMatch",
             Self::MatchExceptCaseOrDomain => "NamesMatchExceptCaseOrDomain",
             _ => self.code().map_or("VmUnknown", Code::reason),
-        }
-    }
-
-    /// Returns the consequences of the difference.
-    pub fn consequence(self) -> &'static str {
-        match self {
-            Self::Match => "none",
-            Self::MatchExceptCaseOrDomain => {
-                "none for Kubernetes, which uses the lower-case or the configured name; scripts that compare names may differ"
-            }
-            Self::PlatformHostname
-            | Self::RancherTruncated
-            | Self::NodeIdSuffix
-            | Self::ConfiguredOverride => {
-                "The Harvester cloud provider looks up the VM by the Node name, and since 0.2.1 by the hostname from \
-                 qemu-guest-agent, or finds none; the CSI driver before 0.1.6 cannot attach volumes"
-            }
-            Self::Unknown | Self::Ambiguous | Self::NotFound => "the names are not verified",
-            Self::Fqdn | Self::Differs => {
-                "The Harvester cloud provider and CSI driver look up the VM by the whole Node name and find none: no providerID, \
-                 no topology after a migration, the Node may be deleted when it becomes NotReady, and volumes of a stopped VM are \
-                 not released"
-            }
-            Self::Shared => {
-                "The second Node with this name replaces the first one in Kubernetes, and the Harvester cloud provider and CSI \
-                 driver find no VM with it"
-            }
-            Self::AnotherVm => {
-                "The Harvester cloud provider and CSI driver treat this Node as that VM. If this Node is not ready while that VM \
-                 is stopped, the CSI driver taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged \
-                 volumes of that VM"
-            }
         }
     }
 

@@ -116,7 +116,11 @@ fn write(
         }
         _ => format!("failed to write {name}: {error}"),
     })?;
-    let word = shell_path(file);
+    // To tar, what precedes a colon is another host.
+    let word = match name.contains(':') {
+        true => shell_path(&Path::new(".").join(file)),
+        false => shell_path(file),
+    };
     Ok(Written::File(format!(
         "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"
     )))
