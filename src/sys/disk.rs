@@ -289,7 +289,6 @@ mod tests {
     use super::*;
 
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Instant;
 
     use harvester_lab::world::SOON;
 
@@ -429,42 +428,28 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_has_no_result_and_does_not_block() {
-        let (end, ended) = mpsc::channel::<()>();
-        assert_eq!(within(SOON, || 5), Some(5));
-        let ended = Mutex::new(ended);
-        let late = within(Duration::from_millis(1), move || {
-            ended.lock().unwrap().recv()
-        });
-        assert!(late.is_none());
-        drop(end);
-    }
-
-    /// A result that comes just after the limit is there before the caller has given up on it.
-    #[test]
-    fn what_is_late_by_an_instant_is_kept_as_well() {
+    fn what_takes_too_long_does_not_block_and_its_result_is_kept() {
         struct Held(Arc<AtomicBool>);
         impl Drop for Held {
             fn drop(&mut self) {
                 self.0.store(true, Ordering::SeqCst);
             }
         }
-        let limit = Duration::from_micros(200);
-        for _ in 0..3000 {
-            let (is_released, running) = (Arc::<AtomicBool>::default(), Arc::new(()));
-            let (flag, runs) = (Arc::clone(&is_released), Arc::clone(&running));
-            let began = Instant::now();
-            let done = within(limit, move || {
-                let _runs = &runs;
-                while began.elapsed() < limit {
-                    std::hint::spin_loop();
-                }
-                Held(Arc::clone(&flag))
-            });
-            while Arc::strong_count(&running) > 1 {
-                thread::yield_now();
-            }
-            assert!(done.is_some() || !is_released.load(Ordering::SeqCst));
+        assert_eq!(within(SOON, || 5), Some(5));
+        let (end, ended) = mpsc::channel::<()>();
+        let (ended, running) = (Mutex::new(ended), Arc::new(()));
+        let is_released = Arc::<AtomicBool>::default();
+        let (flag, runs) = (Arc::clone(&is_released), Arc::clone(&running));
+        let late = within(Duration::from_millis(1), move || {
+            let _runs = &runs;
+            let _ = ended.lock().unwrap().recv();
+            Held(Arc::clone(&flag))
+        });
+        assert!(late.is_none());
+        drop(end);
+        while Arc::strong_count(&running) > 1 {
+            thread::yield_now();
         }
+        assert!(!is_released.load(Ordering::SeqCst));
     }
 }
