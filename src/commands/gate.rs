@@ -36,7 +36,7 @@ use crate::report::status::Status;
 use crate::report::status_file;
 use crate::sys::file_watch::{What, watch};
 use crate::sys::lock::Presence;
-use crate::sys::root::Root;
+use crate::sys::root::{ReadError, Root};
 
 /// The poll interval, in addition to inotify: the release of the daemon's lock causes no event.
 const POLL: Duration = Duration::from_secs(1);
@@ -285,10 +285,10 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    // Only whether it is there: the files that it names may be on a disk that hangs.
-    let mut found = candidates.iter();
-    let found = found.find_map(|candidate| root.metadata(&candidate.path).ok());
-    found.is_some_and(|metadata| metadata.is_file())
+    // Only whether it is there: the files that it names may be on a disk that hangs. The daemon takes the first one that exists.
+    let mut found = candidates.iter().map(|one| root.metadata(&one.path));
+    let first = found.find(|one| !one.as_ref().is_err_and(ReadError::is_absent));
+    first.is_some_and(|one| one.is_ok_and(|metadata| metadata.is_file()))
 }
 
 /// Returns how much of a delay is left, `waited` after the start of the gate.

@@ -5,7 +5,7 @@ use super::action::DesiredCondition;
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
-use crate::catalog::{Code, Finding, Severity};
+use crate::catalog::Code;
 use crate::decide::label_state::LabelState;
 use crate::sys::escape::one_line;
 
@@ -51,13 +51,9 @@ pub(super) fn plain(
     }
 }
 
-/// Returns the desired identity condition. `deletion` is the finding that the Node may be deleted, if there is one.
-pub fn identity(identity: &Identity, deletion: Option<&Finding>) -> DesiredCondition {
+/// Returns the desired identity condition.
+pub fn identity(identity: &Identity) -> DesiredCondition {
     let verdict = identity.verdict;
-    if let Some(finding) = deletion.filter(|_| verdict.severity() < Severity::Error) {
-        let message = format!("{}: {}", finding.code.entry().title, finding.seen);
-        return explained(IDENTITY, finding.code, "False", &message);
-    }
     let message = match &identity.vm {
         OwnVm::Ambiguous(vms) => format!("several VMs match this node: {}", vms.join(", ")),
         OwnVm::NotFound(_) => "no VM in the namespace matches this node".to_owned(),
@@ -75,8 +71,6 @@ pub fn identity(identity: &Identity, deletion: Option<&Finding>) -> DesiredCondi
             let names = names.collect::<Vec<_>>().join(", ");
             if verdict.is_match() {
                 format!("{names} match the name of {}", identity.reference())
-            } else if verdict.severity() == Severity::Notice {
-                format!("{names} is configured; {}", identity.reference())
             } else {
                 format!(
                     "{}, {names}: {}; {}",

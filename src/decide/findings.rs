@@ -15,7 +15,7 @@ use crate::catalog::{Api, Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::label_state::LabelState;
 
-pub use names::{deletion, replacing_provider_id};
+pub use names::replacing_provider_id;
 pub use placement::sources;
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
@@ -35,8 +35,7 @@ pub fn raise(
     let agent = &seen.observation.guest_agent;
     let health = memory.guest_agent.health(now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
-    let silent = memory.guest_agent.silent();
-    about_names.extend(deletion(seen.identity, seen.observation, silent));
+    about_names.extend(names::deletion(seen.identity, seen.observation, health));
     about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
     let last = memory.last_vmi.as_ref();

@@ -79,7 +79,7 @@ states! {
 
 impl GuestAgentHealth {
     /// Reports whether the host cannot ask the agent anything such as for the hostname, until a user acts.
-    fn is_silent(self) -> bool {
+    pub fn is_silent(self) -> bool {
         matches!(
             self,
             Self::NotRunning
@@ -122,8 +122,6 @@ pub struct Memory {
     restarted: Option<Duration>,
     /// The time of the last start by this agent.
     started: Option<Duration>,
-    /// The state in which the host cannot ask the guest agent anything; kept until the guest agent is known to run again.
-    silent: Option<GuestAgentHealth>,
 }
 
 impl Memory {
@@ -144,17 +142,6 @@ impl Memory {
             .state
             .filter(|(before, _)| *before == state || before.may_pass() && state.may_pass());
         self.state = Some((state, same.map_or(now, |(_, since)| since)));
-        self.silent = match state {
-            GuestAgentHealth::Changing
-            | GuestAgentHealth::Restarting
-            | GuestAgentHealth::Unknown => self.silent,
-            state => Some(state).filter(|state| state.is_silent()),
-        };
-    }
-
-    /// Returns the state in which the host cannot ask the guest agent anything, if it is in one.
-    pub fn silent(&self) -> Option<GuestAgentHealth> {
-        self.silent
     }
 
     /// Records that this agent started the unit.

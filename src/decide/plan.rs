@@ -106,9 +106,7 @@ pub fn plan(
     let refusal = refusal.map(|refused| refused.text.as_str());
     let sync = label_state::state(seen, &wanted, refusal);
     let health = memory.guest_agent.health(now.uptime);
-    let silent = memory.guest_agent.silent();
-    let deletion = findings::deletion(seen.identity, seen.observation, silent);
-    let identity = conditions::identity(seen.identity, deletion.as_ref());
+    let identity = conditions::identity(seen.identity);
     let mut actions = hooks(seen, &scheduled);
     if let Doing::Writing(patch) = &wanted.doing {
         actions.push(Action::PatchNode(patch.clone()));

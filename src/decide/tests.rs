@@ -644,49 +644,6 @@ fn a_node_that_the_cloud_provider_cannot_find_may_be_deleted() {
 }
 
 #[test]
-fn a_node_that_may_be_deleted_has_its_condition_and_one_event_until_the_guest_agent_runs() {
-    let mut world = World::new();
-    world.settle();
-    world.node().provider_id = Some("harvester://vm-uid".to_owned());
-    if let Fact::Known(kubelet) = &mut world.observation.kubelet {
-        kubelet.node_name = NodeName::parse("registered").unwrap();
-    }
-    let mut told = |state: UnitState| {
-        if let Fact::Known(agent) = &mut world.observation.guest_agent
-            && let Fact::Known(unit) = &mut agent.unit
-        {
-            unit.state = state;
-        }
-        let plan = world.plan();
-        world.apply(&plan);
-        assert_eq!(world.plan().actions, []);
-        let [Action::PatchConditions(patch)] = plan.actions.as_slice() else {
-            panic!("{:?}", plan.actions)
-        };
-        // The status and the metric say the same word.
-        let names = patch.conditions.first().map(|(wanted, _)| wanted.clone());
-        assert_eq!(names.as_ref(), Some(&plan.identity));
-        let events = patch
-            .announce
-            .iter()
-            .map(|event| (event.kind, event.reason));
-        (names.unwrap().reason, events.collect::<Vec<_>>())
-    };
-    let stopped = ("Warning", "GuestAgentNotRunning");
-    let deletion = ("Warning", "NodeMayBeDeleted");
-    assert_eq!(
-        told(UnitState::Inactive),
-        ("NodeMayBeDeleted", vec![deletion, stopped])
-    );
-    let differs = ("Warning", "HostnameDiffers");
-    let ready = ("Normal", "QemuGuestAgentReady");
-    assert_eq!(
-        told(UnitState::Active),
-        ("HostnameDiffers", vec![differs, ready])
-    );
-}
-
-#[test]
 fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
     let mut world = World::new();
     world.settle();

@@ -116,14 +116,9 @@ fn identity(round: &Round) -> IdentityStatus {
         name: one_line(&judged.name, NAME_MAX).into_owned(),
         ..judged.clone()
     });
-    let shown = round.plan.identity.finding;
-    let impact = match shown.filter(|code| identity.verdict.code() != Some(*code)) {
-        Some(code) => code.entry().impact,
-        None => identity.verdict.consequence(),
-    };
     IdentityStatus {
         state: kebab(round.plan.identity.reason),
-        impact: impact.to_owned(),
+        impact: identity.verdict.consequence().to_owned(),
         vm,
         expected_name: identity.expected.as_ref().map(ToString::to_string),
         message,

@@ -11,7 +11,7 @@ use super::counters::Counters;
 use super::exposition::Page;
 use super::status::Status;
 use crate::agent::Round;
-use crate::catalog::{Code, kebab};
+use crate::catalog::kebab;
 use crate::config::Timing;
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::label_state::{self, LabelState};
@@ -80,8 +80,7 @@ fn objects(page: &mut Page, status: &Status) {
 fn conditions(page: &mut Page, round: &Round) {
     let identity = &round.plan.identity;
     let (names, is_verified) = (kebab(identity.reason), identity.status == "True");
-    let all = Verdict::ALL.iter().map(|verdict| verdict.reason());
-    let all = all.chain([Code::NodeMayBeDeleted.reason()]).map(kebab);
+    let all = Verdict::ALL.iter().map(|verdict| kebab(verdict.reason()));
     let help = "Whether hostname and Node name match the Harvester VM or are configured; also 0 while the VM is unknown.";
     page.gauge("identity_verified", help, &[], u8::from(is_verified));
     let compared = "How hostname and Node name compare with the VM";

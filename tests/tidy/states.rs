@@ -2,7 +2,7 @@
 //! The page of the states is what the agent writes: each row has the status of its condition, and its state in reports, which is the
 //! code of a finding if something is wrong.
 
-use harvester_node_agent::catalog::{Code, Finding, kebab};
+use harvester_node_agent::catalog::{Code, kebab};
 use harvester_node_agent::decide::action::DesiredCondition;
 use harvester_node_agent::decide::conditions;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
@@ -42,14 +42,8 @@ fn names(verdict: Verdict) -> Identity {
 }
 
 fn identity(verdict: Verdict) -> State {
-    let condition = conditions::identity(&names(verdict), None);
+    let condition = conditions::identity(&names(verdict));
     (verdict.reason(), Some(condition))
-}
-
-fn deletion() -> State {
-    let finding = Finding::new(Code::NodeMayBeDeleted, "");
-    let condition = conditions::identity(&names(Verdict::Differs), Some(&finding));
-    (condition.reason, Some(condition))
 }
 
 #[test]
@@ -57,7 +51,6 @@ fn each_state_has_one_row_with_its_condition_and_its_finding() {
     let topology = label_state::all().into_iter();
     let topology = topology.map(|state| (state.reason(), conditions::topology(&state)));
     let identity = Verdict::ALL.iter().map(|verdict| identity(*verdict));
-    let identity = identity.chain([deletion()]);
     let health = GuestAgentHealth::ALL.iter();
     let health = health.map(|health| (health.reason(), guest_agent::condition(*health)));
     let tables: [(&str, Vec<State>); 3] = [

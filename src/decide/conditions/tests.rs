@@ -32,20 +32,15 @@ fn names(verdict: Verdict, is_known: bool) -> Identity {
     }
 }
 
-fn deletion() -> Finding {
-    Finding::new(Code::NodeMayBeDeleted, "Node `a`, VM `b`")
-}
-
 /// The conditions of all states.
 fn all() -> Vec<DesiredCondition> {
     let labels = label_state::all();
     let verdicts = Verdict::ALL.iter();
-    let verdicts = verdicts.map(|verdict| identity(&names(*verdict, true), None));
-    let deletion = identity(&names(Verdict::Differs, true), Some(&deletion()));
+    let verdicts = verdicts.map(|verdict| identity(&names(*verdict, true)));
     let health = GuestAgentHealth::ALL.iter();
     let health = health.filter_map(|health| guest_agent::condition(*health));
     let all = labels.iter().filter_map(topology).chain(verdicts);
-    all.chain([deletion]).chain(health).collect()
+    all.chain(health).collect()
 }
 
 /// A Node whose condition has this status for another reason, or that does not have it.
@@ -95,7 +90,7 @@ fn an_error_or_a_warning_is_on_the_node_and_a_notice_is_not() {
 }
 
 /// The errors that are no state of a condition, and why. `doctor` alone detects what the agent does not look for.
-const ELSEWHERE: [(Code, &str); 13] = [
+const ELSEWHERE: [(Code, &str); 14] = [
     (Code::NotKubevirt, "the agent does not run"),
     (Code::NodeUninitialized, "doctor"),
     (Code::RancherTokenRejected, "doctor"),
@@ -111,6 +106,10 @@ const ELSEWHERE: [(Code, &str); 13] = [
     (
         Code::KubeletCredentialExpired,
         "the credential that would write it has expired",
+    ),
+    (
+        Code::NodeMayBeDeleted,
+        "its cause is the condition QemuGuestAgentReady",
     ),
     (Code::ServerNotInCertificate, "doctor"),
     (Code::ConfigInvalid, "the agent is idle"),
@@ -153,21 +152,7 @@ fn names_are_verified_only_against_a_vm_that_is_known() {
         (Verdict::Unknown, false, "Unknown", "VmUnknown"),
         (Verdict::Unknown, true, "Unknown", "VmUnknown"),
     ] {
-        let wanted = identity(&names(verdict, is_known), None);
+        let wanted = identity(&names(verdict, is_known));
         assert_eq!((wanted.status, wanted.reason), (status, reason));
-    }
-}
-
-/// The finding that costs more is the reason.
-#[test]
-fn a_node_that_may_be_deleted_says_so_unless_it_has_the_name_of_another_vm() {
-    let deletion = deletion();
-    for (verdict, reason) in [
-        (Verdict::Differs, "NodeMayBeDeleted"),
-        (Verdict::ConfiguredOverride, "NodeMayBeDeleted"),
-        (Verdict::AnotherVm, "NameOfAnotherVm"),
-    ] {
-        let wanted = identity(&names(verdict, true), Some(&deletion));
-        assert_eq!((wanted.status, wanted.reason), ("False", reason));
     }
 }

@@ -186,12 +186,14 @@ fn fqdn(finding: Finding, observation: &Observation, vm: &str, is_registered: bo
 
 /// Returns a finding if Harvester's cloud provider manages the Node and cannot find its VM: by the Node name, or by the hostname that
 /// the guest agent reports. It then calls the Node one "that does not exist in the cloud provider" (harvester/harvester#11683).
-pub fn deletion(
+pub(super) fn deletion(
     identity: &Identity,
     observation: &Observation,
-    silent: Option<GuestAgentHealth>,
+    agent: GuestAgentHealth,
 ) -> Option<Finding> {
-    let agent = silent?;
+    if !agent.is_silent() {
+        return None;
+    }
     // Proven: the name that the platform gave to an unknown VM may not be the VM's.
     let vm = identity.vm_name()?;
     observation.node.known()?.vm_uid()?;
