@@ -257,7 +257,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     }
     let bus = process.bus();
     let wait = Listener::new(
-        process.root.clone(),
+        &process.root,
         &bus,
         clock.start,
         reporter.watchdog_period(),

@@ -95,6 +95,18 @@ impl Source for Link {
             }
         })
     }
+
+    /// Starts no thread.
+    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
+        let signal = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
+            Ok(_) => standing(&self.root),
+            Err(error) => Signal {
+                live: false,
+                detail: detail(&error),
+            },
+        };
+        Box::pin(std::future::ready(signal))
+    }
 }
 
 fn detail(error: &NetlinkError) -> String {

@@ -68,6 +68,8 @@ pub struct Targets {
 /// Waits for all event sources.
 #[derive(Debug)]
 pub struct Listener {
+    /// The tasks of the event sources of this machine. They end before what they use.
+    _guest: JoinSet<()>,
     start: Instant,
     sender: Sender,
     reasons: Inbox,
@@ -88,8 +90,6 @@ pub struct Listener {
     files_delay: Duration,
     /// Reasons that take effect later, and the time of each.
     later: BTreeMap<Trigger, (Instant, Reasons)>,
-    /// The tasks of the event sources of this machine, which run as long as the process.
-    _guest: JoinSet<()>,
 }
 
 impl Listener {
@@ -99,7 +99,7 @@ impl Listener {
     ///
     /// Fails if the kernel provides no timer or does not allow us to handle signals.
     pub fn new(
-        root: Root,
+        root: &Root,
         bus: &Bus,
         start: Instant,
         watchdog: Option<Duration>,
@@ -110,7 +110,7 @@ impl Listener {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
         let files = tokio::sync::watch::Sender::default();
-        let guest = listen(&root, bus, hint_sink, &sender, &health, &files.subscribe());
+        let guest = listen(root, bus, hint_sink, &sender, &health, &files.subscribe());
         Ok(Self {
             start,
             sender,

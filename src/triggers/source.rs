@@ -42,6 +42,7 @@ pub(super) trait Source: Send + Sync {
     fn probe<'a>(&'a mut self, out: &'a Output) -> Work<'a, Signal> {
         Box::pin(async move {
             tokio::select! {
+                biased;
                 signal = out.reported() => signal,
                 lost = self.follow(out) => Signal {
                     live: false,
@@ -129,6 +130,7 @@ impl Output {
         self.board.set(self.name, false, detail);
         self.board
             .unavailable(self.name, format!("{detail}; {}", self.loss));
+        self.news.notify_one();
     }
 }
 

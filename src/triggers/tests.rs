@@ -18,12 +18,36 @@ fn listener(files_delay: Duration) -> Listener {
     let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
     let hint_sink = Arc::new(|_| {});
     let mut listener =
-        Listener::new(root, &bus, Instant::now(), None, health, chance, hint_sink).unwrap();
+        Listener::new(&root, &bus, Instant::now(), None, health, chance, hint_sink).unwrap();
     listener.subscribe(Targets {
         files_delay,
         ..Targets::default()
     });
     listener
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_are_known_later_are_watched_and_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let (paths, files) = tokio::sync::watch::channel(BTreeSet::new());
+    let mut source = Files {
+        root: root.clone(),
+        files,
+    };
+    let (out, mut inbox) = testing::output(&source);
+    let board = out.board.clone();
+    let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(board.signals().is_empty() && inbox.try_recv().is_none());
+    for count in 1..3 {
+        paths.send_replace((0..count).map(|n| PathBuf::from(format!("/{n}"))).collect());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let detail = &board.signals()["files"].detail;
+        assert_eq!(*detail, format!("inotify for {count} paths"));
+        assert_eq!(inbox.try_recv().unwrap().0, Trigger::Files);
+    }
+    task.abort();
 }
 
 /// Returns the scope of the next round, and the time until it began.
@@ -166,7 +190,7 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
     let started = Instant::now();
     let sink = Arc::new(|_| {});
     let mut listener =
-        Listener::new(root, &bus, started, None, health.clone(), chance, sink).unwrap();
+        Listener::new(&root, &bus, started, None, health.clone(), chance, sink).unwrap();
     let mut count = 0;
     for _ in 0..20 {
         listener.subscribe(Targets {

@@ -229,7 +229,7 @@ pub(super) fn start_with(
     let health = SignalBoard::default();
     let clock = PausedClock(Instant::now());
     let listener = Listener::new(
-        root.clone(),
+        &root,
         &bus,
         clock.0,
         None,

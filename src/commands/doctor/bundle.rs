@@ -116,11 +116,10 @@ fn write(
         }
         _ => format!("failed to write {name}: {error}"),
     })?;
-    // To tar, what precedes a colon is another host.
-    let word = match name.contains(':') {
-        true => shell_path(&Path::new(".").join(file)),
-        false => shell_path(file),
-    };
+    // To tar, what precedes a colon is another host, unless a slash precedes it.
+    let has_colon = file.as_os_str().as_encoded_bytes().contains(&b':');
+    let local = Path::new(if has_colon { "." } else { "" }).join(file);
+    let word = shell_path(&local);
     Ok(Written::File(format!(
         "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"
     )))
