@@ -42,6 +42,8 @@ struct Inner {
     asked: Mutex<Vec<(Instant, String)>>,
     /// Whether each request asked for bookmarks.
     bookmarks: Mutex<Vec<bool>>,
+    /// The silence that each request allows.
+    limits: Mutex<Vec<Option<Duration>>>,
     open: AtomicUsize,
     most: AtomicUsize,
     least: AtomicUsize,
@@ -99,6 +101,8 @@ impl OpenWatch for Model {
         let version = request.resource_version.clone().unwrap_or_default();
         self.0.asked.lock().unwrap().push((Instant::now(), version));
         self.0.bookmarks.lock().unwrap().push(request.bookmarks);
+        let limit = request.silence_limit;
+        self.0.limits.lock().unwrap().push(limit);
         if self.0.asked.lock().unwrap().len() == self.0.hung.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
@@ -159,6 +163,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
         script: Mutex::new(script.into()),
         asked: Mutex::default(),
         bookmarks: Mutex::default(),
+        limits: Mutex::default(),
         open: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         least: AtomicUsize::new(usize::MAX),
@@ -355,6 +360,16 @@ async fn opened(kept: &Kept, count: usize) -> Vec<(u64, String)> {
         if asked.len() >= count {
             return asked;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_that_is_allowed_depends_on_how_a_watch_begins() {
+    for (end, next) in [(cut(), 75), (silent(), 180)] {
+        let kept = keep(vec![beginning(Err(end)), Ok(Vec::new())]);
+        opened(&kept, 2).await;
+        let limits = kept.model.0.limits.lock().unwrap().clone();
+        assert_eq!(limits, [Some(SECOND * 90), Some(SECOND * next)]);
     }
 }
 

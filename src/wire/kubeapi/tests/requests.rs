@@ -376,6 +376,16 @@ async fn an_access_review_without_an_answer_is_not_a_yes() {
 }
 
 #[tokio::test]
+async fn an_access_review_does_not_repeat_the_token() {
+    let status = json!({"allowed": false, "reason": TOKEN, "evaluationError": TOKEN});
+    let server = Server::saying(answer_json(201, &json!({"status": status}).to_string())).await;
+    let review = client(&server.url()).may(&ResourceAttributes::default());
+    let review = review.await.unwrap();
+    let said = [review.reason.as_deref(), review.evaluation_error.as_deref()];
+    assert_eq!(said, [Some("[token]"); 2]);
+}
+
+#[tokio::test]
 async fn the_proxy_of_the_credential_is_used_and_gets_no_token() {
     let answer = [answer_json(502, "{}"), vec![Step::Close]].concat();
     let proxy = Server::saying(answer).await;

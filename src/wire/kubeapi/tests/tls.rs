@@ -167,6 +167,14 @@ async fn an_authority_of_the_same_name_with_another_key_is_unknown() {
     );
 }
 
+#[test]
+fn no_authority_is_trusted_beside_those_of_the_credential() {
+    let credential = super::credential("https://127.0.0.1:6443");
+    let config = super::super::tls::configure(&credential, &Arc::default()).unwrap();
+    let config = format!("{config:?}");
+    assert!(config.contains("(1 roots)"), "{config}");
+}
+
 #[tokio::test]
 async fn a_certificate_for_other_names_lists_them() {
     let authority = Authority::new("ours");

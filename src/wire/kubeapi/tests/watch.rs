@@ -17,7 +17,7 @@ use super::super::testing::{Answering, Asked, Wire, replace_network};
 use super::super::{Client, Error, Kind, PartialObjectMetadata, Watch, WatchEvent, WatchRequest};
 use super::super::{Timeouts, tls};
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
-use super::{HOUR, client, client_with, credential, is};
+use super::{HOUR, TOKEN, client, credential, is, printed};
 
 const PATH: &str = "/api/v1/nodes";
 
@@ -81,20 +81,27 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// The time after it in which a stream must be over.
 const MOMENT: Duration = Duration::from_secs(1);
 
+/// A client with the default times on the paused clock, which reads what is written to the sender.
+fn simulated() -> (UnboundedSender<String>, Client) {
+    crate::sys::timer::testing::turn_on();
+    let (sender, pieces) = unbounded_channel();
+    let text = Text(Arc::new(Mutex::new(pieces)));
+    let credential = credential("http://simulated");
+    let tls = tls::configure(&credential, &Arc::default()).unwrap();
+    let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
+    let dialer = move |_: &_| Arc::new(text.clone()) as Arc<dyn Wire>;
+    replace_network(http.build().unwrap(), Box::new(dialer));
+    (
+        sender,
+        Client::new(&credential, Timeouts::default()).unwrap(),
+    )
+}
+
 /// Opens a watch on the paused clock, whose stream is what is written to the sender.
 async fn written(
     request: &WatchRequest,
 ) -> (UnboundedSender<String>, Watch<PartialObjectMetadata>) {
-    crate::sys::timer::testing::turn_on();
-    let (sender, pieces) = unbounded_channel();
-    let text = Text(Arc::new(Mutex::new(pieces)));
-    let tls = tls::configure(&credential("http://simulated"), &Arc::default()).unwrap();
-    let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
-    let dialer = move |_: &_| Arc::new(text.clone()) as Arc<dyn Wire>;
-    replace_network(http.build().unwrap(), Box::new(dialer));
-    let client = client_with("http://simulated", |timeouts| {
-        timeouts.watch_silence = LIMIT;
-    });
+    let (sender, client) = simulated();
     (sender, client.watch(request).await.unwrap())
 }
 
@@ -368,6 +375,38 @@ async fn a_line_that_is_no_event_ends_the_stream() {
 }
 
 #[tokio::test]
+async fn an_event_that_nests_too_deep_is_not_parsed() {
+    // The event and its object are two levels.
+    let line = |depth: usize| {
+        let x = format!(r#""x":{}{}"#, "[".repeat(depth - 2), "]".repeat(depth - 2));
+        event("MODIFIED", "2").replace(r#""kind""#, &format!(r#"{x},"kind""#))
+    };
+    let (_server, mut watch) = watching(vec![piece(line(64) + &line(65)), Step::Stay]).await;
+    assert_eq!(version(watch.next().await.unwrap()), "2");
+    let error = watch.next().await.unwrap_err();
+    is(&error, Kind::Refused, "nests deeper than 64 levels");
+}
+
+#[tokio::test]
+async fn a_token_that_comes_back_in_a_stream_stays_out_of_every_message() {
+    for line in [
+        format!(
+            r#"{{"type":"ERROR","object":{{"kind":"Status","code":500,"message":"{TOKEN}"}}}}"#
+        ),
+        format!(r#"{{"type":"{TOKEN}","object":{{}}}}"#),
+        format!(r#"{{"type":"MODIFIED","object":{{"kind":"Node","metadata":"{TOKEN}"}}}}"#),
+    ] {
+        let error = fault(vec![piece(line + "\n"), Step::Stay]).await;
+        assert!(!printed(&error).contains(TOKEN), "{error:?}");
+        assert!(error.to_string().contains("[token]"), "{error}");
+    }
+    let foreign = event("MODIFIED", "1").replace("Node", TOKEN);
+    let (_server, mut watch) = watching(vec![piece(foreign), Step::Stay]).await;
+    let what = version(watch.next().await.unwrap());
+    assert!(what.contains("[token]") && !what.contains(TOKEN), "{what}");
+}
+
+#[tokio::test]
 async fn a_line_without_end_is_given_up_at_its_cap() {
     let filler = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let error = fault(vec![Step::Endless(filler.into_bytes(), Duration::ZERO)]).await;
@@ -433,6 +472,28 @@ async fn what_arrived_between_two_reads_is_not_silence() {
     ends_silent(&mut watch).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_may_pause_for_ten_seconds_and_take_thirty() {
+    for (pause, words) in [
+        (
+            11,
+            "reading the next part of the response timed out after 10s",
+        ),
+        (9, "reading the response timed out after 30s"),
+    ] {
+        let (sender, client) = simulated();
+        // It ends, so that without a limit this is another error.
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                sender.send(" ".to_owned()).unwrap();
+                sleep(Duration::from_secs(pause)).await;
+            }
+        });
+        let error = client.get::<Value>("/version").await.unwrap_err();
+        is(&error, Kind::TimedOut, words);
+    }
+}
+
 #[tokio::test]
 async fn a_request_and_a_watch_take_two_connections() {
     let server = Server::start(|_, request| match request.line.contains("watch=true") {
@@ -480,25 +541,6 @@ async fn a_stream_that_is_over_frees_the_way_for_the_next_even_while_it_is_held(
     assert_eq!(second.next().await.unwrap(), WatchEvent::Ended);
     assert_eq!(server.connections(), 1);
     drop(first);
-}
-
-#[tokio::test]
-async fn tcp_keepalive_is_enabled() {
-    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
-    let _watch = open(&client(&server.url())).await;
-    let peer = format!("0100007F:{:04X}", server.address.port());
-    let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-    let timer = sockets.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        // State 1 is ESTABLISHED: a closed connection to an earlier server at the same port is in this table for a minute.
-        let is_open = fields.get(3) == Some(&"01");
-        (is_open && fields.get(2) == Some(&peer.as_str())).then(|| fields[5].to_owned())
-    });
-    // Kind 2 is the keepalive timer; its remaining time is in hundredths of a second.
-    let timer = timer.unwrap();
-    let (kind, rest) = timer.split_once(':').unwrap();
-    let left = u32::from_str_radix(rest, 16).unwrap();
-    assert!(kind == "02" && (1..=3000).contains(&left), "{timer}");
 }
 
 #[tokio::test]

@@ -315,6 +315,34 @@ async fn a_status_stands_though_its_body_never_ends() {
 }
 
 #[tokio::test]
+async fn a_status_beyond_its_cap_or_its_depth_stands_without_its_message() {
+    let long = |length: usize| {
+        let body = r#"{"kind":"Status","message":"m"}"#;
+        format!("{body}{}", " ".repeat(length - body.len()))
+    };
+    let deep = |depth: usize| {
+        let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
+        format!(r#"{{"kind":"Status","message":"m","x":{open}{close}}}"#)
+    };
+    for (body, ending) in [
+        (long(65_536), "forbidden (403): m"),
+        (long(65_537), "forbidden (403)"),
+        (deep(64), "forbidden (403): m"),
+        (deep(65), "forbidden (403)"),
+    ] {
+        let error = error_of(json(403, &body)).await;
+        assert_eq!(error.kind, Kind::Forbidden, "{error}");
+        assert!(error.to_string().ends_with(ending), "{error}");
+    }
+    let head =
+        "HTTP/1.1 401 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let blanks = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+    let endless = Step::Endless(blanks.into_bytes(), Duration::ZERO);
+    let error = error_of(vec![Step::Send(head.as_bytes().to_vec()), endless]).await;
+    is(&error, Kind::Credential, "unauthorized (401)");
+}
+
+#[tokio::test]
 async fn only_a_status_confirms_that_an_object_is_not_there() {
     let error = error_of(status(404, "nodes \"n\" not found")).await;
     is(&error, Kind::Absent, "not found (404)");
@@ -397,6 +425,45 @@ fn proxies_of_the_environment_are_ignored() {
         output.status.success() && said.contains("1 passed"),
         "{said}"
     );
+}
+
+/// The library hides its sockets, so their options are read in a trace of that test.
+#[test]
+fn tcp_gives_up_a_dead_peer_after_a_minute() {
+    match Command::new("strace")
+        .args(["-qq", "-o", "/dev/null", "true"])
+        .output()
+    {
+        Ok(output) if output.status.success() => {}
+        other => {
+            let name = "tcp_gives_up_a_dead_peer_after_a_minute";
+            return harvester_lab::skip(name, format_args!("strace: {other:?}"));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("trace");
+    let mut traced = Command::new("strace");
+    traced
+        .args(["-f", "-qq", "-e", "trace=setsockopt", "-o"])
+        .arg(&log);
+    traced.arg(std::env::current_exe().unwrap());
+    let test = "wire::kubeapi::tests::wire::a_request_reaches_its_server_directly";
+    let output = traced.args(["--exact", test]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    let trace = std::fs::read_to_string(&log).unwrap();
+    for option in [
+        "SO_KEEPALIVE, [1]",
+        "TCP_KEEPIDLE, [30]",
+        "TCP_KEEPINTVL, [10]",
+        "TCP_KEEPCNT, [3]",
+        "TCP_USER_TIMEOUT, [60000]",
+    ] {
+        assert!(trace.contains(option), "{option}: {trace}");
+    }
 }
 
 #[tokio::test]
