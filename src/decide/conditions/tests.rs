@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::catalog::Group;
+use crate::catalog::{Group, Severity};
 use crate::decide::events;
 use crate::decide::fixtures::World;
 use crate::decide::guest_agent::{self, GuestAgentHealth};

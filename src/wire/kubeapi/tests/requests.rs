@@ -379,8 +379,8 @@ async fn an_access_review_without_an_answer_is_not_a_yes() {
 async fn an_access_review_does_not_repeat_the_token() {
     let status = json!({"allowed": false, "reason": TOKEN, "evaluationError": TOKEN});
     let server = Server::saying(answer_json(201, &json!({"status": status}).to_string())).await;
-    let review = client(&server.url()).may(&ResourceAttributes::default());
-    let review = review.await.unwrap();
+    let client = client(&server.url());
+    let review = client.may(&ResourceAttributes::default()).await.unwrap();
     let said = [review.reason.as_deref(), review.evaluation_error.as_deref()];
     assert_eq!(said, [Some("[token]"); 2]);
 }

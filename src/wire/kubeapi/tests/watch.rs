@@ -17,7 +17,7 @@ use super::super::testing::{Answering, Asked, Wire, replace_network};
 use super::super::{Client, Error, Kind, PartialObjectMetadata, Watch, WatchEvent, WatchRequest};
 use super::super::{Timeouts, tls};
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
-use super::{HOUR, TOKEN, client, credential, is, printed};
+use super::{HOUR, TOKEN, client, client_with, credential, is, printed};
 
 const PATH: &str = "/api/v1/nodes";
 
