@@ -175,9 +175,16 @@ async fn a_hostname_of_any_bytes_is_shown_escaped_and_moves_no_label() {
     let world = World::lab(WorldOptions::default()).await;
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    let is_told = async |differs: bool| {
-        let expected: &[&str] = if differs { &["hostname-differs"] } else { &[] };
-        world.findings_become(expected).await;
+    let is_told = async |name: &[u8], differs: bool| {
+        world.guest.write("/proc/sys/kernel/hostname", name);
+        agent.signal(Signal::SIGHUP);
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let is_found = || async {
+            let findings = world.findings();
+            findings.iter().any(|code| code == "hostname-differs") == differs
+        };
+        eventually(SOON, &format!("{differs} for {shown:?}"), is_found).await;
+        shown
     };
     let long = "a".repeat(64);
     for (name, differs) in [
@@ -194,13 +201,8 @@ async fn a_hostname_of_any_bytes_is_shown_escaped_and_moves_no_label() {
     ] {
         // So that no finding is that of the previous name.
         let before = if differs { VM_NAME } else { "other" };
-        world.guest.write("/proc/sys/kernel/hostname", before);
-        agent.signal(Signal::SIGHUP);
-        is_told(!differs).await;
-        world.guest.write("/proc/sys/kernel/hostname", name);
-        agent.signal(Signal::SIGHUP);
-        let shown = String::from_utf8_lossy(name).into_owned();
-        is_told(differs).await;
+        is_told(before.as_bytes(), !differs).await;
+        let shown = is_told(name, differs).await;
         let mut texts = vec![
             world
                 .guest
