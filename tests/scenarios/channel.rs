@@ -249,6 +249,7 @@ async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_th
     client.stream().hang_up();
     client.stream().come_back();
     client.sync().await;
+    makes_the_agent_look(&mut client).await;
     let lines = agent.transcript();
     assert!(!lines.contains("possible live migration"), "{lines}");
 

@@ -151,9 +151,12 @@ async fn watch_breaks(fault: Fault) {
     })
     .await;
     label_becomes(&world, ZONE, "rack-b").await;
+    // The next poll is minutes away.
+    world.migrate("hv-c").await;
+    label_becomes(&world, ZONE, "rack-c").await;
     assert_eq!(
         world.node_label(HOST).await.as_deref(),
-        Some("hv-b"),
+        Some("hv-c"),
         "{fault:?}"
     );
 }

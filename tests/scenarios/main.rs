@@ -88,6 +88,8 @@ pub async fn agent(world: &World, args: &[&str]) -> Output {
 }
 
 pub async fn serve(world: &World) -> Agent {
+    // As systemd does, which removes the directory of a service that has ended.
+    world.guest.remove("/run/harvester-node-agent/status.json");
     let mut agent = world.spawn_agent(BINARY, &["run"]);
     agent.wait_ready(SOON).await;
     agent

@@ -139,8 +139,11 @@ async fn the_textfile_and_the_listener_have_the_same_page() {
     ] {
         assert!(page.lines().any(|line| line == sample), "{sample}\n{page}");
     }
-    let file = world.guest.read(TEXTFILE).unwrap();
-    assert_eq!(state(&file), state(&page));
+    let is_written = || async {
+        let file = world.guest.read(TEXTFILE);
+        file.is_some_and(|file| state(&file) == state(&page))
+    };
+    eventually(SOON, "the file says what the page says", is_written).await;
 
     let moved = free_address();
     listen(&world, moved);

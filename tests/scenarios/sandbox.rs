@@ -80,7 +80,9 @@ async fn the_units_allow_each_system_call_of_a_trace_and_none_that_harms_others(
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     daemon.signal(Signal::SIGHUP);
-    world.findings_become(&[]).await;
+    daemon.wait_notify(|one| one.has("RELOADING"), SOON).await;
+    world.migrate("hv-c").await;
+    label_becomes(&world, ZONE, "rack-c").await;
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait_exit(SOON).await.code(), Some(0));
 

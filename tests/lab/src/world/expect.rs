@@ -58,6 +58,9 @@ impl World {
     /// With those that it holds, when it does not soon.
     pub async fn findings_become(&self, expected: &[&str]) {
         let missing = async || {
+            if self.guest.status().is_none() {
+                return Some("there is no status yet".to_owned());
+            }
             let findings = self.findings();
             (findings != expected)
                 .then(|| format!("findings are {findings:?}, expected {expected:?}"))
@@ -72,7 +75,10 @@ impl World {
     /// If it still is after a while.
     pub async fn finding_ends(&self, code: &str) {
         let what = format!("{code} is not reported any more");
-        let has_ended = async || !self.findings().iter().any(|finding| finding == code);
+        let has_ended = async || {
+            let is_there = self.findings().iter().any(|finding| finding == code);
+            self.guest.status().is_some() && !is_there
+        };
         eventually(SOON, &what, has_ended).await;
     }
 
