@@ -8,7 +8,7 @@ use harvester_lab::world::{CloudState, HostAccess, VM_NAME, WorldOptions, eventu
 
 use crate::{
     HOST, IDENTITY, On, REGION, REGION_BETA, SOON, TOPOLOGY, ZONE, ZONE_BETA, agent, condition,
-    condition_becomes, findings, findings_become, label_becomes, node_patches, on_both, serve,
+    condition_becomes, findings_become, label_becomes, node_patches, on_both, serve,
 };
 
 on_both!(
