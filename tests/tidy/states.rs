@@ -21,7 +21,7 @@ type State = (&'static str, Option<DesiredCondition>);
 /// Reasons that are no finding: nothing is wrong, it is over soon, or another finding says why it is not known.
 const WITHOUT_FINDING: &str = "Synced Pending HarvesterNotRead NamesMatch NamesMatchExceptCaseOrDomain VmUnknown Healthy Changing StateUnknown";
 
-fn names(verdict: Verdict) -> Identity {
+fn identity(verdict: Verdict) -> State {
     let vm = match verdict {
         Verdict::Unknown => OwnVm::Unknown(Unavailable::new(UnavailableKind::Unreachable, "")),
         Verdict::Ambiguous => OwnVm::Ambiguous(Vec::new()),
@@ -32,17 +32,13 @@ fn names(verdict: Verdict) -> Identity {
             instance_uid: None,
         }),
     };
-    Identity {
+    let condition = conditions::identity(&Identity {
         vm,
         evidence: Vec::new(),
         names: Vec::new(),
         verdict,
         expected: None,
-    }
-}
-
-fn identity(verdict: Verdict) -> State {
-    let condition = conditions::identity(&names(verdict));
+    });
     (verdict.reason(), Some(condition))
 }
 
