@@ -156,11 +156,10 @@ check() { # name, command... (by default the name is the command)
   local name=$1 outcome; shift
   [ $# -gt 0 ] || set -- "$name"
   set +e
-  # The command that failed, and not its callers nor what it ran in a subshell.
-  # shellcheck disable=SC2154
   (
     level=$BASH_SUBSHELL
-    trap '[ "$BASH_SUBSHELL" != "$level" ] || { echo "${BASH_SOURCE[0]##*/}:$LINENO: ${BASH_COMMAND%%$'"'\n'"'*}" >&2; trap - ERR; }' ERR
+    # shellcheck disable=SC2154
+    trap '[ "$BASH_SUBSHELL" != "$level" ] || { tell_where "$LINENO" "$BASH_COMMAND"; trap - ERR; }' ERR
     set -eE
     "$@"
   ) >"${work:?}/said" 2>&1
@@ -171,13 +170,23 @@ check() { # name, command... (by default the name is the command)
     echo "test ${stage:?}::$name ... ok"
     return
   fi
+  after_failure
   cat "$work/said"
   echo "test ${stage:?}::$name ... FAILED"
   failed=1
-  after_failure
 }
 
-# What is printed after the output of a check that failed. A stage may define its own.
+# Prints the lines of a command that failed and of those that called it, up to the check.
+tell_where() { # line, command
+  local at lines=("$1" "${BASH_LINENO[@]:1}") where=""
+  for ((at = 1; at < ${#FUNCNAME[@]}; at++)); do
+    [ "${FUNCNAME[at]}" != check ] || break
+    where+="${BASH_SOURCE[at]##*/}:${lines[at - 1]} "
+  done
+  echo "$where${2%%$'\n'*}" >&2
+}
+
+# What is printed before the output of a check that failed. A stage may define its own.
 after_failure() { :; }
 
 # Makes `work`, a directory that is removed when the script ends, after the function `clean_up`, which a stage may define.
