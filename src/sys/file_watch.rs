@@ -80,8 +80,8 @@ pub async fn watch(
 type Stamp = (u64, u64, i64, i64);
 
 /// Calls `changed` for each change of those of `files` that another machine serves, such as the host through virtiofs: inotify(7)
-/// reports no change that is made there. While there are none, it looks again each time that `files` is sent: a mount is no event of
-/// inotify either. Returns when `files` is dropped.
+/// reports no change that is made there. While there are none, it looks again each time that `files` is sent: inotify reports no mount
+/// either. Returns when `files` is dropped.
 pub async fn poll(root: Root, files: Receiver<BTreeSet<PathBuf>>, changed: impl FnMut() + Send) {
     let look = move |files: &BTreeSet<PathBuf>| stamps(&root, files, is_served);
     poll_by(look, files, changed).await;
