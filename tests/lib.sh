@@ -191,7 +191,7 @@ after_failure() { :; }
 
 # Makes `work`, a directory that is removed when the script ends, after the function `clean_up`, which a stage may define.
 own_directory() {
-  work=$(mktemp -d)
+  work=$(mktemp -d ${1:+--tmpdir="$1"})
   trap 'clean_up; rm -rf "$work"' EXIT
 }
 clean_up() { :; }
