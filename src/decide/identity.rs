@@ -10,7 +10,7 @@ use crate::facts::names::{NameKind, Namespace, VmName, firmware_uuid, kubevirt_h
 use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use evidence::{is_namesake, is_other_machine, own_names, weigh};
+use evidence::{Candidate, own_names};
 
 pub use evidence::{Evidence, EvidenceKind};
 
@@ -161,7 +161,7 @@ pub fn identify(
         Fact::Failed(why) => match last {
             Some((vmi, _)) => (
                 OwnVm::Remembered(Box::new(vmi.clone()), why.clone()),
-                weigh(observation, vmi),
+                Candidate::new(observation, vmi).evidence,
             ),
             None => offline(observation, why),
         },
@@ -250,22 +250,19 @@ fn derived_names(vm: &VmName) -> VmNames<'_> {
 /// Reports whether an instance is certainly this machine: its hardware matches and no evidence disagrees, or our configuration
 /// names it. A name alone is no proof while other instances have not been compared.
 pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let evidence = weigh(observation, vmi);
-    let by_hardware = || {
-        let mut items = evidence.iter();
-        items.any(|item| item.agrees && item.kind.is_hardware()) && !is_namesake(vmi, &evidence)
-    };
-    let is_meant = pinned.map_or_else(by_hardware, |name| vmi.name == *name);
-    is_meant && !is_other_machine(&evidence)
+    let candidate = Candidate::new(observation, vmi);
+    let is_meant = pinned.map_or_else(
+        || candidate.has(true, EvidenceKind::is_hardware) && !candidate.is_namesake(),
+        |name| vmi.name == *name,
+    );
+    is_meant && !candidate.is_other_machine()
 }
 
 /// Reports whether an instance is this machine whatever other instances there are, so that none needs to be compared: it is proven, and
 /// `spec.providerID` of our Node names no other VM. Any user who may create VMs can give one our name and our hardware IDs.
 pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let evidence = weigh(observation, vmi);
-    let mut items = evidence.iter();
-    let is_of_other = items.any(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
-    is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other)
+    let is_of_other = || Candidate::new(observation, vmi).is_of_another_node();
+    is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other())
 }
 
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
@@ -283,64 +280,42 @@ fn choose(
     coverage: Coverage,
     pinned: Option<&VmName>,
 ) -> (OwnVm, Vec<Evidence>) {
-    let weighed: Vec<(&Vmi, Vec<Evidence>)> = vmis
+    let candidates: Vec<Candidate<'_>> = vmis
         .iter()
-        .map(|vmi| (vmi, weigh(observation, vmi)))
-        .collect();
-    // Hardware that is known on both sides and differs, or a pod of another VMI, excludes a candidate, whatever other evidence agrees.
-    let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
-        .iter()
-        .filter(|(_, evidence)| !is_other_machine(evidence))
+        .map(|vmi| Candidate::new(observation, vmi))
         .collect();
     if let Some(name) = pinned {
-        return match fitting.iter().find(|(vmi, _)| vmi.name == *name) {
-            Some((vmi, evidence)) => {
+        let mut fitting = candidates.iter().filter(|one| !one.is_other_machine());
+        return match fitting.find(|one| one.vmi.name == *name) {
+            Some(Candidate { vmi, evidence }) => {
                 let configured = Evidence {
                     kind: EvidenceKind::Configured,
                     agrees: true,
                     detail: format!("`harvester.vm` is `{name}`"),
                 };
-                let mut evidence = evidence.clone();
-                evidence.insert(0, configured);
+                let evidence = [&[configured], evidence.as_slice()].concat();
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
             None => not_found(
                 observation,
-                &weighed,
+                &candidates,
                 format!("the configured VM `{name}` does not exist or does not match this node"),
             ),
         };
     }
-    let agreeing = |wanted: &dyn Fn(EvidenceKind) -> bool| -> Vec<&(&Vmi, Vec<Evidence>)> {
-        let speaks = |items: &[Evidence]| items.iter().any(|item| item.agrees && wanted(item.kind));
-        let known = fitting
-            .iter()
-            .copied()
-            .filter(|(vmi, items)| speaks(items) && !is_namesake(vmi, items));
-        known.collect()
-    };
-    // A user can copy every property of a VM into another one, but not the pod that shares its files.
-    let by_pod = agreeing(&|kind| kind == EvidenceKind::PodInfo);
-    let by_hardware = agreeing(&EvidenceKind::is_hardware);
-    let by_provider_id = agreeing(&|kind| kind == EvidenceKind::ProviderId);
-    let by_name = agreeing(&|kind| kind == EvidenceKind::Name);
-    // Neither the providerID nor the name decides between candidates with the same hardware: both follow the host name, which a
-    // clone copies.
-    let found = [by_pod, by_hardware, by_provider_id, by_name]
-        .into_iter()
-        .find(|group| !group.is_empty())
-        .unwrap_or_default();
+    let best = candidates.iter().filter_map(Candidate::rank).max();
+    let found: Vec<&Candidate<'_>> = candidates
+        .iter()
+        .filter(|one| best.is_some() && one.rank() == best)
+        .collect();
     match found.as_slice() {
-        [(vmi, evidence)] => match original(observation, vmi, &weighed) {
-            None => (
-                OwnVm::Identified(Box::new((*vmi).clone())),
-                evidence.clone(),
-            ),
-            Some(original) => (
-                OwnVm::Ambiguous(vec![vmi.reference(), original.reference()]),
-                evidence.clone(),
-            ),
-        },
+        [Candidate { vmi, evidence }] => {
+            let vm = match original(observation, vmi, &candidates) {
+                None => OwnVm::Identified(Box::new((*vmi).clone())),
+                Some(original) => OwnVm::Ambiguous(vec![vmi.reference(), original.reference()]),
+            };
+            (vm, evidence.clone())
+        }
         [] => {
             let seen = match coverage {
                 Coverage::Namespace => format!(
@@ -355,20 +330,16 @@ fn choose(
                     "no VM with a name of this node matches, and no other VM matched when they were last listed".to_owned()
                 }
             };
-            not_found(observation, &weighed, seen)
+            not_found(observation, &candidates, seen)
         }
-        several => {
-            let names = several.iter().map(|(vmi, _)| vmi.reference());
+        several @ [first, ..] => {
+            let names = several.iter().map(|one| one.vmi.reference());
             let mut names: Vec<String> = names.take(NAMED_MAX).collect();
             let more = several.len().saturating_sub(NAMED_MAX);
             if more > 0 {
                 names.push(format!("{more} more"));
             }
-            let evidence = several
-                .first()
-                .map(|(_, evidence)| evidence.clone())
-                .unwrap_or_default();
-            (OwnVm::Ambiguous(names), evidence)
+            (OwnVm::Ambiguous(names), first.evidence.clone())
         }
     }
 }
@@ -379,7 +350,7 @@ fn choose(
 fn original<'a>(
     observation: &Observation,
     own: &Vmi,
-    weighed: &'a [(&Vmi, Vec<Evidence>)],
+    candidates: &[Candidate<'a>],
 ) -> Option<&'a Vmi> {
     let provided = observation.node.known().and_then(|node| node.vm_uid());
     let kubelet = observation.kubelet.known();
@@ -387,39 +358,36 @@ fn original<'a>(
         (Some(node), Some(vm)) => node == vm,
         _ => kubelet.is_some_and(|kubelet| kubelet.node_name.as_str() == vmi.name.as_str()),
     };
-    let has_our_uuid = |evidence: &[Evidence]| {
-        let mut items = evidence.iter();
-        items.any(|item| item.agrees && item.kind == EvidenceKind::FirmwareUuid)
+    let is_original = |one: &&Candidate<'_>| {
+        one.vmi.uid != own.uid
+            && one.has(true, |kind| kind == EvidenceKind::FirmwareUuid)
+            && is_of_node(one.vmi)
+            && !is_of_node(own)
     };
-    let mut others = weighed.iter().filter(|(vmi, _)| vmi.uid != own.uid);
-    others
-        .find(|(vmi, evidence)| has_our_uuid(evidence) && is_of_node(vmi) && !is_of_node(own))
-        .map(|(vmi, _)| *vmi)
+    candidates.iter().find(is_original).map(|one| one.vmi)
 }
 
 /// Returns the result for no match. It shows the evidence of a candidate that matches some of our hardware, or else of one with
 /// our name.
 fn not_found(
     observation: &Observation,
-    weighed: &[(&Vmi, Vec<Evidence>)],
+    candidates: &[Candidate<'_>],
     text: String,
 ) -> (OwnVm, Vec<Evidence>) {
     let names: Vec<String> = own_names(observation)
         .into_iter()
         .map(|(_, name)| short(&name))
         .collect();
-    let is_half = |evidence: &[Evidence]| {
-        let mut hardware = evidence.iter().filter(|item| item.kind.is_hardware());
-        hardware.any(|item| item.agrees)
-    };
-    let half = weighed.iter().find(|(_, evidence)| is_half(evidence));
+    let half = candidates
+        .iter()
+        .find(|one| one.has(true, EvidenceKind::is_hardware));
     let namesake = || {
-        weighed
+        candidates
             .iter()
-            .find(|(vmi, _)| names.iter().any(|name| name == vmi.name.as_str()))
+            .find(|one| names.iter().any(|name| name == one.vmi.name.as_str()))
     };
     match half.or_else(namesake) {
-        Some((vmi, evidence)) => (
+        Some(Candidate { vmi, evidence }) => (
             OwnVm::NotFound(format!("{text}; the closest match is {}", vmi.reference())),
             evidence.clone(),
         ),

@@ -4,25 +4,22 @@
 //! After a migration, QEMU requests each virtio NIC to announce itself. The kernel's driver (`virtnet_config_changed_work`)
 //! notifies the network peers, and rtnetlink notifies us: `RTM_NEWLINK` with `IFLA_EVENT` = `IFLA_EVENT_NOTIFY_PEERS`, within
 //! milliseconds. A restore from a file looks the same, so an announcement is a reason to reconcile but proves nothing.
-//!
-//! The listener has a dedicated thread: even if the agent is busy, a migration hint is recorded as soon as the kernel has reported
-//! it.
 
 pub mod burst;
 pub mod judge;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::thread;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::signal_board::Signal;
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
+use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
@@ -73,39 +70,37 @@ impl Source for Link {
             Box::new(move || start.elapsed()),
         );
         Box::pin(async move {
-            let socket = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
-                Ok(socket) => socket,
+            let opened = subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER).and_then(|socket| {
+                let edges = EdgeTriggered::of(&socket, EpollFlags::EPOLLIN);
+                edges
+                    .map(|edges| (socket, edges))
+                    .map_err(NetlinkError::Open)
+            });
+            let (socket, edges) = match opened {
+                Ok(opened) => opened,
                 Err(error) => return Lost::Failed(detail(&error)),
             };
-            let (end, ended) = oneshot::channel();
-            let listen = move || {
-                listening.update();
-                if was_deaf {
-                    listening.tell();
-                }
-                let _ = end.send(listening.follow(&socket));
-            };
-            let thread = thread::Builder::new().name("link".to_owned());
-            if let Err(error) = thread.spawn(listen) {
-                return Lost::Failed(format!("failed to spawn the rtnetlink thread: {error}"));
+            listening.update();
+            if was_deaf {
+                listening.tell();
             }
-            match ended.await {
-                Ok(error) => Lost::Failed(detail(&NetlinkError::Io(error))),
-                Err(_) => Lost::Failed("the rtnetlink thread ended".to_owned()),
+            let mut buffer = vec![0; MESSAGE_MAX];
+            loop {
+                let ended = match socket.receive(&mut buffer) {
+                    Ok(received) => {
+                        listening.take(received, &buffer);
+                        // Messages without end must not block the thread for the rest of the agent.
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => edges.next().await.err(),
+                    Err(error) => Some(error),
+                };
+                if let Some(error) = ended {
+                    return Lost::Failed(detail(&NetlinkError::Io(error)));
+                }
             }
         })
-    }
-
-    /// Starts no thread.
-    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
-        let signal = match subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
-            Ok(_) => standing(&self.root),
-            Err(error) => Signal {
-                live: false,
-                detail: detail(&error),
-            },
-        };
-        Box::pin(std::future::ready(signal))
     }
 }
 
@@ -161,23 +156,16 @@ impl Listening {
         }
     }
 
-    /// Handles the messages of a source until it fails.
-    fn follow(&mut self, source: &impl MessageSource) -> io::Error {
-        let mut buffer = vec![0; MESSAGE_MAX];
-        loop {
-            let reported = self.tally.reported;
-            match source.receive(&mut buffer) {
-                Ok(Received::Nothing) => {}
-                Ok(Received::Overrun) => self.lost(),
-                Ok(Received::Datagram { length, sender }) => {
-                    self.handle(buffer.get(..length), sender);
-                }
-                Err(error) => return error,
-            }
-            if self.tally.reported != reported {
-                // NICs may have been added or removed, and another QEMU may offer other features.
-                self.update();
-            }
+    /// Handles what was received into `buffer`.
+    fn take(&mut self, received: Received, buffer: &[u8]) {
+        let reported = self.tally.reported;
+        match received {
+            Received::Overrun => self.lost(),
+            Received::Datagram { length, sender } => self.handle(buffer.get(..length), sender),
+        }
+        if self.tally.reported != reported {
+            // NICs may have been added or removed, and another QEMU may offer other features.
+            self.update();
         }
     }
 

@@ -13,7 +13,6 @@ mod hostname;
 mod inbox;
 pub mod link;
 pub mod operator_channel;
-mod port;
 mod source;
 #[cfg(test)]
 mod testing;
@@ -46,7 +45,7 @@ use files::Files;
 use hostname::Hostname;
 pub use inbox::{Inbox, Sender};
 use link::Link;
-use port::OwnPort;
+use operator_channel::OperatorChannel;
 use source::{Output, Source, keep};
 use units::Units;
 use watch::{Keeper, Pulse, Target, Watched};
@@ -244,7 +243,7 @@ fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Source>> 
         Box::new(Link::new(root.clone(), hint_sink)),
         Box::new(Clock),
         Box::new(Hostname(root.clone())),
-        Box::new(OwnPort::new(root.clone())),
+        Box::new(OperatorChannel::new(root.clone())),
         Box::new(Units(bus.clone())),
     ]
 }

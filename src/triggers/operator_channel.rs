@@ -1,36 +1,161 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles the commands that an operator on the host sends on the agent's virtio-serial port, which needs no network.
+//! The event source `port`: the agent's virtio-serial port, on which an operator on the host sends commands without a network. That the
+//! host side was reopened, as in a migration, is a hint.
 //!
-//! Active if the host provides a port named [`NAME`] (a libvirt `<channel>` with that target name). The protocol is that of
-//! qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host
-//! may read the content of `status` and `events`, and request a round; it cannot change anything.
+//! Active if the host provides a port named [`NAME`] (a libvirt `<channel>` with that target name). A host without one is normal and
+//! costs nothing: inotify waits for the link that udev creates for it. The protocol is that of qemu-ga
+//! ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host may read the
+//! status, and request a round; it cannot change anything.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::report::{event_log, status_file};
+use super::source::{Lost, Output, Source, Work};
+use crate::agent::Trigger;
+use crate::agent::signal_board::Signal;
+use crate::report::status_file;
 use crate::sys::escape::chain;
+use crate::sys::file_watch::{What, watch};
 use crate::sys::root::Root;
-use crate::wire::virtio::port::{Change, Port, PortError, READ_MAX, Read};
+use crate::wire::virtio::port::{self, Change, Port, PortError, READ_MAX, Read};
 use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal, Request};
 
 /// The name of the port.
 pub const NAME: &str = "io.harvesterhci.node_agent.0";
 
-/// The file with the kernel's host name, relative to the root.
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
-
 /// The maximum time between a response and an intentional disconnect. A later disconnect is treated as caused by a migration.
 const VISIT: Duration = Duration::from_secs(10);
 
-/// The maximum size of the file. A host name has at most 64 bytes (`__NEW_UTS_LEN`) and a line feed.
-const HOST_NAME_MAX: u64 = 256;
+const NO_PORT: &str = "the host does not provide the port";
+
+const NOT_CONNECTED: &str = "provided, host not connected";
+
+/// The event source.
+#[derive(Debug)]
+pub(super) struct OperatorChannel {
+    root: Root,
+    /// The path of udev's link to the port.
+    link: PathBuf,
+}
+
+impl Source for OperatorChannel {
+    fn name(&self) -> &'static str {
+        "port"
+    }
+
+    fn loss(&self) -> &'static str {
+        "the host is not answered"
+    }
+
+    fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
+        Box::pin(async move {
+            let error = loop {
+                let target = self.root.link_target(&self.link);
+                let served = self.serve(target.as_deref(), out).await;
+                // Another port may have replaced one that failed.
+                if let Err(error) = served
+                    && self.root.link_target(&self.link) == target
+                {
+                    break error;
+                }
+            };
+            let detail = detail(&describe(&error));
+            match error {
+                // Only a new port can help.
+                PortError::NotOffered(_) | PortError::Unplugged(_) => {
+                    Lost::Absent(detail, Some(self.link.clone()))
+                }
+                PortError::Busy(_) | PortError::Denied(_) | PortError::Io { .. } => {
+                    Lost::Failed(detail)
+                }
+            }
+        })
+    }
+
+    /// Does not open the port: it has one reader.
+    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
+        let (live, what) = match port::find(&self.root, NAME) {
+            Some(_) => (true, "provided"),
+            None => (false, NO_PORT),
+        };
+        let detail = detail(what);
+        Box::pin(std::future::ready(Signal { live, detail }))
+    }
+}
+
+impl OperatorChannel {
+    pub(super) fn new(root: Root) -> Self {
+        let link = Path::new(port::BY_NAME).join(NAME);
+        Self { root, link }
+    }
+
+    /// Serves the port until it fails or its link no longer points to `target`.
+    async fn serve(&self, target: Option<&Path>, out: &Output) -> Result<(), PortError> {
+        let port = Port::open(&self.root, NAME)?;
+        let replaced = Notify::new();
+        let look = || {
+            if self.root.link_target(&self.link).as_deref() != target {
+                replaced.notify_one();
+            }
+        };
+        let watching = watch(self.root.clone(), vec![self.link.clone()], What::Name, look);
+        tokio::select! {
+            ended = self.converse(port, &replaced, out) => ended,
+            // Without inotify, a port is used until it is removed.
+            () = async { let _ = watching.await; std::future::pending().await } => Ok(()),
+        }
+    }
+
+    async fn converse(&self, port: Port, replaced: &Notify, out: &Output) -> Result<(), PortError> {
+        let say = |what: &str| out.live(detail(what));
+        say(NOT_CONNECTED);
+        let mut conversation = Conversation::new(self.root.clone(), port);
+        loop {
+            let attached = conversation.is_attached();
+            let event = tokio::select! {
+                event = conversation.next() => event,
+                // A host that is attached to the open port is served first.
+                () = replaced.notified(), if !attached => return Ok(()),
+            };
+            match event {
+                Ok(Event::Attached) => say("host connected"),
+                Ok(Event::HungUp) => {
+                    say(NOT_CONNECTED);
+                    out.fire(Trigger::Port);
+                }
+                Ok(Event::Left) => say(NOT_CONNECTED),
+                Ok(Event::Resync) => out.fire(Trigger::Operator),
+                Err(error) => {
+                    if conversation.is_attached() && !conversation.has_just_answered() {
+                        out.fire(Trigger::Port);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn detail(what: &str) -> String {
+    format!("{NAME}: {what}")
+}
+
+fn describe(error: &PortError) -> String {
+    match error {
+        PortError::NotOffered(_) => NO_PORT.to_owned(),
+        PortError::Unplugged(_) => "the host removed the port".to_owned(),
+        PortError::Busy(_) => "the port is in use by another program".to_owned(),
+        PortError::Denied(_) | PortError::Io { .. } => chain(error),
+    }
+}
 
 /// An event on the host side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+enum Event {
     /// The host opened the port.
     Attached,
     /// The host side closed.
@@ -52,8 +177,7 @@ enum ChannelStep {
 }
 
 /// The communication on one open port.
-#[derive(Debug)]
-pub struct Conversation {
+struct Conversation {
     root: Root,
     port: Port,
     input: Input,
@@ -68,12 +192,11 @@ pub struct Conversation {
     left: bool,
     /// The time of the last response.
     answered: Option<Instant>,
-    wake_ups: u64,
 }
 
 impl Conversation {
     /// Starts on a port that was just opened.
-    pub fn new(root: Root, port: Port) -> Self {
+    fn new(root: Root, port: Port) -> Self {
         Self {
             root,
             port,
@@ -83,31 +206,21 @@ impl Conversation {
             away: false,
             left: false,
             answered: None,
-            wake_ups: 0,
         }
     }
 
     /// Reports whether the host side was open at the last read.
-    pub fn is_attached(&self) -> bool {
+    fn is_attached(&self) -> bool {
         self.attached
     }
 
     /// Reports whether a request was answered recently.
-    pub fn has_just_answered(&self) -> bool {
+    fn has_just_answered(&self) -> bool {
         self.answered.is_some_and(|at| at.elapsed() < VISIT)
     }
 
-    /// Returns the number of wake-ups by a change of the port.
-    pub fn wake_ups(&self) -> u64 {
-        self.wake_ups
-    }
-
     /// Answers requests until an event that the agent must handle. Cancel-safe.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the port can no longer be used.
-    pub async fn next(&mut self) -> Result<Event, PortError> {
+    async fn next(&mut self) -> Result<Event, PortError> {
         loop {
             match self.step()? {
                 ChannelStep::Event(event) => return Ok(event),
@@ -116,7 +229,6 @@ impl Conversation {
                 ChannelStep::Stuck => {
                     self.away = self.port.changed().await? == Change::HostAway;
                     self.left = self.away && self.attached;
-                    self.wake_ups += 1;
                 }
             }
         }
@@ -189,10 +301,6 @@ impl Conversation {
             QgaCommand::Sync(number) | QgaCommand::SyncDelimited(number) => Ok(json!(number)),
             QgaCommand::Ping | QgaCommand::Resync => Ok(json!({})),
             QgaCommand::Info => Ok(info()),
-            QgaCommand::HostName => Ok(json!({"host-name": host_name(&self.root)?})),
-            QgaCommand::Events => event_log::read(&self.root)
-                .map(|events| json!(events))
-                .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
             QgaCommand::Status => status_file::read(&self.root)
                 .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
         }
@@ -206,18 +314,6 @@ fn info() -> Value {
         .map(|name| json!({"name": name, "enabled": true, "success-response": true}))
         .collect();
     json!({"version": env!("CARGO_PKG_VERSION"), "supported_commands": commands})
-}
-
-fn host_name(root: &Root) -> Result<String, QgaRefusal> {
-    match root.read_text(HOST_NAME, HOST_NAME_MAX) {
-        Ok(text) => Ok(text.trim_end().to_owned()),
-        // A sandbox may hide that file.
-        Err(_) if root.is_live() => match nix::unistd::gethostname() {
-            Ok(name) => Ok(name.to_string_lossy().into_owned()),
-            Err(errno) => Err(QgaRefusal::Unavailable(errno.desc().to_owned())),
-        },
-        Err(error) => Err(QgaRefusal::Unavailable(chain(&error))),
-    }
 }
 
 #[cfg(test)]

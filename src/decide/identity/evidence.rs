@@ -52,10 +52,22 @@ impl EvidenceKind {
             Self::FirmwareUuid | Self::FirmwareSerial | Self::MacAddress
         )
     }
+
+    /// Returns how much it proves. A user can copy every property of a VM into another one, but not the pod that shares its files.
+    /// Neither the providerID nor the name decides between instances with the same hardware: both follow the host name, which a clone
+    /// copies.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Configured | Self::PodInfo => 3,
+            Self::FirmwareUuid | Self::FirmwareSerial | Self::MacAddress => 2,
+            Self::ProviderId => 1,
+            Self::UuidOfName | Self::Name => 0,
+        }
+    }
 }
 
 /// Compares one candidate with this machine. Values that are not known on both sides are skipped: they are no evidence.
-pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
+fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     let machine = &observation.machine;
     let mut evidence = Vec::new();
     let mut add = |kind, agrees, detail: String| {
@@ -132,29 +144,52 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     evidence
 }
 
-/// Reports whether hardware that is known on both sides differs, or the pod is of another VMI, whatever other evidence agrees.
-pub(super) fn is_other_machine(evidence: &[Evidence]) -> bool {
-    let is_proof = |kind: EvidenceKind| kind.is_hardware() || kind == EvidenceKind::PodInfo;
-    evidence
-        .iter()
-        .any(|item| is_proof(item.kind) && !item.agrees)
+/// An instance, with the evidence for and against it.
+pub(super) struct Candidate<'a> {
+    pub(super) vmi: &'a Vmi,
+    pub(super) evidence: Vec<Evidence>,
 }
 
-/// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
-/// the same name and, before KubeVirt 1.6, a firmware UUID that is derived from it.
-pub(super) fn is_namesake(vmi: &Vmi, evidence: &[Evidence]) -> bool {
-    let of_name = vmi.firmware_uuid == Some(firmware_uuid(vmi.name.as_str()));
-    let is_proof = |kind| match kind {
-        EvidenceKind::PodInfo | EvidenceKind::FirmwareSerial | EvidenceKind::MacAddress => true,
-        EvidenceKind::FirmwareUuid => !of_name,
-        EvidenceKind::Configured
-        | EvidenceKind::ProviderId
-        | EvidenceKind::UuidOfName
-        | EvidenceKind::Name => false,
-    };
-    let speaks = |item: &Evidence| item.agrees && is_proof(item.kind);
-    let is_of_other = |item: &Evidence| item.kind == EvidenceKind::ProviderId && !item.agrees;
-    evidence.iter().any(is_of_other) && !evidence.iter().any(speaks)
+impl<'a> Candidate<'a> {
+    pub(super) fn new(observation: &Observation, vmi: &'a Vmi) -> Self {
+        let evidence = weigh(observation, vmi);
+        Self { vmi, evidence }
+    }
+
+    /// Reports whether some evidence of these kinds agrees, or disagrees.
+    pub(super) fn has(&self, agrees: bool, kind: impl Fn(EvidenceKind) -> bool) -> bool {
+        let mut items = self.evidence.iter();
+        items.any(|item| item.agrees == agrees && kind(item.kind))
+    }
+
+    /// Reports whether hardware that is known on both sides differs, or the pod is of another VMI, whatever other evidence agrees.
+    pub(super) fn is_other_machine(&self) -> bool {
+        self.has(false, |kind| {
+            kind.is_hardware() || kind == EvidenceKind::PodInfo
+        })
+    }
+
+    /// Reports whether `spec.providerID` of our Node names another VM.
+    pub(super) fn is_of_another_node(&self) -> bool {
+        self.has(false, |kind| kind == EvidenceKind::ProviderId)
+    }
+
+    /// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
+    /// the same name and, before KubeVirt 1.6, a firmware UUID that is derived from it.
+    pub(super) fn is_namesake(&self) -> bool {
+        let of_name = self.vmi.firmware_uuid == Some(firmware_uuid(self.vmi.name.as_str()));
+        let is_proof = |kind: EvidenceKind| {
+            kind.rank() > 1 && !(of_name && kind == EvidenceKind::FirmwareUuid)
+        };
+        self.is_of_another_node() && !self.has(true, is_proof)
+    }
+
+    /// Returns the rank of the strongest evidence that agrees, unless this is certainly another machine.
+    pub(super) fn rank(&self) -> Option<u8> {
+        let agreeing = self.evidence.iter().filter(|item| item.agrees);
+        let rank = agreeing.map(|item| item.kind.rank()).max();
+        rank.filter(|_| !self.is_other_machine() && !self.is_namesake())
+    }
 }
 
 /// Returns the names of this machine and of its Node.

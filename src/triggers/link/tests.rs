@@ -168,6 +168,17 @@ enum Next {
     Overrun,
 }
 
+/// Handles the messages of a source until it fails.
+fn follow(listening: &mut Listening, source: &impl MessageSource) -> io::Error {
+    let mut buffer = vec![0; MESSAGE_MAX];
+    loop {
+        match source.receive(&mut buffer) {
+            Ok(received) => listening.take(received, &buffer),
+            Err(error) => return error,
+        }
+    }
+}
+
 struct Played(Mutex<VecDeque<Next>>);
 
 impl Played {
@@ -205,7 +216,7 @@ fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_
         )
     };
     for moves in 1..=2 {
-        listening.follow(&storm());
+        follow(&mut listening, &storm());
         assert_eq!(effects.reported(), 1);
         assert_eq!(listening.tally.announced, 15 * moves);
         assert_eq!(listening.tally.reported, moves);
@@ -217,7 +228,7 @@ fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_
 fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
     for next in [Next::Message(vec![0; MESSAGE_MAX + 1]), Next::Overrun] {
         let (mut listening, mut effects) = listening();
-        listening.follow(&Played::new([next]));
+        follow(&mut listening, &Played::new([next]));
         assert_eq!(effects.reported(), 1);
         assert_eq!((listening.tally.overruns, listening.tally.reported), (1, 1));
     }
@@ -235,16 +246,19 @@ struct Until<'a>(&'a Socket, &'a (dyn Fn() -> bool + Sync));
 
 impl MessageSource for Until<'_> {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        let done = (self.1)();
-        match self.0.receive(buffer)? {
-            Received::Nothing if done => Err(io::ErrorKind::TimedOut.into()),
-            received => Ok(received),
+        loop {
+            let done = (self.1)();
+            match self.0.receive(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !done => {}
+                received => return received,
+            }
         }
     }
 }
 
 fn open(filter: &[SockFilter], receive_buffer: usize) -> Socket {
     let socket = subscribe(filter, receive_buffer).unwrap();
+    socket.set_non_blocking(false).unwrap();
     let limit = Some(Duration::from_millis(50));
     SockRef::from(&socket).set_read_timeout(limit).unwrap();
     socket
@@ -252,7 +266,7 @@ fn open(filter: &[SockFilter], receive_buffer: usize) -> Socket {
 
 /// Listens until no more messages can arrive: the kernel queues them before the call that causes them returns.
 fn drain(listening: &mut Listening, socket: &Socket) {
-    listening.follow(&Until(socket, &|| true));
+    follow(listening, &Until(socket, &|| true));
 }
 
 /// Creates a veth pair, brings it up and deletes it, `times` times.
@@ -297,8 +311,8 @@ fn interfaces_that_come_and_go_cause_no_wake_up() {
             churn(50);
             is_done.store(true, Ordering::Relaxed);
         });
-        threads.spawn(|| filtered.follow(&Until(&ours, &done)));
-        unfiltered.follow(&Until(&plain, &done));
+        threads.spawn(|| follow(&mut filtered, &Until(&ours, &done)));
+        follow(&mut unfiltered, &Until(&plain, &done));
     });
     println!(
         "50 veth pairs made, set up and removed: {} messages that wake with the filter; without it {} messages, {} overruns",

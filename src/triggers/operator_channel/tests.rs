@@ -6,10 +6,14 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use harvester_lab::world::SOON;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
+
+use crate::triggers::testing::{output, probed};
 
 struct Talk {
     _dir: tempfile::TempDir,
@@ -84,12 +88,7 @@ impl Talk {
 #[tokio::test]
 async fn each_command_has_its_answer() {
     let mut talk = Talk::new();
-    talk.write_file("/proc/sys/kernel/hostname", "pool1-abcde\n");
     assert_eq!(talk.ask_one("guest-ping"), json!({"return": {}}));
-    assert_eq!(
-        talk.ask_one("guest-get-host-name"),
-        json!({"return": {"host-name": "pool1-abcde"}})
-    );
     let info = talk.ask_one("guest-info");
     assert_eq!(info["return"]["version"], env!("CARGO_PKG_VERSION"));
     let commands = info["return"]["supported_commands"].as_array().unwrap();
@@ -236,13 +235,22 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
     // A separate task, which sleeps until the host causes an event.
     let (reported, mut events) = tokio::sync::mpsc::unbounded_channel();
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let wake_ups = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&wake_ups);
     let task = tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                event = guest.next() => reported.send(event.unwrap()).unwrap(),
-                _ = &mut stopped => return guest,
+        let mut serving = Box::pin(async {
+            loop {
+                tokio::select! {
+                    event = guest.next() => reported.send(event.unwrap()).unwrap(),
+                    _ = &mut stopped => return guest,
+                }
             }
-        }
+        });
+        std::future::poll_fn(|context| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            serving.as_mut().poll(context)
+        })
+        .await
     });
     let scene = async {
         for _ in 0..TIMES {
@@ -262,7 +270,7 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
     stop.send(()).unwrap();
     let mut guest = task.await.unwrap();
     assert!(guest.input.take().is_none() && !guest.is_attached());
-    let wake_ups = guest.wake_ups();
+    let wake_ups = wake_ups.load(Ordering::Relaxed);
     println!("{TIMES} hang-ups and returns of a FIFO: {wake_ups} wake-ups");
     assert!((TIMES..=4 * TIMES).contains(&wake_ups), "{wake_ups}");
 }
@@ -290,4 +298,35 @@ async fn a_host_that_asks_without_end_does_not_keep_the_thread() {
         replies += talk.replies().iter().filter(|byte| **byte == b'\n').count();
     }
     assert!(turns >= 150, "{turns} turns for 150 requests");
+}
+
+#[tokio::test]
+async fn a_port_that_another_process_holds_is_tried_again_and_one_that_is_not_there_is_awaited() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut port = OperatorChannel::new(root.clone());
+    let (out, _reasons) = output(&port);
+    let absent = port.follow(&out).await;
+    let link = PathBuf::from(port::BY_NAME).join(NAME);
+    assert_eq!(absent, Lost::Absent(detail(NO_PORT), Some(link.clone())));
+    // A file is no device, which is as unusable as a port that is not permitted.
+    std::fs::create_dir_all(root.join(port::BY_NAME)).unwrap();
+    std::fs::write(root.join(&link), "").unwrap();
+    let unusable = port.follow(&out).await;
+    assert!(matches!(unusable, Lost::Failed(_)), "{unusable:?}");
+}
+
+#[tokio::test]
+async fn a_probe_reports_whether_the_host_offers_the_port() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut port = OperatorChannel::new(root.clone());
+    assert!(!probed(&mut port).await.live);
+    // As the kernel reports it, without udev.
+    let class = root.join("/sys/class/virtio-ports/vport1p1");
+    std::fs::create_dir_all(&class).unwrap();
+    std::fs::write(class.join("name"), format!("{NAME}\n")).unwrap();
+    let signal = probed(&mut port).await;
+    assert_eq!(signal.detail, format!("{NAME}: provided"));
+    assert!(signal.live);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A classic BPF program (`Documentation/networking/filter.rst`) that keeps announcements and drops the rest in the kernel.
 //!
-//! A Kubernetes node creates and removes interfaces all the time. With this program on the socket they need no wake-up, and no
-//! space in the buffer that announcements may need.
+//! A Kubernetes node creates and removes interfaces all the time: ten messages for the veth pair of one pod. With this program on the
+//! socket they need no wake-up, and no space in the buffer that announcements may need.
 
 use socket2::SockFilter;
 

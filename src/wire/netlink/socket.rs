@@ -74,21 +74,20 @@ pub enum Received {
     },
     /// The receive buffer was full, and the kernel dropped messages.
     Overrun,
-    /// No message before the timeout of the socket, or a signal interrupted the call.
-    Nothing,
 }
 
 /// A source of messages: the kernel, or a test.
 pub trait MessageSource {
-    /// Waits for the next message, and blocks the thread until it arrives.
+    /// Returns the next message.
     ///
     /// # Errors
     ///
-    /// When the source will never return a message again.
+    /// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 }
 
-/// Opens a socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in the kernel.
+/// Opens a non-blocking socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in
+/// the kernel.
 ///
 /// # Errors
 ///
@@ -101,22 +100,26 @@ pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> Result<Socket,
         .attach_filter(filter)
         .and_then(|()| options.set_recv_buffer_size(receive_buffer))
         .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
+        .and_then(|()| socket.set_non_blocking(true))
         .map_err(NetlinkError::Open)?;
     Ok(socket)
 }
 
 impl MessageSource for Socket {
     fn receive(&self, mut buffer: &mut [u8]) -> io::Result<Received> {
-        match self.recv_from(&mut buffer, MSG_TRUNC) {
-            Ok((length, sender)) => Ok(Received::Datagram {
-                length,
-                sender: sender.port_number(),
-            }),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::ENOBUFS) => Ok(Received::Overrun),
-                Some(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
-                _ => Err(error),
-            },
+        loop {
+            let error = match self.recv_from(&mut buffer, MSG_TRUNC) {
+                Ok((length, sender)) => {
+                    let sender = sender.port_number();
+                    return Ok(Received::Datagram { length, sender });
+                }
+                Err(error) => error,
+            };
+            match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
+                Some(Errno::EINTR) => {}
+                _ => return Err(error),
+            }
         }
     }
 }
@@ -148,7 +151,7 @@ pub(super) fn collect(source: &impl MessageSource) -> io::Result<Vec<Link>> {
         let part = match source.receive(&mut buffer)? {
             Received::Datagram { sender, .. } if sender != KERNEL => continue,
             Received::Datagram { length, .. } => buffer.get(..length),
-            Received::Overrun | Received::Nothing => None,
+            Received::Overrun => None,
         };
         for message in messages(part.ok_or(ErrorKind::UnexpectedEof)?) {
             match message.map_err(|Malformed| ErrorKind::InvalidData)? {

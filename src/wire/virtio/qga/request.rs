@@ -19,25 +19,19 @@ pub enum QgaCommand {
     Ping,
     /// Returns the version and the commands.
     Info,
-    /// Returns the kernel's host name.
-    HostName,
     /// Returns the agent's last status.
     Status,
-    /// Returns the last states of scheduled events.
-    Events,
     /// Reconciles now.
     Resync,
 }
 
 impl QgaCommand {
     /// The names of all commands, in the order of `guest-info`.
-    pub const NAMES: [&str; 8] = [
-        "guest-get-host-name",
+    pub const NAMES: [&str; 6] = [
         "guest-info",
         "guest-ping",
         "guest-sync",
         "guest-sync-delimited",
-        "node-agent-events",
         "node-agent-resync",
         "node-agent-status",
     ];
@@ -120,8 +114,6 @@ fn command(members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
         }
         "guest-ping" => QgaCommand::Ping,
         "guest-info" => QgaCommand::Info,
-        "guest-get-host-name" => QgaCommand::HostName,
-        "node-agent-events" => QgaCommand::Events,
         "node-agent-status" => QgaCommand::Status,
         "node-agent-resync" => QgaCommand::Resync,
         name => return Err(QgaRefusal::UnknownCommand(shown(name))),
