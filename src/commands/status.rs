@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -17,7 +16,7 @@ use crate::decide::label_state;
 use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
 use crate::report::show;
-use crate::report::status::{AgentStatus, Status, UnusableStatus};
+use crate::report::status::{AgentStatus, Status};
 use crate::report::status_file::{self, StatusError};
 use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
@@ -134,23 +133,27 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
 
 /// Returns the published status as it is in the file and as it was understood.
 fn published(process: &Process) -> Result<(Value, Status), Answer> {
-    let value = status_file::read(&process.root).map_err(|error| match &error {
-        StatusError::Malformed(_) => damaged(&error),
+    let read = status_file::read(&process.root);
+    let read = read.and_then(|value| Status::from_json(&value).map(|status| (value, status)));
+    read.map_err(|error| match &error {
         // The name of a file that does not exist is no help.
         StatusError::Unreadable(cause) if cause.is_absent() => missing(process, ""),
         StatusError::Unreadable(_) => missing(process, &format!("{}\n", chain(&error))),
-    })?;
-    match Status::from_json(&value) {
-        Ok(status) => Ok((value, status)),
-        Err(error @ UnusableStatus::Version(_)) => {
+        StatusError::Version(versions) => {
             let text = format!(
-                "error: the status file is of another version of the agent: {error}. After an upgrade, restart it:\n  \
+                "error: the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  \
                  systemctl restart harvester-node-agent\n"
             );
-            Err(Answer::stderr(text, Exit::Failed))
+            Answer::stderr(text, Exit::Failed)
         }
-        Err(UnusableStatus::Malformed(error)) => Err(damaged(&error)),
-    }
+        StatusError::Damaged(_) => {
+            let text = format!(
+                "error: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
+                chain(&error)
+            );
+            Answer::stderr(text, Exit::TryAgain)
+        }
+    })
 }
 
 fn missing(process: &Process, error: &str) -> Answer {
@@ -210,18 +213,10 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
     }
 }
 
-fn damaged(error: &(dyn Error + 'static)) -> Answer {
-    let text = format!(
-        "error: the status file is damaged: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
-        chain(error)
-    );
-    Answer::stderr(text, Exit::TryAgain)
-}
-
 /// Returns the last status that can be read, and whether an agent runs.
 pub(super) fn last(root: &Root) -> (Option<Status>, Presence) {
-    let status = status_file::read(root).ok();
-    let status = status.and_then(|value| Status::from_json(&value).ok());
+    let status = status_file::read(root).and_then(|value| Status::from_json(&value));
+    let status = status.ok();
     let presence = presence(root, status.as_ref().map(|status| &status.agent));
     (status, presence)
 }
