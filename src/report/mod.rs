@@ -45,7 +45,7 @@ use compose::Context;
 use counters::Counters;
 use files::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
-use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, Status};
+use status::{AgentStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
 
@@ -214,12 +214,7 @@ impl Publish for Reporter {
         for key in keys {
             since.entry(key).or_insert_with(|| now.clone());
         }
-        self.context.event_sources = self
-            .health
-            .signals()
-            .into_iter()
-            .map(EventSourceStatus::from)
-            .collect();
+        self.context.event_sources = self.health.signals();
         if let Some(window_end) = &round.plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
