@@ -41,7 +41,7 @@ use serde::Deserialize;
 pub use duration::parse as parse_duration;
 pub use errors::{ConfigError, ConfigErrors, FileLine};
 pub use files::watched_paths;
-pub use label::{ConfigMapName, LabelKey};
+pub use label::LabelKey;
 pub use listen::Listen;
 pub use settings::{
     Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,

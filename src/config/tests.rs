@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::leaves::DEFAULTS;
 use super::*;
-use crate::facts::names::{HostName, Namespace, NodeName, VmName};
+use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
@@ -349,10 +349,10 @@ fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
             "topology.sources = ['configmap', 'configmap']",
             "the value is out of order or has an entry twice",
         ),
-        ("topology.configmap = 'topology'", "is not `namespace/name`"),
+        ("topology.configmap = 'topology'", "is not a ConfigMap"),
         (
             "topology.configmap = 'a.b/c'",
-            "the value is not `namespace/name`: a DNS label",
+            "the value is not a ConfigMap: `namespace/name`, a DNS label",
         ),
         (
             "topology.zone_fallback = 'region'",

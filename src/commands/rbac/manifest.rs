@@ -9,8 +9,8 @@ use crate::commands::answer::with;
 use crate::commands::rbac::permissions::{
     INSTANCES, PermissionPlace, PermissionUse, USEFUL, VIRTUAL_MACHINES,
 };
-use crate::config::{ConfigMapName, Settings};
-use crate::facts::names::{Namespace, ServiceAccount, VmName};
+use crate::config::Settings;
+use crate::facts::names::{ConfigMapName, Namespace, ServiceAccount, VmName};
 
 /// The label of all objects of the agent.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
@@ -94,7 +94,7 @@ impl Wanted {
                 ("list", INSTANCES) => self.vms.is_empty(),
                 // In Harvester, all users may read that namespace.
                 (_, "configmaps") => {
-                    topology.configmap.namespace() != ConfigMapName::TOPOLOGY.namespace()
+                    topology.configmap.namespace() != ConfigMapName::topology().namespace()
                 }
                 _ => true,
             }
