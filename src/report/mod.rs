@@ -31,7 +31,7 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, Round};
-use crate::catalog::{Code, Finding, FindingKey};
+use crate::catalog::{Code, Finding, FindingKey, Flag};
 use crate::config::Settings;
 use crate::decide::name_match::Verdict;
 use crate::facts::UnavailableKind;
@@ -210,7 +210,7 @@ impl Publish for Reporter {
         let keys: Vec<FindingKey> = findings.map(Finding::key).collect();
         let unread = round.placement.is_none();
         let since = &mut self.context.since;
-        since.retain(|key, _| keys.contains(key) || unread && key.0.entry().flags.needs_placement);
+        since.retain(|key, _| keys.contains(key) || unread && key.0.is(Flag::NeedsPlacement));
         for key in keys {
             since.entry(key).or_insert_with(|| now.clone());
         }
