@@ -962,13 +962,13 @@ fn only_values_that_differ_from_the_default_are_changed() {
                    topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let keys = |changed| -> Vec<String> {
-        let shown = show::selected(&loaded.values, changed);
+        let shown = show::selected(loaded.values.clone(), changed);
         shown.into_iter().map(|value| value.key).collect()
     };
     assert_eq!(keys(true), ["hosts.hv-a.zone", "topology.on_change"]);
     assert!(keys(false).len() > 20);
     let defaults = Tree::new().load();
-    assert_eq!(show::text(&show::selected(&defaults.values, true)), "");
+    assert_eq!(show::text(&show::selected(defaults.values, true)), "");
 }
 
 #[test]
