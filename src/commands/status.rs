@@ -335,23 +335,4 @@ mod tests {
         assert!(is_done("harvester-forbidden", process(Some(7))));
         assert!(!is_done("pending", process(Some(7))));
     }
-
-    #[test]
-    fn waiting_without_an_agent_ends_with_the_time_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let options = Options {
-            wait: Some(Duration::from_millis(20)),
-            ..Options::default()
-        };
-        let answer = run(&process(&root, None), &options);
-        assert_eq!(answer.exit, Exit::TryAgain);
-        assert!(
-            answer.stderr.contains(
-                "after 20ms: agent has not published a status; check the service: systemctl"
-            ),
-            "{}",
-            answer.stderr
-        );
-    }
 }

@@ -285,4 +285,4 @@ impl Publish for Reporter {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,20 +23,13 @@ use crate::sys::disk::Content;
 /// Creates a reporter that starts with `state`.
 fn reporter(root: &Root, state: State) -> Reporter {
     let environment = NotifyEnvironment::default();
-    let agent = AgentStatus {
-        version: String::new(),
-        pid: 1,
-        start_time: String::new(),
-        start_ticks: None,
-        boot_id: None,
-    };
     Reporter::new(
         root.clone(),
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
         SignalBoard::default(),
         state,
-        agent,
+        AgentStatus::default(),
         MetricsPage::default(),
     )
 }
@@ -52,7 +45,7 @@ fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult])
 }
 
 /// Returns a round with the plan of a world and the results of its first writes.
-pub(super) fn round(world: &World, results: &[WriteResult]) -> Round {
+pub(crate) fn round(world: &World, results: &[WriteResult]) -> Round {
     let plan = world.plan();
     Round {
         reasons: Reasons {

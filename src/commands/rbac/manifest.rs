@@ -328,37 +328,6 @@ mod tests {
     }
 
     #[test]
-    fn every_object_has_the_label_and_every_rule_says_why() {
-        let wanted = wanted("default:gc8", "default");
-        let text = yaml(&wanted, &objects(&wanted));
-        let objects = documents(&text);
-        assert_eq!(objects.len(), 4);
-        for object in &objects {
-            assert_eq!(object["metadata"]["labels"][LABEL.0], LABEL.1);
-        }
-        for useful in USEFUL.iter().filter(|useful| wanted.needs(useful)) {
-            assert!(
-                text.contains(useful.purpose) && text.contains(useful.without),
-                "{text}"
-            );
-        }
-        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
-    }
-
-    #[test]
-    fn by_default_the_vms_and_pods_of_the_namespace_and_the_hosts_of_the_cluster_may_be_read() {
-        assert_eq!(
-            lines(&wanted("default:gc8", "default")),
-            [
-                "default: get,list,watch virtualmachineinstances",
-                "default: get virtualmachines",
-                "default: list pods",
-                "*: get nodes"
-            ]
-        );
-    }
-
-    #[test]
     fn a_source_that_is_not_asked_needs_no_rule() {
         let mut wanted = wanted("default:gc8", "default");
         wanted.settings.topology.sources = vec![Source::VmiAnnotations, Source::HostsTable];
