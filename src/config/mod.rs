@@ -16,8 +16,8 @@
 //!
 //! An error in any file that is read is reported, even if a later file overrides the key. All errors are reported at once.
 //!
-//! To add a key: a field with its default in `settings.rs`, a commented line in `packaging/config.d/10-defaults.toml`, valid and
-//! invalid values in `tests.rs`, and a test of its effect.
+//! To add a key: a field with its default in `settings.rs`, a commented line in `packaging/config.d/10-defaults.toml`, and a test
+//! of its effect. `tests.rs` sets each key; only a value with a meaning of its own needs a case there.
 
 mod duration;
 mod errors;
