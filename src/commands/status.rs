@@ -255,21 +255,18 @@ pub fn exit(status: &Status) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::fixtures::World;
+    use crate::report::compose::Context;
+    use crate::report::tests::round;
     use crate::sys::lock::Holder;
     use serde_json::json;
 
+    /// Returns the status of process 7.
     fn status(state: &str) -> Status {
-        let credential = json!({});
-        let document = json!({
-            "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
-            "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
-            "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
-            "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
-            "labels": {"state": state, "owned": {}, "skippedLabels": []},
-            "credentials": {"harvester": credential, "kubelet": credential},
-            "eventSources": [], "findings": [],
-        });
-        Status::from_json(&document).unwrap()
+        let mut status = Status::new(&round(&World::new(), &[]), &Context::default());
+        status.agent.pid = 7;
+        status.labels.state = state.to_owned();
+        status
     }
 
     fn process(root: &Root, config: Option<&str>) -> Process {

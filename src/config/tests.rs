@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::leaves::DEFAULTS;
 use super::*;
-use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
+use crate::facts::names::{ConfigMapName, HostName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
