@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The notation of the catalog: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
-//! optionally the [`Flags`](super::entries::Flags) that are set (in brackets after the severity), at most two links to `see` instead of
+//! optionally the [`Flag`](super::entries::Flag)s that are set (in brackets after the severity), at most two links to `see` instead of
 //! the page about the group, the commands to `run`, each after its place, and the codes that it `suppresses`. An entry without a `fix`
 //! is one of an image with a file to remove.
 
@@ -32,7 +32,7 @@ macro_rules! catalog {
                             reason: stringify!($code),
                             group: Group::$group,
                             severity: Severity::$severity,
-                            flags: Flags { $($($flag: true,)+)? ..Flags::NONE },
+                            flags: &[$($(Flag::$flag),+)?],
                             title: $title,
                             see: &[$($($link),+)?],
                             impact: $impact,

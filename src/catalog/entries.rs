@@ -44,7 +44,7 @@ pub struct Entry {
     /// The severity.
     pub severity: Severity,
     /// When it can be detected, and what its observation is.
-    pub flags: Flags,
+    pub flags: &'static [Flag],
     /// The title, in one line.
     pub title: &'static str,
     /// Pages about it, and issue reports, at most two; none: the page about the group.
@@ -61,29 +61,18 @@ pub struct Entry {
 
 /// What is true of some codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flags {
+pub enum Flag {
     /// It requires a VM and a host that were read. While these cannot be read, its absence proves nothing.
-    pub needs_placement: bool,
+    NeedsPlacement,
     /// Only the running service can detect it: a single round has no history, listens to nothing, writes nothing, and does not
     /// run in the service's sandbox.
-    pub needs_memory: bool,
+    NeedsMemory,
     /// It is about the names of this machine.
-    pub is_of_names: bool,
+    OfNames,
     /// The observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
-    pub is_error_text: bool,
+    ErrorText,
     /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention.
-    pub may_pass: bool,
-}
-
-impl Flags {
-    /// No flag.
-    const NONE: Self = Self {
-        needs_placement: false,
-        needs_memory: false,
-        is_of_names: false,
-        is_error_text: false,
-        may_pass: false,
-    };
+    MayPass,
 }
 
 /// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
@@ -166,7 +155,7 @@ catalog! {
         ],
         run: [Vm "systemctl disable --now harvester-node-agent"];
 
-    NameOfAnotherVm, "name-of-another-vm", Identity, Error [needs_placement, is_of_names], "hostname or Node name is the name of a different VM",
+    NameOfAnotherVm, "name-of-another-vm", Identity, Error [NeedsPlacement, OfNames], "hostname or Node name is the name of a different VM",
         see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
         impact: "The Harvester components treat this Node as the other VM. If this Node is not ready while that VM is stopped, CSI driver 0.2.3 and later taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged volumes of that VM. The agent writes no labels.",
         fix: [
@@ -177,7 +166,7 @@ catalog! {
         ],
         run: [Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest SYSTEM_UUID, Vm PRODUCT_UUID],
         suppresses: [HostnameOfSeveralVms, HostnameDiffers, StaticHostnameDiffers, ConfiguredOverride, ProviderIdDiffers];
-    HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error [needs_placement, is_of_names], "KubeVirt gives this hostname to several VMs",
+    HostnameOfSeveralVms, "hostname-of-several-vms", Identity, Error [NeedsPlacement, OfNames], "KubeVirt gives this hostname to several VMs",
         see: [NODE_DRIVER, issue!("rancher/rancher", 34997)],
         impact: "KubeVirt truncates a VM name at its first dot and at 63 characters. The second VM that registers with this hostname takes over the Node of the first one, and the Harvester cloud provider and CSI driver find no VM with that name.",
         fix: [
@@ -187,7 +176,7 @@ catalog! {
         ],
         run: [Harvester VM_HARDWARE, Guest SYSTEM_UUID, Vm PRODUCT_UUID],
         suppresses: [HostnameDiffers];
-    HostnameDiffers, "hostname-differs", Identity, Warning [is_of_names], "hostname or Node name differs from the VM name",
+    HostnameDiffers, "hostname-differs", Identity, Warning [OfNames], "hostname or Node name differs from the VM name",
         see: [CSI_DRIVER, issue!("harvester/harvester", 11682)],
         impact: "Cloud provider and CSI driver look up the VM by the whole Node name. If that differs, they find none: no providerID, no topology after a migration, no release of the volumes of a stopped VM. If only the hostname differs, the kubelet may register a second Node.",
         fix: [
@@ -198,14 +187,14 @@ catalog! {
             "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
         ],
         run: [Vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", Vm "grep -rn 'node-name' /etc/rancher"];
-    ConfiguredOverride, "configured-override", Identity, Notice [is_of_names], "Node name is configured and differs from the VM name",
+    ConfiguredOverride, "configured-override", Identity, Notice [OfNames], "Node name is configured and differs from the VM name",
         impact: "RKE2/K3s or the kubelet is configured with another Node name. Cloud provider 0.2.1 and later finds the VM by the hostname from qemu-guest-agent, if that is the Node name; older ones and the CSI driver look it up by the Node name.",
         fix: [
             "If the name was chosen, nothing is necessary: keep the Node, and keep qemu-guest-agent running.",
             "For new nodes, set `node-name:` to the VM name, or remove it, before the Node registers.",
         ],
         run: [Vm "grep -rn 'node-name' /etc/rancher", Vm "systemctl --no-pager status qemu-guest-agent"];
-    NodeMayBeDeleted, "node-may-be-deleted", Identity, Error [is_of_names], "Harvester cloud provider may delete this Node",
+    NodeMayBeDeleted, "node-may-be-deleted", Identity, Error [OfNames], "Harvester cloud provider may delete this Node",
         see: [issue!("harvester/harvester", 11682), issue!("harvester/harvester", 11683)],
         impact: "The cloud provider finds a VM by the Node name or by the hostname from qemu-guest-agent. Here it can do neither, so it deletes the Node, with its labels and taints, once the Node is not ready. Without the permission to delete Nodes it logs an error.",
         fix: [
@@ -214,11 +203,11 @@ catalog! {
         ],
         run: [Vm "systemctl enable --now qemu-guest-agent", Guest "kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name=<NODE>", Vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", Guest CLOUD_PROVIDER_LOG],
         suppresses: [HostnameDiffers];
-    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [is_of_names], "/etc/hostname differs from the hostname of the running kernel",
+    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning [OfNames], "/etc/hostname differs from the hostname of the running kernel",
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
         fix: ["If the kubelet of this VM alone reports the Node, set both to the name of the Node. If there is no Node yet, set both to the VM name: `hostnamectl set-hostname <NAME>`."],
         run: [Vm "hostnamectl"];
-    IdentityAmbiguous, "identity-ambiguous", Identity, Error [needs_placement], "several VMs match this node equally well",
+    IdentityAmbiguous, "identity-ambiguous", Identity, Error [NeedsPlacement], "several VMs match this node equally well",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
@@ -227,7 +216,7 @@ catalog! {
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES],
         suppresses: [NoTopologySource, HardwareShared];
-    VmNotFound, "vm-not-found", Identity, Error [needs_placement], "no VM in the namespace matches this node",
+    VmNotFound, "vm-not-found", Identity, Error [NeedsPlacement], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
         fix: [
             "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
@@ -244,14 +233,14 @@ catalog! {
         ],
         run: [Harvester "kubectl get vmi -A --field-selector metadata.name=<VM>", Vm "harvester-node-agent whoami"],
         suppresses: [VmNotFound, NoTopologySource];
-    ProviderIdDiffers, "provider-id-differs", Identity, Warning [needs_placement], "providerID of the Node belongs to a different VM",
+    ProviderIdDiffers, "provider-id-differs", Identity, Warning [NeedsPlacement], "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [
             "Compare the systemUUID of the Node with the product_uuid of this VM, several times in five minutes. If they ever differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
             "If they are always equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
         ],
         run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
-    NodeOfAnotherVm, "node-of-another-vm", Identity, Error [needs_memory], "Node belongs to a different VM",
+    NodeOfAnotherVm, "node-of-another-vm", Identity, Error [NeedsMemory], "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "Find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that is not certain, change nothing.",
@@ -273,7 +262,7 @@ catalog! {
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES];
 
-    NoTopologySource, "no-topology-source", Placement, Error [needs_placement, may_pass], "no source provides region and zone of the host",
+    NoTopologySource, "no-topology-source", Placement, Error [NeedsPlacement, MayPass], "no source provides region and zone of the host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
@@ -282,7 +271,7 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [Vm ROLES, Harvester REVIEW, Harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning [needs_placement, may_pass], "topology annotations of the VM are not known to be those of its host",
+    AnnotationsStale, "annotations-stale", Placement, Warning [NeedsPlacement, MayPass], "topology annotations of the VM are not known to be those of its host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
@@ -291,19 +280,19 @@ catalog! {
         ],
         run: [Harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", Harvester "kubectl -n <NAMESPACE> annotate vmi <VM> --overwrite reconcile=$(date +%s)"],
         suppresses: [NoTopologySource];
-    HostWithoutTopology, "host-without-topology", Placement, Notice [needs_placement], "host has neither a region nor a zone label",
+    HostWithoutTopology, "host-without-topology", Placement, Notice [NeedsPlacement], "host has neither a region nor a zone label",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 6546)],
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [Harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning [needs_placement], "host lacks a topology label that the Node has",
+    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement], "host lacks a topology label that the Node has",
         impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [Harvester TOPOLOGY];
-    LabelValueInvalid, "label-value-invalid", Placement, Error [needs_placement], "topology value is not a valid label value",
+    LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement], "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
         fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
         run: [Vm "harvester-node-agent whoami -v"],
@@ -335,7 +324,7 @@ catalog! {
         ],
         run: [Harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
-    PinnedByConfig, "pinned-by-config", Node, Warning [needs_placement], "topology labels differ from the host, pinned by configuration",
+    PinnedByConfig, "pinned-by-config", Node, Warning [NeedsPlacement], "topology labels differ from the host, pinned by configuration",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
         fix: [
@@ -344,14 +333,14 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent config show", Vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
-    LabelNotManaged, "label-not-managed", Node, Warning [needs_placement], "allow-listed label is not managed by the agent",
+    LabelNotManaged, "label-not-managed", Node, Warning [NeedsPlacement], "allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
             "Remove the label from the Node, so that the agent can set it: `kubectl label node <NODE> <KEY>-`.",
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [Guest MANAGERS];
-    LabelConflict, "label-conflict", Node, Error [needs_placement, needs_memory], "another writer keeps reverting the agent's labels or annotations",
+    LabelConflict, "label-conflict", Node, Error [NeedsPlacement, NeedsMemory], "another writer keeps reverting the agent's labels or annotations",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
@@ -367,7 +356,7 @@ catalog! {
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
         ],
         run: [Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
-    StaticNodeLabel, "static-node-label", Node, Warning [needs_placement], "RKE2/K3s or kubelet configuration sets a topology label",
+    StaticNodeLabel, "static-node-label", Node, Warning [NeedsPlacement], "RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host. On Kubernetes 1.35 and later a pod takes the zone of the Node at its creation and keeps it, also when the agent corrects the Node.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],
         run: [Vm "grep -rn -e node-label -e topology /etc/rancher"];
@@ -465,7 +454,7 @@ catalog! {
         ],
         run: [Guest "kubectl get node <NODE> -o wide", Vm "systemctl --no-pager status qemu-guest-agent", Guest CLOUD_PROVIDER_LOG];
 
-    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [may_pass], "no Harvester kubeconfig found",
+    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [MayPass], "no Harvester kubeconfig found",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
         impact: "The VM and its host cannot be read. Where the CSI driver and the cloud provider mount the same path, their new pods do not start, and no volume is attached. On a new node this is expected until Rancher has written the file.",
         fix: [
@@ -494,7 +483,7 @@ catalog! {
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
         fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
         run: [Vm "grep -n server: <KUBECONFIG>", Harvester VIP];
-    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [may_pass], "no kubelet kubeconfig found",
+    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [MayPass], "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
@@ -507,7 +496,7 @@ catalog! {
         fix: ["Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file."],
         run: [Vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
-    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [needs_memory], "changed kubeconfig is invalid; the previous one stays in use",
+    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [NeedsMemory], "changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
         fix: ["Correct the reported file. The agent reloads it automatically."],
         run: [Vm "harvester-node-agent whoami"];
@@ -615,7 +604,7 @@ catalog! {
         run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [is_error_text, may_pass], "Harvester API is unreachable or returns server errors",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [ErrorText, MayPass], "Harvester API is unreachable or returns server errors",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
@@ -624,7 +613,7 @@ catalog! {
         ],
         run: [Vm RESPONSE, Vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [is_error_text], "Harvester API rejects the credential",
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [ErrorText], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The VM and its host cannot be read; labels are unchanged. If the CSI driver and the cloud provider use the same file, volumes are not attached.",
         fix: [
@@ -641,7 +630,7 @@ catalog! {
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
         run: [Vm ROLES, Harvester REVIEW, Harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [is_error_text], "certificate of the Harvester API cannot be verified",
+    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [ErrorText], "certificate of the Harvester API cannot be verified",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11338)],
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
         fix: [
@@ -660,7 +649,7 @@ catalog! {
         ],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [HarvesterTlsError, GuestApiTlsError];
-    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning [needs_memory], "watch connections are repeatedly closed, probably by a proxy or load balancer",
+    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning [NeedsMemory], "watch connections are repeatedly closed, probably by a proxy or load balancer",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "Changes are detected late. Other clients of that API lose their watches in the same way.",
         fix: [
@@ -669,12 +658,12 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent status -v"],
         suppresses: [WatchUnavailable];
-    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [is_error_text], "unexpected response from the Harvester API",
+    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [ErrorText], "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
         fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [is_error_text, may_pass], "guest cluster API is unreachable or returns server errors",
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [ErrorText, MayPass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: [
             "If no service of RKE2, K3s or kubeadm runs, find out in its journal why it stopped. Do not start it if it was stopped on purpose, or if this VM may be a copy of another one. Otherwise start it.",
@@ -682,7 +671,7 @@ catalog! {
         ],
         run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [is_error_text], "guest cluster API rejects the kubelet credential",
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [ErrorText], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
         fix: [
             "See in the log of the kubelet whether it is rejected as well, and check the clock. RKE2 has this log in a file, K3s and kubeadm have it in the journal.",
@@ -696,7 +685,7 @@ catalog! {
         fix: ["The certificate must be for system:node:<NODE> in group system:nodes; the first command prints its subject (CN: user, O: group)."],
         run: [Vm KUBELET_ISSUER, Guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiTlsError, "guest-api-tls-error", Node, Error [is_error_text], "certificate of the guest cluster API cannot be verified",
+    GuestApiTlsError, "guest-api-tls-error", Node, Error [ErrorText], "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "Check the clock.",
@@ -704,12 +693,12 @@ catalog! {
         ],
         run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiBadResponse, "guest-api-bad-response", Node, Error [is_error_text], "unexpected response from the guest cluster API",
+    GuestApiBadResponse, "guest-api-bad-response", Node, Error [ErrorText], "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
         fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    NodeMissing, "node-missing", Node, Warning [may_pass], "Node does not exist in the guest cluster",
+    NodeMissing, "node-missing", Node, Warning [MayPass], "Node does not exist in the guest cluster",
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
@@ -720,7 +709,7 @@ catalog! {
         ],
         run: [Guest "kubectl get nodes", Vm JOURNAL, Vm KUBELET_LOG],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error [needs_memory, is_error_text, may_pass], "update of the Node was rejected",
+    NodeWriteFailed, "node-write-failed", Node, Error [NeedsMemory, ErrorText, MayPass], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
@@ -741,12 +730,12 @@ catalog! {
         impact: "After a reboot, Harvester shows no IP addresses, and its cloud provider gets no hostname.",
         fix: ["Enable its unit."],
         run: [Vm "systemctl enable qemu-guest-agent"];
-    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning [needs_memory], "qemu-guest-agent keeps restarting",
+    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning [NeedsMemory], "qemu-guest-agent keeps restarting",
         impact: "Requests from Harvester are lost: a backup may leave file systems frozen until it responds, and IP addresses appear and disappear.",
         fix: ["Check its journal for the reason."],
         run: [Vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
-    GuestAgentNotSupported, "guest-agent-not-supported", GuestAgent, Warning [needs_memory], "qemu-guest-agent is not supported (VMI condition AgentVersionNotSupported)",
+    GuestAgentNotSupported, "guest-agent-not-supported", GuestAgent, Warning [NeedsMemory], "qemu-guest-agent is not supported (VMI condition AgentVersionNotSupported)",
         impact: "It lacks or blocks RPCs that KubeVirt requires: Harvester may get no hostname and no IP addresses, and probes, SSH keys or passwords that are set through it fail.",
         fix: [
             "KubeVirt requires guest-ping, guest-info, guest-shutdown, guest-get-time, guest-get-timezone, guest-get-osinfo, guest-get-host-name, guest-get-users, guest-get-fsinfo and guest-network-get-interfaces, and for probes guest-exec and guest-exec-status.",
@@ -795,7 +784,7 @@ catalog! {
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
-    ConfigReloadFailed, "config-reload-failed", Machine, Warning [needs_memory], "new configuration is invalid; the previous one stays in effect",
+    ConfigReloadFailed, "config-reload-failed", Machine, Warning [NeedsMemory], "new configuration is invalid; the previous one stays in effect",
         see: [TOML],
         impact: "The change has no effect yet.",
         fix: ["Correct the configuration, then reload the service."],
@@ -835,12 +824,12 @@ catalog! {
         impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
         fix: ["Install chrony or systemd-timesyncd if neither is installed, then start it: `timedatectl set-ntp true`."],
         run: [Vm "timedatectl set-ntp true"];
-    StateDiscarded, "state-discarded", Machine, Notice [needs_memory], "state of an earlier run was discarded",
+    StateDiscarded, "state-discarded", Machine, Notice [NeedsMemory], "state of an earlier run was discarded",
         see: [IMAGES],
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [Vm "harvester-node-agent whoami"];
-    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [needs_memory, is_error_text], "watch cannot be established; changes are detected late",
+    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [NeedsMemory, ErrorText], "watch cannot be established; changes are detected late",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "The agent polls instead: a migration without another hint is detected up to 11 minutes late.",
         fix: [
@@ -848,11 +837,11 @@ catalog! {
             "Otherwise find the proxy or load balancer between this node and the API that rejects or closes the connection.",
         ],
         run: [Vm "harvester-node-agent status -v", Vm ROLES, Harvester REVIEW, Harvester APPLY];
-    WatchProgressMissing, "watch-progress-missing", Node, Warning [needs_memory], "etcd is too old for this API server: watches have no bookmarks",
+    WatchProgressMissing, "watch-progress-missing", Node, Warning [NeedsMemory], "etcd is too old for this API server: watches have no bookmarks",
         impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
         run: [Guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
-    SignalUnavailable, "signal-unavailable", Machine, Warning [needs_memory, is_error_text], "event source is inactive; changes are detected late",
+    SignalUnavailable, "signal-unavailable", Machine, Warning [NeedsMemory, ErrorText], "event source is inactive; changes are detected late",
         see: [SANDBOX],
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
@@ -861,7 +850,7 @@ catalog! {
             "If another program uses the port io.harvesterhci.node_agent.0, stop that program (`fuser -v /dev/virtio-ports/io.harvesterhci.node_agent.0`). Never stop qemu-guest-agent, which has a port of its own.",
         ],
         run: [Vm "harvester-node-agent status -v"];
-    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning [needs_memory, is_error_text], "downward metrics of the host cannot be used",
+    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning [NeedsMemory, ErrorText], "downward metrics of the host cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "If they are stale, compare the clocks of this node and of the host.",
@@ -869,7 +858,7 @@ catalog! {
             "Otherwise check that virt-handler is running on the host.",
         ],
         run: [Vm "timedatectl", Harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
-    PodInfoUnusable, "pod-info-unusable", Placement, Warning [needs_memory, is_error_text], "files about the virt-launcher pod cannot be used",
+    PodInfoUnusable, "pod-info-unusable", Placement, Warning [NeedsMemory, ErrorText], "files about the virt-launcher pod cannot be used",
         impact: "While the Harvester API is not available, this source for the host is missing. Labels are unchanged, unless another source has the host.",
         fix: [
             "Check the virtiofs mount and its files `labels`, `name` and `namespace`. A copy of the files, or an ISO image with them, shows the host of the boot only.",
@@ -877,7 +866,7 @@ catalog! {
             "If the VM has no such file system, set `[pod_info] path = \"off\"` in /etc/harvester-node-agent/config.toml, and reload the service.",
         ],
         run: [Vm "findmnt -t virtiofs", Harvester "kubectl -n <NAMESPACE> get pods -l kubevirt.io=virt-launcher,harvesterhci.io/vmName=<VM> -o wide"];
-    MetricsUnavailable, "metrics-unavailable", Machine, Warning [needs_memory, is_error_text], "metrics cannot be exported (listener or textfile failed)",
+    MetricsUnavailable, "metrics-unavailable", Machine, Warning [NeedsMemory, ErrorText], "metrics cannot be exported (listener or textfile failed)",
         see: [TEXTFILE],
         impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
         fix: [
@@ -886,7 +875,7 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [Vm "ss -ltnp", Vm "systemctl restart harvester-node-agent"];
-    FileNotWritten, "file-not-written", Machine, Warning [needs_memory], "file of the agent cannot be written",
+    FileNotWritten, "file-not-written", Machine, Warning [NeedsMemory], "file of the agent cannot be written",
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",
@@ -900,7 +889,7 @@ catalog! {
             "If too many files are open, look for the process that has them. The limits are `LimitNOFILE=` of the service, and the sysctl fs.file-max: `/proc/sys/fs/file-nr` has the open files and this maximum.",
         ],
         run: [Vm "journalctl --no-pager -k -p warning -n 20", Vm "cat /proc/sys/fs/file-nr", Harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.volumeStatus}'"];
-    HookFailed, "hook-failed", Machine, Warning [needs_memory], "hook for a scheduled event was rejected or failed",
+    HookFailed, "hook-failed", Machine, Warning [NeedsMemory], "hook for a scheduled event was rejected or failed",
         impact: "What the hook prepares for a live migration or a stop of the VM may be missing.",
         fix: [
             "If it failed, the journal of its unit has its output and the reason. systemd ends a hook after 60 s.",
@@ -920,7 +909,7 @@ catalog! {
             "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
         ],
         run: [Vm "sha256sum /etc/machine-id /etc/rancher/node/password", Image "harvester-node-agent bake-check --root /mnt"];
-    UnexpectedObject, "unexpected-object", HarvesterApi, Error [needs_memory], "API returned an object that was not requested",
+    UnexpectedObject, "unexpected-object", HarvesterApi, Error [NeedsMemory], "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"];

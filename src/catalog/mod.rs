@@ -16,7 +16,7 @@ use std::fmt;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{
-    Code, ETCD_NODE_DELETED, Entry, Flags, NODE_DELETED, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
+    Code, ETCD_NODE_DELETED, Entry, Flag, NODE_DELETED, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
     REJOIN_SERVERS, Severity,
 };
 pub use group::{Api, Group};
@@ -164,6 +164,11 @@ impl Code {
     /// Returns the code with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == name)
+    }
+
+    /// Reports whether this is true of the code.
+    pub fn is(self, flag: Flag) -> bool {
+        self.entry().flags.contains(&flag)
     }
 
     /// Returns the name in CamelCase, as the reason of a condition or an Event.

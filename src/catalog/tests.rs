@@ -29,14 +29,12 @@ fn every_code_has_all_its_parts_and_a_name_of_its_own() {
         assert_eq!(Code::parse(entry.code.as_str()), Some(entry.code));
         assert!(is_fragment(entry.title), "{}: {}", entry.code, entry.title);
         assert!(!entry.fix.is_empty(), "{}", entry.code);
+        // Those of `bake-check` have commands for what it found.
+        let has_commands = entry.group == Group::Image || !entry.commands.is_empty();
+        assert!(has_commands, "{}", entry.code);
         for text in entry.fix.iter().chain([&entry.impact]) {
             assert!(is_sentence(text), "{}: {text}", entry.code);
         }
-        assert!(
-            !entry.suppresses.contains(&entry.code),
-            "{} suppresses itself",
-            entry.code
-        );
     }
 }
 
@@ -60,14 +58,6 @@ fn no_command_runs_a_script_from_the_network() {
                 text.contains("| bash") || text.contains("| sh") || text.contains("<(curl");
             assert!(!is_piped, "{code}: {text}");
         }
-    }
-}
-
-#[test]
-fn every_group_is_listed_once_and_in_order() {
-    assert!(Group::ALL.is_sorted());
-    for entry in Code::ALL.iter().map(|code| code.entry()) {
-        assert!(Group::ALL.contains(&entry.group), "{}", entry.code);
     }
 }
 

@@ -46,7 +46,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
             return Answer::stderr(text, Exit::Configuration);
         }
     };
-    let shown = |changed| show::selected(&loaded.values, changed);
+    let shown = |changed| show::selected(loaded.values, changed);
     let text = match (action, output) {
         (ConfigAction::Show { changed }, Output::Text) => show::text(&shown(changed)),
         (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),

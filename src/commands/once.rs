@@ -132,84 +132,24 @@ fn exit(rounds: &[Round], last: &Round) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Apply, Clock, Observe, Scope, once};
-    use crate::config::Settings;
-    use crate::decide::fixtures::{World as Facts, now};
-    use crate::decide::identity::Identity;
-    use crate::decide::placement::Located;
-    use crate::decide::{ConditionsPatch, Memory, Now, Refusal, WriteResult};
+    use crate::decide::fixtures::World;
+    use crate::decide::{ConditionsPatch, Refusal, WriteResult};
     use crate::facts::names::NodeName;
-    use crate::facts::observation::Observation;
-    use crate::facts::placement::PlacementReads;
-    use crate::facts::requests::Requests;
+    use crate::report::tests::round;
 
-    /// An observer of a node without any problem.
-    struct Settled(Facts);
-
-    impl Observe for Settled {
-        type Targets = ();
-
-        fn targets(&self, _: &Settings, _: &Identity) {}
-
-        async fn observation(
-            &mut self,
-            _: &Settings,
-            _: Scope,
-            _: Now,
-            _: &mut dyn FnMut(),
-        ) -> Observation {
-            self.0.observation.clone()
-        }
-
-        async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
-            self.0.reads.clone()
-        }
-
-        fn requests(&self) -> Vec<Requests> {
-            Vec::new()
-        }
-    }
-
-    impl Apply for Settled {
-        async fn apply(&mut self, _: &Action, _: Now) -> WriteResult {
-            Ok(())
-        }
-
-        async fn announce(&mut self) {}
-    }
-
-    struct Stopped;
-
-    impl Clock for Stopped {
-        fn now(&self) -> Now {
-            now(std::time::Duration::from_secs(100))
-        }
-    }
-
-    /// Two rounds without changes.
-    async fn rounds() -> Vec<Round> {
-        let mut facts = Facts::new();
-        facts.settle();
-        let settings = facts.settings.clone();
-        let mut rounds = Vec::new();
-        for _ in 0..2 {
-            let mut world = Settled(facts.clone());
-            let memory = Memory::default();
-            let mut silent = crate::commands::run::Silent;
-            let mode = Mode::Write;
-            let more = once(&settings, &mut world, &mut silent, &Stopped, memory, mode);
-            rounds.extend(Box::pin(more).await);
-        }
-        assert_eq!(rounds.len(), 2);
-        rounds
+    /// Two rounds of a node without any problem.
+    fn rounds() -> [Round; 2] {
+        let mut world = World::new();
+        world.settle();
+        [round(&world, &[]), round(&world, &[])]
     }
 
     fn code(rounds: &[Round]) -> Exit {
         exit(rounds, rounds.last().unwrap())
     }
 
-    #[tokio::test]
-    async fn what_could_not_be_written_or_started_is_a_failure() {
+    #[test]
+    fn what_could_not_be_written_or_started_is_a_failure() {
         let refused = || {
             Err(Refusal {
                 text: "denied".to_owned(),
@@ -218,7 +158,7 @@ mod tests {
                 is_deferred: false,
             })
         };
-        assert_eq!(code(&rounds().await), Exit::Ok);
+        assert_eq!(code(&rounds()), Exit::Ok);
         let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
         let patch = || {
             Action::PatchConditions(ConditionsPatch {
@@ -231,10 +171,10 @@ mod tests {
             round.plan.actions = actions;
             round.results = results;
         };
-        let mut unstarted = rounds().await;
+        let mut unstarted = rounds();
         tried(&mut unstarted[0], vec![start()], vec![refused()]);
         assert_eq!(code(&unstarted), Exit::Failed);
-        let mut unwritten = rounds().await;
+        let mut unwritten = rounds();
         tried(
             &mut unwritten[1],
             vec![patch(), patch()],
@@ -242,7 +182,7 @@ mod tests {
         );
         assert_eq!(code(&unwritten), Exit::Failed);
         // The second round writes them.
-        let mut written = rounds().await;
+        let mut written = rounds();
         tried(&mut written[0], vec![patch()], vec![refused()]);
         tried(&mut written[1], vec![patch()], vec![Ok(())]);
         assert_eq!(code(&written), Exit::Ok);

@@ -36,7 +36,7 @@ use crate::report::endpoint::{self, MetricsPage};
 use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
-use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
+use crate::report::status::{AgentStatus, PermissionStatus, Status};
 use crate::sys::escape::chain;
 use crate::sys::lock;
 use crate::sys::root::Root;
@@ -103,11 +103,11 @@ pub(super) fn rounds(
         if is_examined {
             triggers::probe(&process.root, &process.bus(), &health).await;
         }
-        let sources = health.signals().into_iter();
-        let sources = sources.map(EventSourceStatus::from).collect();
         let context = Context {
+            agent: process_status(&clock),
             copied_from: state.copied_from,
-            ..context(&clock, sources)
+            event_sources: health.signals(),
+            ..Context::default()
         };
         let mut status = Status::new(last, &context);
         if is_examined {
@@ -298,16 +298,8 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     Ok(Answer::new("", Exit::Ok))
 }
 
-/// Returns the part of the status that is not from the round.
-pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
-    Context {
-        agent: process_status(clock),
-        event_sources,
-        ..Context::default()
-    }
-}
-
-fn process_status(clock: &SystemClock) -> AgentStatus {
+/// Returns the part of the status that is about this process.
+pub(super) fn process_status(clock: &SystemClock) -> AgentStatus {
     let own = lock::Instance::own();
     AgentStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -17,7 +16,7 @@ use crate::decide::label_state;
 use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
 use crate::report::show;
-use crate::report::status::{AgentStatus, Status, UnusableStatus};
+use crate::report::status::{AgentStatus, Status};
 use crate::report::status_file::{self, StatusError};
 use crate::sys::escape::{chain, json_text};
 use crate::sys::lock::{self, Instance, Presence};
@@ -134,23 +133,27 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
 
 /// Returns the published status as it is in the file and as it was understood.
 fn published(process: &Process) -> Result<(Value, Status), Answer> {
-    let value = status_file::read(&process.root).map_err(|error| match &error {
-        StatusError::Malformed(_) => damaged(&error),
+    let read = status_file::read(&process.root);
+    let read = read.and_then(|value| Status::from_json(&value).map(|status| (value, status)));
+    read.map_err(|error| match &error {
         // The name of a file that does not exist is no help.
         StatusError::Unreadable(cause) if cause.is_absent() => missing(process, ""),
         StatusError::Unreadable(_) => missing(process, &format!("{}\n", chain(&error))),
-    })?;
-    match Status::from_json(&value) {
-        Ok(status) => Ok((value, status)),
-        Err(error @ UnusableStatus::Version(_)) => {
+        StatusError::Version(versions) => {
             let text = format!(
-                "error: the status file is of another version of the agent: {error}. After an upgrade, restart it:\n  \
+                "error: the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  \
                  systemctl restart harvester-node-agent\n"
             );
-            Err(Answer::stderr(text, Exit::Failed))
+            Answer::stderr(text, Exit::Failed)
         }
-        Err(UnusableStatus::Malformed(error)) => Err(damaged(&error)),
-    }
+        StatusError::Damaged(_) => {
+            let text = format!(
+                "error: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
+                chain(&error)
+            );
+            Answer::stderr(text, Exit::TryAgain)
+        }
+    })
 }
 
 fn missing(process: &Process, error: &str) -> Answer {
@@ -210,18 +213,10 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
     }
 }
 
-fn damaged(error: &(dyn Error + 'static)) -> Answer {
-    let text = format!(
-        "error: the status file is damaged: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
-        chain(error)
-    );
-    Answer::stderr(text, Exit::TryAgain)
-}
-
 /// Returns the last status that can be read, and whether an agent runs.
 pub(super) fn last(root: &Root) -> (Option<Status>, Presence) {
-    let status = status_file::read(root).ok();
-    let status = status.and_then(|value| Status::from_json(&value).ok());
+    let status = status_file::read(root).and_then(|value| Status::from_json(&value));
+    let status = status.ok();
     let presence = presence(root, status.as_ref().map(|status| &status.agent));
     (status, presence)
 }
@@ -260,21 +255,18 @@ pub fn exit(status: &Status) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::fixtures::World;
+    use crate::report::compose::Context;
+    use crate::report::tests::round;
     use crate::sys::lock::Holder;
     use serde_json::json;
 
+    /// Returns the status of process 7.
     fn status(state: &str) -> Status {
-        let credential = json!({});
-        let document = json!({
-            "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
-            "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
-            "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
-            "identity": {"state": "vm-unknown", "impact": "", "names": [], "evidence": []},
-            "labels": {"state": state, "owned": {}, "skippedLabels": []},
-            "credentials": {"harvester": credential, "kubelet": credential},
-            "eventSources": [], "findings": [],
-        });
-        Status::from_json(&document).unwrap()
+        let mut status = Status::new(&round(&World::new(), &[]), &Context::default());
+        status.agent.pid = 7;
+        status.labels.state = state.to_owned();
+        status
     }
 
     fn process(root: &Root, config: Option<&str>) -> Process {
@@ -339,24 +331,5 @@ mod tests {
         assert!(!is_done("synced", Presence::Absent));
         assert!(is_done("harvester-forbidden", process(Some(7))));
         assert!(!is_done("pending", process(Some(7))));
-    }
-
-    #[test]
-    fn waiting_without_an_agent_ends_with_the_time_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let options = Options {
-            wait: Some(Duration::from_millis(20)),
-            ..Options::default()
-        };
-        let answer = run(&process(&root, None), &options);
-        assert_eq!(answer.exit, Exit::TryAgain);
-        assert!(
-            answer.stderr.contains(
-                "after 20ms: agent has not published a status; check the service: systemctl"
-            ),
-            "{}",
-            answer.stderr
-        );
     }
 }

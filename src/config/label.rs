@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Label keys and the name of the ConfigMap, validated once when the configuration is read.
+//! Label keys, validated once when the configuration is read.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::names::{is_dns_label, is_dns_name};
+use crate::facts::names::is_dns_name;
 use crate::facts::topology::{LabelValue, TWINS};
 
 /// Label keys that describe the machine; the kubelet sets them.
@@ -116,51 +116,9 @@ impl TryFrom<String> for WritableKey {
     }
 }
 
-/// A ConfigMap in Harvester: `namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct ConfigMapName(Cow<'static, str>);
-
-impl ConfigMapName {
-    /// The default ConfigMap; everyone can read its namespace.
-    pub const TOPOLOGY: Self = Self(Cow::Borrowed("harvester-public/topology"));
-
-    /// Parses `namespace/name`.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        text.split_once('/')
-            .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_name(name))
-            .map(|_| Self(Cow::Owned(text.to_owned())))
-            .ok_or("is not `namespace/name`: a DNS label and a DNS subdomain")
-    }
-
-    /// Returns the namespace.
-    pub fn namespace(&self) -> &str {
-        self.0.split_once('/').unwrap_or_default().0
-    }
-
-    /// Returns the name in the namespace.
-    pub fn name(&self) -> &str {
-        self.0.split_once('/').unwrap_or_default().1
-    }
-}
-
-impl TryFrom<String> for ConfigMapName {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, &'static str> {
-        Self::parse(&text)
-    }
-}
-
 impl fmt::Display for LabelKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for ConfigMapName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
@@ -237,10 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_names_are_valid() {
+    fn the_built_in_key_is_valid() {
         assert_eq!(LabelKey::parse(LabelKey::HOST.as_str()), Ok(LabelKey::HOST));
         assert_eq!(LabelKey::HOST.check_writable(), Ok(()));
-        let written = ConfigMapName::TOPOLOGY.to_string();
-        assert_eq!(ConfigMapName::parse(&written), Ok(ConfigMapName::TOPOLOGY));
     }
 }

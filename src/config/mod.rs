@@ -16,8 +16,8 @@
 //!
 //! An error in any file that is read is reported, even if a later file overrides the key. All errors are reported at once.
 //!
-//! To add a key: a field with its default in `settings.rs`, a commented line in `packaging/config.d/10-defaults.toml`, valid and
-//! invalid values in `tests.rs`, and a test of its effect.
+//! To add a key: a field with its default in `settings.rs`, a commented line in `packaging/config.d/10-defaults.toml`, and a test
+//! of its effect. `tests.rs` sets each key; only a value with a meaning of its own needs a case there.
 
 mod duration;
 mod errors;
@@ -41,7 +41,7 @@ use serde::Deserialize;
 pub use duration::parse as parse_duration;
 pub use errors::{ConfigError, ConfigErrors, FileLine};
 pub use files::watched_paths;
-pub use label::{ConfigMapName, LabelKey};
+pub use label::LabelKey;
 pub use listen::Listen;
 pub use settings::{
     Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,

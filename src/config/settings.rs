@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::label::{ConfigMapName, LabelKey, WritableKey};
+use super::label::{LabelKey, WritableKey};
 use super::listen::Listen;
 use super::value::{Bounded, FilePath, OrEmpty, OrOff, in_order};
-use crate::facts::names::{HostName, Namespace, NodeName, VmName};
+use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
@@ -117,7 +117,7 @@ impl Default for TopologySettings {
             host_label: Some(LabelKey::HOST),
             remove_stale: false,
             sources: Source::ALL.to_vec(),
-            configmap: ConfigMapName::TOPOLOGY,
+            configmap: ConfigMapName::topology(),
             zone_fallback: ZoneFallback::Off,
         }
     }

@@ -43,12 +43,9 @@ pub(super) fn effective(settings: &Settings, leaves: &[Leaf<'_>]) -> Vec<Effecti
 
 /// Returns the values to print: all, or with `changed` those that differ from the default. A file that sets the default changes
 /// nothing.
-pub fn selected(values: &[Effective], changed: bool) -> Vec<Effective> {
-    let values = values.iter();
+pub fn selected(mut values: Vec<Effective>, changed: bool) -> Vec<Effective> {
+    values.retain(|value| !changed || !value.is_default);
     values
-        .filter(|value| !changed || !value.is_default)
-        .cloned()
-        .collect()
 }
 
 /// Returns one line for each key: valid TOML that is equivalent to the files that were read.

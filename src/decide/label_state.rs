@@ -7,7 +7,7 @@ use super::input::Scene;
 use super::labels::SkipReason;
 use super::placement::PlacementOutcome;
 use super::unread;
-use crate::catalog::{Code, kebab};
+use crate::catalog::{Code, Flag, kebab};
 use crate::facts::Fact;
 use crate::facts::placement::Source;
 
@@ -83,7 +83,7 @@ pub fn is_final_state(name: &str) -> bool {
     let mut all = all().into_iter();
     let state = all.find(|state| state.name() == name);
     state.is_some_and(|state| match state.code() {
-        Some(code) => !code.entry().flags.may_pass,
+        Some(code) => !code.is(Flag::MayPass),
         None => state.is_synced(),
     })
 }

@@ -15,7 +15,7 @@ use super::interruption;
 use super::node_ownership::Reporters;
 use super::schedule;
 use super::scheduled_events::EventTracker;
-use crate::catalog::{Code, Finding};
+use crate::catalog::{Code, Finding, Flag};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::resync::Window;
@@ -328,7 +328,7 @@ impl Memory {
             names.findings.clear();
             names
                 .findings
-                .extend(codes.filter(|code| code.entry().flags.is_of_names));
+                .extend(codes.filter(|code| code.is(Flag::OfNames)));
         }
     }
 

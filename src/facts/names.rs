@@ -39,7 +39,7 @@ const DNS_LABEL: &str = "lower-case letters, digits and `-`, at most 63 characte
 
 /// Declares types of names and values, each with its description in errors and its rule.
 macro_rules! object_names {
-    ($($(#[$doc:meta])* $name:ident = $kind:literal, $is_name:path, $rule:path;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $kind:literal, $is_name:path, $rule:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String")]
@@ -89,6 +89,25 @@ object_names! {
     AccountName = "service account name", is_dns_name, DNS_NAME;
     /// The name of a Secret, unique within its namespace.
     SecretName = "name of a Secret", is_dns_name, DNS_NAME;
+    /// A ConfigMap of the Harvester cluster.
+    ConfigMapName = "ConfigMap", is_namespaced_name, "`namespace/name`, a DNS label and a DNS subdomain";
+}
+
+impl ConfigMapName {
+    /// Returns the default ConfigMap with the topology of the hosts. Everyone can read its namespace.
+    pub fn topology() -> Self {
+        Self("harvester-public/topology".to_owned())
+    }
+
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &str {
+        self.0.split_once('/').unwrap_or_default().0
+    }
+
+    /// Returns the name in the namespace.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').unwrap_or_default().1
+    }
 }
 
 /// The Secret of a service account's token without expiry. Kubernetes invalidates such a token by a label of its Secret.
@@ -146,6 +165,11 @@ pub fn is_dns_name(text: &str) -> bool {
 /// Reports whether the text is a DNS-1123 label.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= DNS_LABEL_MAX && is_lower_case_label(text)
+}
+
+fn is_namespaced_name(text: &str) -> bool {
+    text.split_once('/')
+        .is_some_and(|(namespace, name)| is_dns_label(namespace) && is_dns_name(name))
 }
 
 fn is_lower_case_label(text: &str) -> bool {
@@ -387,6 +411,15 @@ mod tests {
     fn names_are_compared_without_case_domain_and_trailing_dot() {
         for name in ["Web-1", "web-1.", "web-1.example.org", "WEB-1.example.org."] {
             assert_eq!(short(name), "web-1");
+        }
+    }
+
+    #[test]
+    fn a_configmap_has_a_namespace() {
+        let topology = ConfigMapName::topology();
+        assert_eq!(ConfigMapName::parse(topology.as_str()), Ok(topology));
+        for bad in ["a", "/a", "a/", "a.b/c", "a/b/c", "A/b"] {
+            assert!(ConfigMapName::parse(bad).is_err(), "{bad}");
         }
     }
 

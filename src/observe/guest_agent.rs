@@ -90,9 +90,8 @@ async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
     };
     // systemd before 235 has no restart counter.
     let restarts = match bus.property(peer(SERVICE), "NRestarts").await {
-        Err(BusError::Refused { .. }) => None,
-        Ok(Variant::U32(count)) => Some(count),
-        answer => answer.map(|_| None)?,
+        Err(BusError::Refused { .. } | BusError::Malformed(_)) => None,
+        answer => Some(answer?),
     };
     Ok(Some(Unit { restarts, ..unit }))
 }

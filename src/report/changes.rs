@@ -10,7 +10,7 @@ use super::message_id;
 use super::status::{Status, VmStatus};
 use crate::agent::Round;
 use crate::agent::state::Seconds;
-use crate::catalog::{Code, Finding, FindingKey, Severity};
+use crate::catalog::{Code, Finding, FindingKey, Flag, Severity};
 use crate::decide::identity::JudgedName;
 use crate::decide::resync::{WindowEnd, WindowOutcome};
 use crate::decide::scheduled_events::ScheduledEventState;
@@ -158,7 +158,7 @@ impl Reported {
         }
         // A finding that cannot be checked now is neither new nor resolved.
         let unread = status.placement.is_none();
-        let unknown = |code: Code| unread && code.entry().flags.needs_placement;
+        let unknown = |code: Code| unread && code.is(Flag::NeedsPlacement);
         for (key, seen) in std::mem::take(&mut self.findings) {
             if present.contains_key(&key) {
                 continue;
@@ -214,7 +214,7 @@ impl Reported {
     /// Reports whether a finding or its observation is new.
     fn is_new(&self, finding: &Finding) -> bool {
         let is_same = |seen: &BTreeSet<String>| {
-            seen.contains(&finding.seen) || finding.code.entry().flags.is_error_text
+            seen.contains(&finding.seen) || finding.code.is(Flag::ErrorText)
         };
         !self.findings.get(&finding.key()).is_some_and(is_same)
     }

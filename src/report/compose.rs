@@ -39,7 +39,7 @@ pub struct Context {
     /// The firmware UUID of the VM that used this disk before.
     pub copied_from: Option<Uuid>,
     /// The event sources.
-    pub event_sources: Vec<EventSourceStatus>,
+    pub event_sources: BTreeMap<&'static str, Signal>,
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
@@ -73,7 +73,7 @@ impl Status {
             credentials: credentials(round),
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(round),
-            event_sources: context.event_sources.clone(),
+            event_sources: event_sources(&context.event_sources),
             findings: Vec::new(),
         };
         let findings = round.plan.findings.iter().map(|finding| Problem {
@@ -245,14 +245,13 @@ fn credentials(round: &Round) -> CredentialsStatus {
     CredentialsStatus { harvester, kubelet }
 }
 
-impl From<(&'static str, Signal)> for EventSourceStatus {
-    fn from((name, signal): (&'static str, Signal)) -> Self {
-        Self {
-            name: name.to_owned(),
-            active: signal.live,
-            detail: signal.detail,
-        }
-    }
+fn event_sources(signals: &BTreeMap<&str, Signal>) -> Vec<EventSourceStatus> {
+    let sources = signals.iter().map(|(name, signal)| EventSourceStatus {
+        name: (*name).to_owned(),
+        active: signal.live,
+        detail: signal.detail.clone(),
+    });
+    sources.collect()
 }
 
 fn guest_agent(round: &Round) -> GuestAgentStatus {

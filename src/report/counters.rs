@@ -37,10 +37,7 @@ impl Default for Counters {
         let outcomes = hints
             .flat_map(|hint| WindowOutcome::NAMES.map(|outcome| ((hint.as_str(), outcome), 0)));
         Self {
-            migrations: detecting
-                .into_iter()
-                .map(|trigger| (trigger.as_str(), 0))
-                .collect(),
+            migrations: BTreeMap::from(detecting.map(|trigger| (trigger.as_str(), 0))),
             hints: outcomes.collect(),
             scheduled: ScheduledEventType::ALL
                 .iter()

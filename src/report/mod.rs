@@ -31,7 +31,7 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, Round};
-use crate::catalog::{Code, Finding, FindingKey};
+use crate::catalog::{Code, Finding, FindingKey, Flag};
 use crate::config::Settings;
 use crate::decide::name_match::Verdict;
 use crate::facts::UnavailableKind;
@@ -45,7 +45,7 @@ use compose::Context;
 use counters::Counters;
 use files::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
-use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, Status};
+use status::{AgentStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
 
@@ -210,16 +210,11 @@ impl Publish for Reporter {
         let keys: Vec<FindingKey> = findings.map(Finding::key).collect();
         let unread = round.placement.is_none();
         let since = &mut self.context.since;
-        since.retain(|key, _| keys.contains(key) || unread && key.0.entry().flags.needs_placement);
+        since.retain(|key, _| keys.contains(key) || unread && key.0.is(Flag::NeedsPlacement));
         for key in keys {
             since.entry(key).or_insert_with(|| now.clone());
         }
-        self.context.event_sources = self
-            .health
-            .signals()
-            .into_iter()
-            .map(EventSourceStatus::from)
-            .collect();
+        self.context.event_sources = self.health.signals();
         if let Some(window_end) = &round.plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
@@ -290,4 +285,4 @@ impl Publish for Reporter {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::relative::relative;
-use super::text::{SHOWN_MAX, Text};
+use super::text::{SHOWN_MAX, Text, unique};
 use crate::catalog::{Code, Entry, Finding, FixCommand, Group, PLACEHOLDERS, Severity};
 use crate::sys::escape::one_line;
 
@@ -130,17 +130,6 @@ impl Problem {
             out.item("", &format!("Replace {}", words.join(", ")));
         }
     }
-}
-
-/// Returns the items without repetitions, in their order.
-fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut unique = Vec::new();
-    for item in items {
-        if !unique.contains(&item) {
-            unique.push(item);
-        }
-    }
-    unique
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ mod tests {
 
     #[test]
     fn the_journal_is_chosen_for_a_service_on_the_running_system_only() {
+        type Change = fn(&mut SinkFacts);
         let service = SinkFacts {
             live_root: true,
             journal_stream: Some("9:77".into()),
@@ -106,63 +107,38 @@ mod tests {
             no_colour: false,
         };
         let stderr = Sink::Stderr;
-        for (facts, sink) in [
-            (service.clone(), Sink::Journal),
+        let cases: [(Change, Sink); 8] = [
+            (|_| {}, Sink::Journal),
+            (|facts| facts.journal_stream = None, Sink::Journal),
+            (|facts| facts.stderr_is_terminal = true, Sink::Journal),
             (
-                SinkFacts {
-                    journal_stream: None,
-                    ..service.clone()
-                },
-                Sink::Journal,
-            ),
-            (
-                SinkFacts {
-                    stderr_is_terminal: true,
-                    ..service.clone()
-                },
-                Sink::Journal,
-            ),
-            (
-                SinkFacts {
-                    live_root: false,
-                    ..service.clone()
-                },
+                |facts| facts.live_root = false,
                 stderr(StderrStyle::Prefixed),
             ),
             (
-                SinkFacts {
-                    journal_socket_exists: false,
-                    ..service.clone()
-                },
+                |facts| facts.journal_socket_exists = false,
                 stderr(StderrStyle::Prefixed),
             ),
             (
-                SinkFacts {
-                    journal_socket_exists: false,
-                    journal_stream: None,
-                    ..service.clone()
-                },
+                |facts| (facts.journal_socket_exists, facts.journal_stream) = (false, None),
                 stderr(StderrStyle::Plain),
             ),
             (
-                SinkFacts {
-                    stderr: Some((9, 78)),
-                    stderr_is_terminal: true,
-                    ..service.clone()
-                },
+                |facts| (facts.stderr, facts.stderr_is_terminal) = (Some((9, 78)), true),
                 stderr(StderrStyle::Coloured),
             ),
             (
-                SinkFacts {
-                    stderr: None,
-                    journal_stream: Some("rubbish".into()),
-                    stderr_is_terminal: true,
-                    no_colour: true,
-                    ..service.clone()
+                |facts| {
+                    facts.stderr = None;
+                    facts.journal_stream = Some("rubbish".into());
+                    (facts.stderr_is_terminal, facts.no_colour) = (true, true);
                 },
                 stderr(StderrStyle::Plain),
             ),
-        ] {
+        ];
+        for (change, sink) in cases {
+            let mut facts = service.clone();
+            change(&mut facts);
             assert_eq!(choose_sink(&facts), sink, "{facts:?}");
         }
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::problem::Problem;
+use super::status_file::StatusError;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
@@ -83,19 +84,22 @@ impl Status {
     }
 
     /// Parses JSON, also through its text; only of this version.
-    pub fn from_json(value: &Value) -> Result<Self, UnusableStatus> {
+    pub fn from_json(value: &Value) -> Result<Self, StatusError> {
+        let of_another = |found: &str, expected: &str| {
+            let found = one_line(found, 100);
+            StatusError::Version(format!("{found}, and not {expected}"))
+        };
         let version = value.get("apiVersion").and_then(Value::as_str);
         if version != Some(API_VERSION) {
-            let found = version.unwrap_or("no apiVersion");
-            return Err(UnusableStatus::version(found, API_VERSION));
+            return Err(of_another(version.unwrap_or("no apiVersion"), API_VERSION));
         }
         let read = serde_json::to_vec(value).and_then(|text| serde_json::from_slice(&text));
         // Another version of the agent may report codes and states that this one does not know.
         let writer = value.pointer("/agent/version").and_then(Value::as_str);
         let ours = env!("CARGO_PKG_VERSION");
         read.map_err(|error| match writer.filter(|version| *version != ours) {
-            Some(version) => UnusableStatus::version(version, ours),
-            None => UnusableStatus::Malformed(error),
+            Some(version) => of_another(version, ours),
+            None => StatusError::Damaged(error),
         })
     }
 
@@ -118,24 +122,6 @@ impl Status {
             "<KUBECONFIG>" => credential.kubeconfig.as_deref(),
             _ => None,
         }
-    }
-}
-
-/// The reason why JSON is not a status.
-#[derive(Debug, thiserror::Error)]
-pub enum UnusableStatus {
-    /// It is of another version.
-    #[error("{0}")]
-    Version(String),
-    /// It is of this version, and a field is missing or invalid.
-    #[error(transparent)]
-    Malformed(serde_json::Error),
-}
-
-impl UnusableStatus {
-    fn version(found: &str, expected: &str) -> Self {
-        let found = one_line(found, 100);
-        Self::Version(format!("{found}, and not {expected}"))
     }
 }
 
@@ -388,10 +374,8 @@ mod tests {
             json!({"apiVersion": API_VERSION, "agent": agent, "findings": [{"code": "new"}]})
         };
         let error = |version| Status::from_json(&document(version)).unwrap_err();
-        assert!(
-            matches!(error("99.0.0"), UnusableStatus::Version(text) if text.contains("99.0.0"))
-        );
+        assert!(matches!(error("99.0.0"), StatusError::Version(text) if text.contains("99.0.0")));
         let ours = error(env!("CARGO_PKG_VERSION"));
-        assert!(matches!(ours, UnusableStatus::Malformed(_)), "{ours}");
+        assert!(matches!(ours, StatusError::Damaged(_)), "{ours}");
     }
 }

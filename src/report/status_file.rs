@@ -25,9 +25,12 @@ pub enum StatusError {
     /// The file cannot be read; a missing file means that no daemon has run since boot.
     #[error("failed to read the status")]
     Unreadable(#[source] ReadError),
-    /// The file is not JSON.
-    #[error("`{STATUS_FILE}` is not JSON")]
-    Malformed(#[source] serde_json::Error),
+    /// It is of another version.
+    #[error("{0}")]
+    Version(String),
+    /// The file is not JSON, or a field is missing or invalid.
+    #[error("`{STATUS_FILE}` is damaged")]
+    Damaged(#[source] serde_json::Error),
 }
 
 /// Returns the content of the file.
@@ -45,7 +48,7 @@ pub fn read(root: &Root) -> Result<Value, StatusError> {
     let bytes = root
         .read(STATUS_FILE, STATUS_LIMIT)
         .map_err(StatusError::Unreadable)?;
-    serde_json::from_slice(&bytes).map_err(StatusError::Malformed)
+    serde_json::from_slice(&bytes).map_err(StatusError::Damaged)
 }
 
 #[cfg(test)]
@@ -62,6 +65,6 @@ mod tests {
         std::fs::write(root.join(STATUS_FILE), content(&json!({})).text.unwrap()).unwrap();
         assert_eq!(read(&root).unwrap(), json!({}));
         std::fs::write(root.join(STATUS_FILE), "{").unwrap();
-        assert!(matches!(read(&root), Err(StatusError::Malformed(_))));
+        assert!(matches!(read(&root), Err(StatusError::Damaged(_))));
     }
 }

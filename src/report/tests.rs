@@ -10,10 +10,11 @@ use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
 use crate::agent::state::MachineId;
-use crate::catalog::{Code, Finding};
+use crate::catalog::{Api, Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
 use crate::decide::{FollowUp, Now, Refusal, Write, WriteResult};
+use crate::facts::requests::Requests;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
@@ -22,20 +23,13 @@ use crate::sys::disk::Content;
 /// Creates a reporter that starts with `state`.
 fn reporter(root: &Root, state: State) -> Reporter {
     let environment = NotifyEnvironment::default();
-    let agent = AgentStatus {
-        version: String::new(),
-        pid: 1,
-        start_time: String::new(),
-        start_ticks: None,
-        boot_id: None,
-    };
     Reporter::new(
         root.clone(),
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
         SignalBoard::default(),
         state,
-        agent,
+        AgentStatus::default(),
         MetricsPage::default(),
     )
 }
@@ -51,7 +45,7 @@ fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult])
 }
 
 /// Returns a round with the plan of a world and the results of its first writes.
-pub(super) fn round(world: &World, results: &[WriteResult]) -> Round {
+pub(crate) fn round(world: &World, results: &[WriteResult]) -> Round {
     let plan = world.plan();
     Round {
         reasons: Reasons {
@@ -197,6 +191,55 @@ fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String>
     end(reporter);
     let status = status_file::read(&root).unwrap();
     Status::from_json(&status).unwrap().labels.owned
+}
+
+/// Returns the row of a family, which has its help, its type and a sample.
+fn metric_row(family: &str) -> String {
+    let lines: Vec<&str> = family.lines().collect();
+    let [help, kind, sample, ..] = lines[..] else {
+        panic!("no sample of {family}");
+    };
+    let (name, help) = help.split_once(' ').unwrap();
+    let kind = kind.rsplit(' ').next().unwrap();
+    let labels = sample.split('"').step_by(2);
+    let labels = labels.filter_map(|text| text.strip_suffix('=')?.rsplit(['{', ',']).next());
+    // The bounds of a histogram are no label of ours.
+    let labels = labels.filter(|label| *label != "le");
+    let labels: Vec<String> = labels.map(|label| format!("`{label}`")).collect();
+    let separator = if labels.is_empty() { "" } else { ": " };
+    let labels = labels.join(", ");
+    format!("| `{name}` | {kind}{separator}{labels} | {help} |\n")
+}
+
+#[test]
+fn every_metric_has_its_row_in_the_documentation() {
+    const FILE: &str = "packaging/docs/pages/harvester-node-agent-metrics.7.md";
+    let mut world = World::new();
+    world.observation.findings = vec![Finding::new(Code::SignalUnavailable, "")];
+    world.observation.kubelet = world.observation.kubelet.map(|mut kubelet| {
+        kubelet.expires = Some(0);
+        kubelet
+    });
+    let requests = vec![Requests {
+        api: Api::Guest,
+        result: "ok",
+        count: 1,
+    }];
+    let round = Round {
+        requests,
+        ..round(&world, &[])
+    };
+    let status = Status::new(&round, &Context::default());
+    let timing = &world.settings.timing;
+    let state = metrics::state(&status, &round, timing, &Counters::default());
+    let all = [state, metrics::request_counters(&round)].concat();
+    let families = all.split("# HELP harvester_node_agent_").skip(1);
+    let rows: String = families.map(metric_row).collect();
+    let page = std::fs::read_to_string(FILE).unwrap();
+    let (before, table) = page.split_once("|---|---|---|\n").unwrap();
+    let (_, after) = table.split_once("\n\n").unwrap();
+    let page = format!("{before}|---|---|---|\n{rows}\n{after}");
+    harvester_lab::expected::is_expected(FILE, &page, str::to_owned);
 }
 
 fn zone(labels: &BTreeMap<String, String>) -> Option<&str> {

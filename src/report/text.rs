@@ -277,6 +277,33 @@ pub fn first(all: &[impl Display], most: usize, separator: &str) -> String {
     }
 }
 
+/// Groups items by their key. The groups are in the order of their first items.
+pub fn grouped<T, K: PartialEq>(
+    items: impl Iterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, same)) => same.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
+/// Returns the items without repetitions, in their order.
+pub fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for item in items {
+        if !unique.contains(&item) {
+            unique.push(item);
+        }
+    }
+    unique
+}
+
 /// Returns the number of findings of each severity, such as `1 error, 2 warnings`; empty if there are none.
 pub fn counts(severities: impl Iterator<Item = Severity>) -> String {
     let severities: Vec<Severity> = severities.collect();

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod commands;
+mod findings;
 mod layers;
 mod readme;
 mod reference;

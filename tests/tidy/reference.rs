@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reference is complete: every Event reason, metric and configuration key has exactly one row.
+//! The reference is complete: every Event reason and configuration key has exactly one row.
 
 use std::collections::BTreeSet;
 
@@ -42,18 +42,6 @@ fn every_reason_of_an_event_has_one_row() {
     let words = words.iter().map(String::as_str);
     let reasons = words.filter(|word| !others.contains(word));
     is_complete(reasons, rows("states", "Events"));
-}
-
-#[test]
-fn every_metric_has_one_row() {
-    let code = product_lines(&read("src/report/metrics.rs")).join("\n");
-    let calls = ["page.gauge(", "page.family(", "page.histogram(", "states("];
-    let calls = calls.iter().flat_map(|call| code.split(call).skip(1));
-    let names = calls.filter_map(|call| {
-        let arguments = call.trim_start().trim_start_matches("page,");
-        arguments.trim_start().strip_prefix('"')?.split('"').next()
-    });
-    is_complete(names, rows("metrics", "Metrics"));
 }
 
 #[test]

@@ -4,13 +4,11 @@
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command and for each page in `pages/`), `completions/`,
 //! `harvester-node-agent.catalog`, `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of
-//! the pages. `harvester-docs findings` prints the page that is generated from the catalog. `harvester-docs recording TITLE`
-//! prints an SVG of the lines that it reads.
+//! the pages. `harvester-docs recording TITLE` prints an SVG of the lines that it reads.
 
 mod catalog;
 mod completions;
 mod configuration;
-mod findings;
 mod libraries;
 mod licenses;
 mod manual;
@@ -28,14 +26,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["findings"] => {
-            print!("{}", findings::page());
-            Ok(())
-        }
         ["recording", title] => record(title),
         [directory, date] if !directory.starts_with('-') => write_all(directory, date),
         _ => {
-            eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
+            eprintln!("usage: harvester-docs DIR DATE | recording TITLE");
             return ExitCode::from(2);
         }
     };

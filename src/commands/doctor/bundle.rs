@@ -127,16 +127,14 @@ fn write(
 
 fn parts(process: &Process, diagnosis: &Value) -> Parts {
     let root = &process.root;
-    let status = status_file::read(root).map_err(|error| chain(&error));
     // Of a file with other content, nothing is kept.
-    let status = status
-        .and_then(|status| Status::from_json(&status).map_err(|error| chain(&error)))
-        .map(|status| json_text(&status.to_json()));
+    let status = status_file::read(root).and_then(|status| Status::from_json(&status));
+    let status = status.map(|status| json_text(&status.to_json()));
     let config = config::load(root, process.config.as_deref());
     let config = config.map(|loaded| show::text(&loaded.values));
     [
         ("doctor.json", Ok(json_text(diagnosis))),
-        ("status.json", status),
+        ("status.json", status.map_err(|error| chain(&error))),
         ("config.toml", config.map_err(|errors| errors.to_string())),
         ("journal.jsonl", journal(root)),
     ]

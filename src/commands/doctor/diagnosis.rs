@@ -14,7 +14,7 @@ use crate::catalog::{Code, Finding, Group, Severity};
 use crate::facts::clock::rfc3339;
 use crate::report::problem::Problem;
 use crate::report::status::API_VERSION;
-use crate::report::text::Mark;
+use crate::report::text::{Mark, unique};
 
 /// The result of `doctor`.
 #[derive(Debug, Serialize)]
@@ -118,14 +118,11 @@ impl Diagnosis {
     /// success.
     pub(super) fn new(found: &Found, now: UtcDateTime) -> Self {
         let Checked { findings, gaps, .. } = &found.checked;
-        let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
-        for finding in findings {
-            let mut causes = findings.iter();
-            match causes.find(|cause| cause.explains(finding)) {
-                Some(cause) => push_new(&mut suppressed, (finding, cause.code)),
-                None => push_new(&mut reported, finding),
-            }
-        }
+        let reported = findings.iter().filter(|one| cause(findings, one).is_none());
+        let mut reported = unique(reported);
+        let suppressed = findings.iter();
+        let suppressed = suppressed.filter_map(|one| Some((one, cause(findings, one)?.code)));
+        let suppressed = unique(suppressed);
         reported.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
         let count = |severity| {
             let same = reported.iter();
@@ -225,18 +222,15 @@ fn outcome(reported: &[&Finding], counts: &Counts, is_unanswered: bool) -> Outco
     }
 }
 
-fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
-        list.push(item);
-    }
+/// Returns the finding that explains this one, if there is one.
+fn cause<'a>(findings: &'a [Finding], finding: &Finding) -> Option<&'a Finding> {
+    findings.iter().find(|cause| cause.explains(finding))
 }
 
 /// Returns the code of the finding that explains the one with this code, or of that one; `None` if there is none.
 fn root_cause(findings: &[Finding], code: Code) -> Option<Code> {
     let found = findings.iter().find(|finding| finding.code == code);
-    let causes = successors(found, |found| {
-        findings.iter().find(|cause| cause.explains(found))
-    });
+    let causes = successors(found, |found| cause(findings, found));
     // Two codes of the catalog must not explain each other; if they did, this would not end.
     let last = causes.take(findings.len()).last();
     last.map(|cause| cause.code)

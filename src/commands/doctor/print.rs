@@ -8,7 +8,7 @@ use super::case::Gap;
 use super::diagnosis::{Diagnosis, Outcome, Section};
 use crate::catalog::Severity;
 use crate::report::problem::Problem;
-use crate::report::text::{Mark, Show, Text, counts, many};
+use crate::report::text::{Mark, Show, Text, counts, grouped, many};
 use crate::sys::escape::one_line;
 
 /// The maximum length of the reason of most skipped checks, in characters.
@@ -53,14 +53,8 @@ pub(super) fn text(diagnosis: &Diagnosis, show: Show) -> String {
 
 /// Returns the problems, those with the same code together, by severity, then in the order of the groups.
 fn blocks(diagnosis: &Diagnosis) -> Vec<Vec<&Problem>> {
-    let mut blocks: Vec<Vec<&Problem>> = Vec::new();
-    for problem in diagnosis.findings() {
-        let is_same = |same: &&mut Vec<&Problem>| same.iter().any(|one| one.code == problem.code);
-        match blocks.iter_mut().find(is_same) {
-            Some(same) => same.push(problem),
-            None => blocks.push(vec![problem]),
-        }
-    }
+    let blocks = grouped(diagnosis.findings(), |problem| problem.code);
+    let mut blocks: Vec<Vec<&Problem>> = blocks.into_iter().map(|(_, same)| same).collect();
     blocks.sort_by_key(|same| Reverse(same.first().map(|first| first.severity)));
     blocks
 }
@@ -129,7 +123,7 @@ fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
             out.put("  ", &format!("Skipped: {}", section.title));
         }
         let checks = section.skipped_checks.iter();
-        for (reason, checks) in by_reason(checks, reason) {
+        for (reason, checks) in grouped(checks, |check| reason(check)) {
             let checks: Vec<&str> = checks.iter().map(|one| one.check).collect();
             out.put("    - ", &format!("{}: {reason}", checks.join(", ")));
         }
@@ -138,7 +132,7 @@ fn list_skipped(out: &mut Text, diagnosis: &Diagnosis) {
 
 /// Appends the number of skipped checks and the most frequent reason, without the details that the verbose mode shows.
 fn count_skipped(out: &mut Text, diagnosis: &Diagnosis) {
-    let mut reasons = by_reason(diagnosis.skipped_checks(), |check| {
+    let mut reasons = grouped(diagnosis.skipped_checks(), |check| {
         let reason = reason(check);
         let short = reason.split(": ").next().unwrap_or_default();
         one_line(short, REASON_MAX).into_owned()
@@ -162,22 +156,6 @@ fn reason(check: &Gap) -> String {
         Some(code) => format!("due to {code}"),
         None => check.message.clone(),
     }
-}
-
-/// Groups skipped checks by their reason.
-fn by_reason<'a>(
-    skipped: impl Iterator<Item = &'a Gap>,
-    reason: impl Fn(&Gap) -> String,
-) -> Vec<(String, Vec<&'a Gap>)> {
-    let mut reasons: Vec<(String, Vec<&Gap>)> = Vec::new();
-    for check in skipped {
-        let reason = reason(check);
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, checks)) => checks.push(check),
-            None => reasons.push((reason, vec![check])),
-        }
-    }
-    reasons
 }
 
 /// Capitalizes the first letter of a text, except for names of programs and files.

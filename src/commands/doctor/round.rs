@@ -24,9 +24,10 @@ use crate::agent::{Clock, Mode};
 use crate::catalog::{Code, Finding};
 use crate::commands::options::config_option;
 use crate::commands::process::Process;
-use crate::commands::run::{SystemClock, context, foreign, observer, reconcile};
+use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
 use crate::observe::machine::read_machine;
+use crate::report::compose::Context;
 use crate::report::status::Status;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
@@ -116,7 +117,10 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let rounds = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
     let rounds = runtime.block_on(rounds);
     let round = rounds.last()?;
-    let context = context(&clock, Vec::new());
+    let context = Context {
+        agent: process_status(&clock),
+        ..Context::default()
+    };
     let status = Status::new(round, &context);
     shared.add("the additional checks of doctor", |found| {
         let findings = &mut found.checked.findings;

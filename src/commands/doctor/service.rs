@@ -2,7 +2,7 @@
 //! The running agent, according to its lock and its status file.
 
 use super::case::Gap;
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::status::last;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
@@ -94,7 +94,7 @@ impl Service {
         let problems = self.problems.iter();
         let reported = problems
             .filter(|_| self.is_running() == Some(true))
-            .filter(|one| one.code.entry().flags.needs_memory && is_new(one.code));
+            .filter(|one| one.code.is(Flag::NeedsMemory) && is_new(one.code));
         let findings = reported.map(|one| {
             Finding::new(one.code, one.observed.clone())
                 .about(one.group)

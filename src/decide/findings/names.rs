@@ -2,7 +2,7 @@
 //! Findings for the identity of this machine, and for names that differ from its VM.
 
 use crate::catalog::{
-    Code, CommandPlace, Finding, FixCommand, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
+    Code, CommandPlace, Finding, FixCommand, Flag, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
     REJOIN_SERVERS,
 };
 use crate::decide::guest_agent::GuestAgentHealth;
@@ -63,7 +63,7 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
 /// wrong and was not chosen.
 fn differs(identity: &Identity, observation: &Observation, seen: String) -> Finding {
     let code = identity.verdict.code();
-    let code = code.filter(|code| code.entry().flags.is_of_names);
+    let code = code.filter(|code| code.is(Flag::OfNames));
     let code = code.unwrap_or(Code::HostnameDiffers);
     let finding = Finding::new(code, seen);
     if code != Code::HostnameDiffers {

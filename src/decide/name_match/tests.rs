@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::catalog::{Finding, Severity};
+use crate::catalog::{Finding, Flag, Severity};
 use crate::decide::fixtures::{VM, World, kubelet_named};
 use crate::decide::{Action, Plan, Write};
 use crate::facts::distribution::Distribution;
@@ -241,10 +241,7 @@ fn a_name_that_only_cloud_init_received_is_not_compared_with_itself() {
         };
         assert_eq!(world.identity().verdict.as_str(), verdict, "{hostname}");
         let findings = world.plan().findings;
-        for finding in findings
-            .iter()
-            .filter(|one| one.code.entry().flags.is_of_names)
-        {
+        for finding in findings.iter().filter(|one| one.code.is(Flag::OfNames)) {
             assert!(!finding.seen.contains("VM `"), "{}", finding.seen);
             assert!(!is_destructive(&advice(finding)), "{}", advice(finding));
         }

@@ -13,75 +13,32 @@ use crate::decide::scheduled_events::{
 use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
 use crate::facts::topology::ZONE;
+use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
-use crate::report::status::{
-    AgentStatus, CredentialStatus, CredentialsStatus, IdentityStatus, LabelsStatus,
-    PlacementStatus, VmStatus,
-};
+use crate::report::status::{IdentityStatus, PlacementStatus, VmStatus};
 use crate::report::tests::round;
 
+/// Returns the status of a node without names, on this host, with these findings.
 fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
+    let status = Status::new(&round(&World::new(), &[]), &Context::default());
+    let placement = status.placement.map(|placement| PlacementStatus {
+        host: host.to_owned(),
+        ..placement
+    });
+    let findings = findings.iter().map(|(code, severity, seen)| Problem {
+        severity: *severity,
+        observed: (*seen).to_owned(),
+        ..Problem::of(Code::parse(code).unwrap().entry())
+    });
     Status {
-        last_migration_hint: None,
-        scheduled_event: None,
-        api_version: String::new(),
-        kind: String::new(),
-        last_update_time: String::new(),
-        trigger: "vmi".to_owned(),
-        agent: AgentStatus {
-            version: String::new(),
-            pid: 1,
-            start_time: String::new(),
-            start_ticks: None,
-            boot_id: None,
-        },
         identity: IdentityStatus {
-            state: Verdict::Match.as_str().to_owned(),
-            impact: String::new(),
-            vm: Some(VmStatus {
-                name: "vm-1".to_owned(),
-                namespace: None,
-                uid: None,
-                instance_uid: None,
-            }),
-            expected_name: None,
-            message: None,
-            copied_from: None,
             names: Vec::new(),
-            evidence: Vec::new(),
+            ..status.identity
         },
-        placement: Some(PlacementStatus {
-            host_source: "status.nodeName of the VM".to_owned(),
-            host: host.to_owned(),
-            region: None,
-            zone: Some("rack-a".to_owned()),
-            topology_source: None,
-            sources: Vec::new(),
-        }),
-        labels: LabelsStatus {
-            node: None,
-            state: String::new(),
-            owned: BTreeMap::new(),
-            skipped_labels: Vec::new(),
-        },
-        registration: None,
-        last_migration: None,
-        credentials: CredentialsStatus {
-            harvester: CredentialStatus::default(),
-            kubelet: CredentialStatus::default(),
-        },
-        permissions: Vec::new(),
-        qemu_guest_agent: crate::report::status::GuestAgentStatus::default(),
-        event_sources: Vec::new(),
-        findings: findings
-            .iter()
-            .map(|(code, severity, seen)| Problem {
-                severity: *severity,
-                observed: (*seen).to_owned(),
-                ..Problem::of(Code::parse(code).unwrap().entry())
-            })
-            .collect(),
+        placement,
+        findings: findings.collect(),
+        ..status
     }
 }
 

@@ -81,29 +81,25 @@ impl Writer {
     }
 }
 
-/// Writes the queued entries, and the count of lost ones whenever the queue is empty.
+/// Writes the queued entries, and the count of lost ones whenever the queue is empty or closed.
 pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: impl FnMut(&Record)) {
     loop {
-        let queued = match records.try_recv() {
-            Err(TryRecvError::Empty) => {
-                let count = lost.swap(0, Ordering::Relaxed);
-                if count > 0 {
-                    write(&Record::lost(count));
-                }
-                records.recv().ok()
+        let queued = records.try_recv();
+        if queued.is_err() {
+            let count = lost.swap(0, Ordering::Relaxed);
+            if count > 0 {
+                write(&Record::lost(count));
             }
-            queued => queued.ok(),
-        };
-        match queued {
-            Some(Some(record)) => write(&record),
-            Some(None) => {}
-            None => break,
         }
-    }
-    // The queue is closed: report the last lost entries now.
-    let count = lost.swap(0, Ordering::Relaxed);
-    if count > 0 {
-        write(&Record::lost(count));
+        let queued = match queued {
+            // If the queue is closed meanwhile, the last lost entries are reported next.
+            Err(TryRecvError::Empty) => records.recv().unwrap_or_default(),
+            Err(TryRecvError::Disconnected) => break,
+            Ok(queued) => queued,
+        };
+        if let Some(record) = queued {
+            write(&record);
+        }
     }
 }
 

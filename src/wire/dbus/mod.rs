@@ -264,12 +264,11 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// As [`Bus::call`], and when the response is not a property.
-    pub async fn property(
-        &self,
-        peer: Peer<'_>,
-        property: &str,
-    ) -> Result<Variant<'static>, BusError> {
+    /// As [`Bus::call`], and when the response is not a property of this type.
+    pub async fn property<T>(&self, peer: Peer<'_>, property: &str) -> Result<T, BusError>
+    where
+        T: for<'v> TryFrom<Variant<'v>>,
+    {
         let properties = Peer {
             interface: PROPERTIES,
             ..peer
@@ -278,9 +277,9 @@ impl Bus {
             .call(properties, "Get", &[peer.interface, property])
             .await?;
         let body = answer.body();
-        let malformed = |_| BusError::Malformed(property.to_owned());
-        let value: Variant<'_> = body.deserialize().map_err(malformed)?;
-        value.try_to_owned().map(Into::into).map_err(malformed)
+        let value = body.deserialize::<Variant<'_>>().ok();
+        let value = value.and_then(|value| T::try_from(value).ok());
+        value.ok_or_else(|| BusError::Malformed(property.to_owned()))
     }
 
     /// Calls a method that returns one string or object path, and returns that.

@@ -4,16 +4,14 @@
 //! The clock of a server may be wrong as well, and the guest cluster's server may run on this machine. So a difference alone is a
 //! warning. It is the cause of a problem only if a certificate or token is valid according to only one of the clocks.
 
-use zbus::wire::Variant;
-
 use super::credentials;
 use crate::access::token::TokenKind;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::certificate::{Certificate, CertificateRole};
 use crate::commands::doctor::reads::Reads;
+use crate::facts::Fact;
 use crate::facts::clock::date;
-use crate::facts::{Fact, UnavailableKind};
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, Peer};
 
@@ -75,14 +73,8 @@ pub(super) fn check(reads: &Reads<'_>, synchronized: &Fact<bool>, checked: &mut 
 
 /// Asks systemd-timedated, which asks the kernel (`adjtimex(2)`), regardless of the NTP client.
 pub(super) async fn synchronized(bus: &Bus) -> Fact<bool> {
-    match bus.property(TIMEDATE, "NTPSynchronized").await {
-        Ok(Variant::Bool(synchronized)) => Fact::Known(synchronized),
-        Ok(_) => Fact::failed(
-            UnavailableKind::Malformed,
-            "NTPSynchronized is not a boolean",
-        ),
-        Err(error) => Fact::Failed(why(&error)),
-    }
+    let synchronized = bus.property(TIMEDATE, "NTPSynchronized").await;
+    synchronized.map_err(|error| why(&error)).into()
 }
 
 impl Lifetime {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Without a kubelet kubeconfig: is the service that makes one still starting?
 
-use zbus::wire::Variant;
-
 use crate::catalog::{Code, Finding};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::reads::Reads;
@@ -49,14 +47,12 @@ async fn starting_since(bus: &Bus, unit: &str) -> Option<i64> {
         path: &path,
         interface: "org.freedesktop.systemd1.Unit",
     };
-    match bus.property(peer, "ActiveState").await.ok()? {
-        Variant::Str(state) if state.as_str() == "activating" => {}
-        _ => return None,
+    let state: String = bus.property(peer, "ActiveState").await.ok()?;
+    if state != "activating" {
+        return None;
     }
-    match bus.property(peer, "InactiveExitTimestamp").await.ok()? {
-        Variant::U64(microseconds) => i64::try_from(microseconds / 1_000_000).ok(),
-        _ => None,
-    }
+    let microseconds: u64 = bus.property(peer, "InactiveExitTimestamp").await.ok()?;
+    i64::try_from(microseconds / 1_000_000).ok()
 }
 
 fn judge((unit, since): &Starting) -> Finding {

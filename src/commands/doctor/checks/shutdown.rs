@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Does Harvester power the VM off before systemd-logind lets a shutdown proceed?
 
-use zbus::wire::Variant;
-
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reads::Reads;
+use crate::facts::Fact;
 use crate::facts::release::Rank;
-use crate::facts::{Fact, UnavailableKind};
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, BusError, Peer};
 
@@ -41,12 +39,9 @@ pub(super) fn check(reads: &Reads<'_>, delay: &Fact<u64>, checked: &mut Checked)
 
 /// Asks systemd-logind for the setting in force, `InhibitDelayMaxSec`, in seconds. Absent if it does not run here.
 pub(super) async fn inhibit_delay(bus: &Bus) -> Fact<u64> {
-    match bus.property(LOGIND, "InhibitDelayMaxUSec").await {
-        Ok(Variant::U64(microseconds)) => Fact::Known(microseconds / 1_000_000),
-        Ok(_) => Fact::failed(
-            UnavailableKind::Malformed,
-            "InhibitDelayMaxUSec is not a number",
-        ),
+    let delay = bus.property(LOGIND, "InhibitDelayMaxUSec").await;
+    match delay.map(|microseconds: u64| microseconds / 1_000_000) {
+        Ok(seconds) => Fact::Known(seconds),
         Err(BusError::Absent(_)) => Fact::Absent,
         // Without logind, or with one that has no such setting.
         Err(error)

@@ -205,33 +205,6 @@ fn words(text: &str) -> String {
 }
 
 #[test]
-fn every_finding_says_what_is_wrong_and_what_to_type_where() {
-    // Those of `bake-check` have commands for what it found.
-    let is_of_node =
-        |code: &&Code| code.entry().group != Group::Image || !code.entry().commands.is_empty();
-    for code in Code::ALL.iter().filter(is_of_node) {
-        let mut found = Found::default();
-        found.checked.findings = vec![Finding::new(*code, "this on that")];
-        let text = text(&diagnosis(&found), PLAIN, true);
-        let shown = words(&text);
-        let entry = code.entry();
-        for part in [entry.title, "Observed this on that", entry.impact] {
-            assert!(shown.contains(part), "{part}\n{text}");
-        }
-        assert!(shown.contains(&format!("[{code}]")), "{text}");
-        for step in entry.fix {
-            assert!(shown.contains(step), "{text}");
-        }
-        assert!(!entry.commands.is_empty(), "no command for {code}");
-        for command in entry.commands {
-            let place = format!("            # {}\n", command.place.title());
-            let line = format!("\n            {}\n", command.text);
-            assert!(text.contains(&place) && text.contains(&line), "{text}");
-        }
-    }
-}
-
-#[test]
 fn no_line_but_a_command_is_wider_than_the_terminal() {
     let findings = Code::ALL.iter();
     let findings = findings.map(|code| Finding::new(*code, "taint ".repeat(40)));

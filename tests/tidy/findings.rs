@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the reference of all findings, from the catalog, as Markdown.
+//! The page of the findings is written from the catalog.
 
 use harvester_node_agent::catalog::{Code, Group};
 
-/// The file below `packaging/docs/pages`.
-#[cfg(test)]
-const FILE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/pages/harvester-node-agent-findings.7.md"
-);
+const FILE: &str = "packaging/docs/pages/harvester-node-agent-findings.7.md";
 
 /// The first rows of each table.
 const HEADER: &str = "| finding | severity | problem |\n|---|---|---|\n";
 
 /// Returns the page.
-pub(crate) fn page() -> String {
+fn page() -> String {
     let mut text = String::from(
         "# harvester-node-agent-findings - every problem that the agent reports\n\n\
-         <!-- Generated from src/catalog/entries.rs by packaging/docs/update-pages. -->\n\n\
+         <!-- Generated from src/catalog/entries.rs: WRITE_EXPECTED=1 cargo test --test tidy findings:: -->\n\n\
          ## Description\n\n\
          Each finding has a code, which does not change after the first release. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
          where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",
@@ -52,13 +47,7 @@ fn capitalized(text: &str) -> String {
     first.into_iter().chain(characters).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_in_the_tree_is_the_catalogs() {
-        let page = std::fs::read_to_string(FILE).unwrap_or_default();
-        assert_eq!(page, super::page(), "run packaging/docs/update-pages");
-    }
+#[test]
+fn the_page_in_the_tree_is_the_catalogs() {
+    harvester_lab::expected::is_expected(FILE, &page(), str::to_owned);
 }
