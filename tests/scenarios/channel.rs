@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use harvester_lab::guest::GuestTree;
-use harvester_lab::process::{Agent, Line, Signal};
+use harvester_lab::process::{Agent, Line};
 use harvester_lab::qga::{Client, outcome};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{World, WorldOptions, eventually};
@@ -278,10 +278,16 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
 
     let mut client = Client::new(VirtioPort::offer(&guest, PORT));
     client.sync().await;
+    // The state of an event source is written with the next round.
+    let told = async || {
+        agent.reload(SOON).await;
+        signal(&guest.status().unwrap())
+    };
+    let connected = async || told().await == (true, format!("{PORT}: host connected"));
+    eventually(SOON, "the host side is there", connected).await;
     client.stream().withdraw();
-    let gone = || async {
-        agent.signal(Signal::SIGHUP);
-        let (live, detail) = signal(&guest.status().unwrap());
+    let gone = async || {
+        let (live, detail) = told().await;
         !live && detail.ends_with(": the host does not provide the port")
             || detail.ends_with(": the host removed the port")
             || detail.ends_with(": provided, host not connected")

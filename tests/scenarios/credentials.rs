@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     HOST, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, findings_become, lab, label_becomes,
-    on_both, serve,
+    on_both, serve, settles_on,
 };
 
 on_both!(
@@ -114,7 +114,7 @@ async fn a_rotated_kubelet_certificate_is_used(on: On) {
     eventually(SOON, "the new certificate in the status", is_new).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    settles_on(&world, "hv-b", &[]).await;
 }
 
 /// The directory of a service account, as the kubelet writes it: a new directory, and one rename that makes all files those of it.
@@ -170,8 +170,7 @@ async fn the_directory_of_a_service_account_is_a_credential_whose_token_is_rotat
         let is_back = || async { world.harvester.vmi(&world.vm).await.is_ok() };
         eventually(SOON, "the lab has another connection", is_back).await;
         world.migrate(host).await;
-        label_becomes(&world, HOST, host).await;
-        findings_become(&world, &[]).await;
+        settles_on(&world, host, &[]).await;
         old = new;
     }
 }

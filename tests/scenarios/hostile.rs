@@ -226,7 +226,7 @@ async fn what_others_write_into_a_status_takes_no_label_away() {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    world.findings_become(&[]).await;
+    world.settles_on("hv-b", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,7 +27,7 @@ async fn watching(world: &World) -> Agent {
     condition_becomes(world, TOPOLOGY, "True", "Synced").await;
     condition_becomes(world, IDENTITY, "True", "NamesMatch").await;
     for server in both(world) {
-        eventually(SOON, "a watch", async || server.watch_count() > 0).await;
+        eventually(SOON, "a watch", async || server.watches_of(AGENT) > 0).await;
     }
     agent
 }
@@ -91,7 +91,7 @@ async fn a_bookmark_that_cannot_be_sent_back_does_not_end_the_watch_for_good() {
     server.end_watches();
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    eventually(SOON, "a watch", async || server.watch_count() == 1).await;
+    eventually(SOON, "a watch", async || server.watches_of(AGENT) == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

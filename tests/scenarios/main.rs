@@ -126,6 +126,12 @@ pub async fn findings_become(world: &World, expected: &[&str]) {
     doctor::agrees(world, expected).await;
 }
 
+/// Waits until one status, of after the move to this host, holds exactly these findings, and `doctor` agrees.
+pub async fn settles_on(world: &World, host: &str, expected: &[&str]) {
+    world.settles_on(host, expected).await;
+    doctor::agrees(world, expected).await;
+}
+
 /// The agent's PATCHes of Node metadata (not of its status).
 pub async fn node_patches(world: &World) -> usize {
     world.node_patches().await

@@ -6,10 +6,11 @@ use std::time::Duration;
 use harvester_lab::harvester::Order;
 use harvester_lab::process::{Line, Signal};
 use harvester_lab::world::{CloudState, HostAccess, WorldOptions, eventually};
+use serde_json::Value;
 
 use crate::{
     HOST, IDENTITY, On, REGION, SOON, TOPOLOGY, ZONE, ZONE_BETA, condition, condition_becomes,
-    findings_become, label_becomes, node_patches, on_both, serve,
+    doctor, label_becomes, node_patches, on_both, serve, settles_on,
 };
 
 on_both!(
@@ -117,11 +118,13 @@ async fn a_failed_migration_writes_nothing(on: On) {
         .fail_migration(&world.vm, "hv-b", "no memory")
         .await
         .unwrap();
-    findings_become(&world, &[]).await;
-    // The watch delivers the failure before the next migration, whose write must be the first.
+    let is_later = |status: &Value| status["scheduledEvent"]["state"] == "failed";
+    world.status_becomes("the failure", is_later, &[]).await;
+    doctor::agrees(&world, &[]).await;
+    // The write of the next migration must be the first.
     world.migrate("hv-c").await;
     label_becomes(&world, ZONE, "rack-c").await;
-    let of = |node: &serde_json::Value| node["metadata"]["resourceVersion"].clone();
+    let of = |node: &Value| node["metadata"]["resourceVersion"].clone();
     let position = || {
         let versions = world.recorder.versions();
         let before = versions.iter().position(|seen| of(&seen.node) == *version);
@@ -167,7 +170,7 @@ async fn a_restart_on_another_host_is_followed(on: On) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     world.harvester.restart_vm(&world.vm, "hv-b").await.unwrap();
     label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    settles_on(&world, "hv-b", &[]).await;
 }
 
 async fn a_move_while_the_agent_was_down_is_reported(on: On) {

@@ -158,8 +158,7 @@ async fn a_name_is_resolved_anew_for_each_connection_and_dead_addresses_are_pass
         }
         let host = to.next().unwrap();
         world.migrate(host).await;
-        label_becomes(&world, HOST, host).await;
-        world.findings_become(&[]).await;
+        world.settles_on(host, &[]).await;
         println!("{what}: followed");
     }
     // A connection that was being made at the change has an earlier address. Once it has ended, all have the new one.
@@ -215,12 +214,12 @@ async fn a_certificate_that_is_issued_anew_is_nothing_to_report() {
     relay.lead_to(address(server));
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
+    world.settles_on("hv-b", &[]).await;
     let new: String = agent.lines()[lines..]
         .iter()
         .map(|line| line.text.as_str())
         .collect();
     assert!(!new.contains("-tls-error"), "{new}");
-    world.findings_become(&[]).await;
 }
 
 /// An emulated card and a passed-through function of one: QEMU makes only virtio announce itself.
@@ -262,7 +261,7 @@ async fn nics_that_announce_nothing_are_named_and_the_watch_is_enough() {
     // The MAC of the card still proves which VM this is.
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    world.findings_become(&[]).await;
+    world.settles_on("hv-b", &[]).await;
 }
 
 mod slow {

@@ -17,7 +17,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::doctor_credentials::{HARVESTER, edit};
-use crate::{BINARY, HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve};
+use crate::{
+    BINARY, HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve, settles_on,
+};
 
 on_both!(
     the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused,
@@ -178,7 +180,7 @@ async fn the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused
     label_becomes(&world, HOST, "hv-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    settles_on(&world, "hv-b", &[]).await;
     end(daemon).await;
     // A host whose labels are gone: what the pod got when it was bound still tells.
     world.harvester = world
@@ -328,7 +330,7 @@ async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on:
     label_becomes(&world, ZONE, "rack-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    settles_on(&world, "hv-b", &[]).await;
     end(daemon).await;
     let requests = world.agent_requests(Side::Harvester).await;
     let refused = requests[before..]

@@ -199,7 +199,7 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
 }
 
 async fn a_migration_changes_the_file_at_the_next_start_of_the_kubelet_and_not_before(on: On) {
-    let (world, _agent) = labelled(on, SWITCH).await;
+    let (world, agent) = labelled(on, SWITCH).await;
     let file = || {
         let metadata = std::fs::metadata(world.guest.path(FILE)).unwrap();
         (metadata.ino(), world.guest.read(FILE))
@@ -215,8 +215,12 @@ async fn a_migration_changes_the_file_at_the_next_start_of_the_kubelet_and_not_b
     assert!(!says(&world, ZONE, "rack-a"));
     let (after, patches) = (file(), node_patches(&world).await);
     assert_eq!(pass_labels(&world).await.stdout, "");
+    // By the time at which a later move is known, the new file has been read.
+    agent.reload(SOON).await;
+    world.migrate("hv-c").await;
+    known_becomes(&world, ZONE, "rack-c").await;
     findings_become(&world, &[]).await;
-    assert_eq!((file(), node_patches(&world).await), (after, patches));
+    assert_eq!((file(), node_patches(&world).await), (after, patches + 1));
 }
 
 async fn a_held_zone_is_held_by_the_file_too(on: On) {

@@ -131,7 +131,7 @@ async fn a_service_account_writes_what_the_agent_writes_and_nothing_else(on: On)
     label_becomes(&world, ZONE, "rack-b").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
-    world.findings_become(&[]).await;
+    world.settles_on("hv-b", &[]).await;
     let is_sent = async || {
         let events = world.events().await;
         events.iter().any(|event| event["reason"] == "HostChanged")

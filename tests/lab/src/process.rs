@@ -156,6 +156,21 @@ impl Agent {
         kill(Pid::from_raw(pid), signal).expect("the agent still runs");
     }
 
+    /// How many notifications so far have this field.
+    #[must_use]
+    pub fn notified(&self, key: &str) -> usize {
+        let notifications = self.notifications();
+        notifications.iter().filter(|one| one.has(key)).count()
+    }
+
+    /// Makes it read its configuration again, and waits until it has: what it reports on from then on is a later round.
+    pub async fn reload(&self, timeout: Duration) {
+        let before = self.notified("RELOADING");
+        self.signal(Signal::SIGHUP);
+        let is_told = || async { self.notified("RELOADING") > before };
+        crate::world::eventually(timeout, "it is reloaded", is_told).await;
+    }
+
     /// Waits until it has ended and all that it wrote has been read. A process that it has started and that lives on may still hold its
     /// output, which is waited for as long and no longer.
     ///

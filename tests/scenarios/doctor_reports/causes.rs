@@ -365,10 +365,10 @@ pub(super) async fn watches_that_are_cut() -> Scene {
     world.findings_become(&[]).await;
     let server = lab(&world.harvester_api);
     for _ in 0..4 {
-        eventually(SOON, "a watch", async || server.watch_count() > 0).await;
+        eventually(SOON, "a watch", async || server.watches_of(AGENT) > 0).await;
         tokio::time::sleep(Duration::from_millis(1100)).await;
         server.drop_watches();
-        eventually(SOON, "its end", async || server.watch_count() == 0).await;
+        eventually(SOON, "its end", async || server.watches_of(AGENT) == 0).await;
     }
     world.findings_become(&["watch-interrupted"]).await;
     Scene {

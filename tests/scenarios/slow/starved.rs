@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use harvester_lab::guest::GuestTree;
 use harvester_lab::process::{Agent, Signal};
-use harvester_lab::world::{World, WorldOptions, always, eventually};
+use harvester_lab::world::{AGENT, World, WorldOptions, always, eventually};
 
 use crate::{BINARY, HOST, SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
 
@@ -53,9 +53,9 @@ async fn migrates_unseen(world: &World) {
     world.migrate("hv-b").await;
 }
 
-async fn follows(world: &World, zone: &str) {
-    label_becomes(world, ZONE, zone).await;
-    world.findings_become(&[]).await;
+async fn follows(world: &World, host: &str) {
+    label_becomes(world, ZONE, &host.replace("hv", "rack")).await;
+    world.settles_on(host, &[]).await;
 }
 
 fn lives_and_is_brief(agent: &mut Agent, lines_before: usize) {
@@ -82,9 +82,10 @@ async fn without_descriptors_the_agent_waits_and_then_follows() {
     synced(&world).await;
     // By then, all connections are open.
     world.migrate("hv-c").await;
-    follows(&world, "rack-c").await;
+    follows(&world, "hv-c").await;
     for server in [&world.harvester_api, &world.guest_api] {
-        eventually(SOON, "a watch", async || lab(server).watch_count() > 0).await;
+        let is_open = async || lab(server).watches_of(AGENT) > 0;
+        eventually(SOON, "a watch", is_open).await;
     }
     let (before, lines) = (descriptors(&agent), agent.lines().len());
     allow_descriptors(&agent, 3);
@@ -95,7 +96,7 @@ async fn without_descriptors_the_agent_waits_and_then_follows() {
     lives_and_is_brief(&mut agent, lines);
     assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-c"));
     allow_descriptors(&agent, 1024);
-    follows(&world, "rack-b").await;
+    follows(&world, "hv-b").await;
     let as_before = || async { descriptors(&agent) <= before };
     eventually(SOON, "no descriptor more than before", as_before).await;
 }
@@ -178,7 +179,7 @@ async fn without_threads_the_agent_follows_all_the_same() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     lives_and_is_brief(&mut agent, lines);
     group.set(&["pids.max"], "max");
-    follows(&world, "rack-b").await;
+    follows(&world, "hv-b").await;
     file_has(&world, STATE, "hv-b").await;
     agent.signal(Signal::SIGTERM);
     assert_eq!(
@@ -231,7 +232,7 @@ async fn sixteen_megabytes_beyond_its_peak_are_enough_for_migrations_and_broken_
         lab(&world.harvester_api).drop_connections();
         label_becomes(&world, HOST, host).await;
     }
-    follows(&world, "rack-b").await;
+    follows(&world, "hv-b").await;
     assert!(agent.exited().is_none(), "{}", agent.transcript());
     let after = agent.usage().unwrap().peak_rss_kib << 10;
     println!("peak {peak} bytes at rest, {after} after four migrations, limit {limit}");
@@ -537,18 +538,14 @@ async fn an_agent_that_is_stopped_for_a_while_goes_on_where_it_was() {
     let rests = || async { watchdogs(&agent) == fed };
     always(STARVES, "no word to the watchdog", rests).await;
     agent.signal(Signal::SIGCONT);
-    follows(&world, "rack-c").await;
+    follows(&world, "hv-c").await;
     let is_fed = || async { watchdogs(&agent) > fed + 1 };
     eventually(SOON, "a word to the watchdog", is_fed).await;
     assert!(agent.exited().is_none());
 }
 
 fn watchdogs(agent: &Agent) -> usize {
-    let notifications = agent.notifications();
-    notifications
-        .iter()
-        .filter(|one| one.has("WATCHDOG"))
-        .count()
+    agent.notified("WATCHDOG")
 }
 
 /// The loop is held up in the call with which it waits for events; all other threads go on.
@@ -657,5 +654,5 @@ async fn a_clock_that_is_ten_years_off_changes_no_label_and_ends_with_the_clock(
         lines = agent.lines().len();
     }
     world.migrate("hv-c").await;
-    follows(&world, "rack-c").await;
+    follows(&world, "hv-c").await;
 }

@@ -23,10 +23,10 @@ impl Server {
         self.shared.lock_tokens().remove(token);
     }
 
-    /// How many watches are open.
+    /// How many watches are open of clients whose User-Agent begins so: the guest cluster's server also has that of the recorder.
     #[must_use]
-    pub fn watch_count(&self) -> usize {
-        self.shared.watches.count()
+    pub fn watches_of(&self, user_agent_prefix: &str) -> usize {
+        self.shared.watches.count_of(user_agent_prefix)
     }
 
     /// Ends all open watches cleanly, as kube-apiserver does after their time.

@@ -48,7 +48,8 @@ pub(crate) struct Watches {
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    commands: BTreeMap<u64, UnboundedSender<Command>>,
+    /// The User-Agent of each, and how to command it.
+    watches: BTreeMap<u64, (String, UnboundedSender<Command>)>,
 }
 
 impl Watches {
@@ -56,21 +57,25 @@ impl Watches {
         self.open.lock().expect("no holder of the watches panics")
     }
 
-    fn add(&self) -> (u64, UnboundedReceiver<Command>) {
+    fn add(&self, user_agent: &str) -> (u64, UnboundedReceiver<Command>) {
         let mut open = self.lock();
         let (sender, receiver) = unbounded_channel();
         open.next += 1;
         let number = open.next;
-        open.commands.insert(number, sender);
+        open.watches.insert(number, (user_agent.to_owned(), sender));
         (number, receiver)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.lock().commands.len()
+    pub(crate) fn count_of(&self, user_agent_prefix: &str) -> usize {
+        let open = self.lock();
+        let agents = open.watches.values().map(|(agent, _)| agent);
+        agents
+            .filter(|agent| agent.starts_with(user_agent_prefix))
+            .count()
     }
 
     pub(crate) fn tell_all(&self, command: &Command) {
-        for sender in self.lock().commands.values() {
+        for (_, sender) in self.lock().watches.values() {
             // A watch that has just ended needs no telling.
             let _ = sender.send(command.clone());
         }
@@ -108,12 +113,12 @@ pub(crate) fn start(call: &Call<'_>, is_metadata: bool) -> Body {
             stream.send_bookmark(json!({"k8s.io/initial-events-end": "true"}));
         }
     }
-    let (number, commands) = shared.watches.add();
+    let (number, commands) = shared.watches.add(call.user_agent);
     let shared = shared.clone();
     let watching = shared.clone();
     tokio::spawn(async move {
         stream.run(commands, lifetime).await;
-        watching.watches.lock().commands.remove(&number);
+        watching.watches.lock().watches.remove(&number);
     });
     Body::stream(receiver, shared)
 }

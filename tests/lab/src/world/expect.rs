@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{World, eventually, nothing_is_missing};
+use crate::names::HOST;
 
 /// Generous: this is the limit for a broken agent, not a measurement of a working one.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -41,15 +42,7 @@ impl World {
     /// rightly finds odd; that one is left out.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
-        let status = self.guest.status().unwrap_or(Value::Null);
-        let findings = status["findings"].as_array().cloned().unwrap_or_default();
-        findings
-            .iter()
-            .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
-            .filter(|code| code != "harvester-on-loopback")
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
+        self.guest.status().as_ref().map_or_else(Vec::new, codes_of)
     }
 
     /// Waits until the status file holds exactly these findings.
@@ -57,13 +50,32 @@ impl World {
     /// # Panics
     /// With those that it holds, when it does not soon.
     pub async fn findings_become(&self, expected: &[&str]) {
-        let missing = async || {
-            if self.guest.status().is_none() {
-                return Some("there is no status yet".to_owned());
-            }
-            let findings = self.findings();
-            (findings != expected)
-                .then(|| format!("findings are {findings:?}, expected {expected:?}"))
+        self.status_becomes("any", |_| true, expected).await;
+    }
+
+    /// Waits until one status is of this host, after the label of it was written, and holds exactly these findings. A status of before
+    /// a migration also has no findings, but another host.
+    pub async fn settles_on(&self, host: &str, expected: &[&str]) {
+        let is_there = |status: &Value| {
+            status["placement"]["host"] == host && status["labels"]["owned"][HOST] == host
+        };
+        self.status_becomes(host, is_there, expected).await;
+    }
+
+    /// Waits until one status satisfies `is_wanted`, which no status of before may do, and holds exactly these findings.
+    ///
+    /// # Panics
+    /// With the last status, when there is none soon.
+    pub async fn status_becomes(
+        &self,
+        what: &str,
+        is_wanted: impl Fn(&Value) -> bool,
+        expected: &[&str],
+    ) {
+        let missing = async || match self.guest.status() {
+            None => Some("there is no status yet".to_owned()),
+            Some(status) if is_wanted(&status) && codes_of(&status) == expected => None,
+            Some(status) => Some(format!("{what}, findings {expected:?}: {status:#}")),
         };
         nothing_is_missing(SOON, missing).await;
     }
@@ -90,4 +102,14 @@ impl World {
             .filter(|write| write.verb == "patch" && !write.path.ends_with("/status"))
             .count()
     }
+}
+
+/// The codes of the findings in a status, without that of a world.
+fn codes_of(status: &Value) -> Vec<String> {
+    let findings = status["findings"].as_array().into_iter().flatten();
+    let codes: BTreeSet<_> = findings
+        .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
+        .filter(|code| code != "harvester-on-loopback")
+        .collect();
+    codes.into_iter().collect()
 }
