@@ -202,7 +202,6 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn request(&self) -> WatchRequest {
         let version = self.version.as_deref().unwrap_or(FROM_CACHE);
         WatchRequest {
-            name: Some(self.target.name.clone()),
             resource_version: Some(version.to_owned()),
             metadata_only: T::METADATA_ONLY,
             silence_limit: Some(silence_limit(
@@ -219,7 +218,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 },
             )),
             bookmarks: self.bookmarks,
-            ..WatchRequest::new(self.target.path.clone())
+            ..WatchRequest::new(&self.target.path)
         }
     }
 
@@ -289,7 +288,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         self.foreign = None;
         let detail = format!(
             "watch of {} at {}",
-            self.target.name,
+            self.target.path.name(),
             self.target.client.server()
         );
         self.health.set(self.trigger.as_str(), true, detail);
@@ -471,7 +470,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         {
             let what = format!(
                 "the watch of {} at {} was closed 4 times within 10 minutes, each time after it was established",
-                self.target.name,
+                self.target.path.name(),
                 self.target.client.server()
             );
             let finding = self.finding(Code::WatchInterrupted, what);
@@ -480,7 +479,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let detail = error.map_or_else(
             || {
                 let server = self.target.client.server();
-                format!("the watch of {} was closed by {server}", self.target.name)
+                let name = self.target.path.name();
+                format!("the watch of {name} was closed by {server}")
             },
             |error| chain(error),
         );

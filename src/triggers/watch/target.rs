@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
-use crate::wire::kubeapi::{Client, Error, Watch, WatchEvent, WatchRequest};
+use crate::wire::kubeapi::{Client, Error, ObjectPath, Watch, WatchEvent, WatchRequest};
 
 /// Opens watches: the client of an API server, or a model of one.
 pub trait OpenWatch: Clone + Send + Sync + 'static {
@@ -65,10 +65,8 @@ pub struct Target<T, C = Client> {
     pub client: C,
     /// The number of credential changes, so that a watch with an old client is replaced.
     pub generation: u64,
-    /// The path of the collection.
-    pub path: String,
-    /// The name of the object.
-    pub name: String,
+    /// The object.
+    pub path: ObjectPath,
     /// The feed for the deliveries.
     pub feed: Feed<T>,
     /// The maximum delay before the watch is re-established.
@@ -81,7 +79,6 @@ impl<T, C: Clone> Clone for Target<T, C> {
             client: self.client.clone(),
             generation: self.generation,
             path: self.path.clone(),
-            name: self.name.clone(),
             feed: self.feed.clone(),
             delay: self.delay,
         }
@@ -91,10 +88,7 @@ impl<T, C: Clone> Clone for Target<T, C> {
 impl<T, C> Target<T, C> {
     /// Reports whether a watch of `other` also serves this target.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.generation == other.generation
-            && self.path == other.path
-            && self.name == other.name
-            && self.delay == other.delay
+        self.generation == other.generation && self.path == other.path && self.delay == other.delay
     }
 }
 

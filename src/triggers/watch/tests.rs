@@ -13,6 +13,7 @@ use crate::decide::schedule::Random;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
+use crate::wire::kubeapi::ObjectPath;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Thing {
@@ -176,8 +177,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
     let target = Target {
         client: model.clone(),
         generation: 1,
-        path: "/things".to_owned(),
-        name: "ours".to_owned(),
+        path: ObjectPath::all("/api/v1", "things", None).named("ours"),
         feed: feed.clone(),
         delay: Duration::from_secs(60),
     };

@@ -56,9 +56,10 @@ impl dyn Wire {
         timeouts: Timeouts,
         target: &Target,
     ) -> Result<Response, Error> {
+        let path = call.path.to_string();
         let asked = Asked {
             verb: call.verb,
-            path: call.path,
+            path: &path,
             query: &call.query,
             is_metadata_only: !matches!(call.accept, Accept::Object),
             body: call.body.map(|(_, body)| body),

@@ -15,10 +15,13 @@ use reqwest::Url;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use super::{Client, Error, Kind, Timeouts};
+use super::{Client, Error, Kind, ObjectPath, Timeouts};
 use crate::access::Credential;
 use crate::access::testing::Authority;
 use server::Server;
+
+/// A path that is not of an object, so that any response matches.
+const VERSION: ObjectPath = ObjectPath::all("", "version", None);
 
 /// A token that must never be in a message.
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
