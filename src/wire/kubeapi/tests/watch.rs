@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests valid and invalid watch streams.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame};
-use hyper::header::CONTENT_TYPE;
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
 
-use super::super::testing::{Answering, Asked, Wire, replace_network};
+use super::super::Timeouts;
+use super::super::testing::{Answering, Asked, Text, Wire, response, simulate};
 use super::super::{
     Client, Error, Kind, NODES, PartialObjectMetadata, Watch, WatchEvent, WatchRequest,
 };
-use super::super::{Timeouts, tls};
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
 use super::{HOUR, TOKEN, VERSION, client, client_with, credential, is, printed};
 
@@ -50,28 +44,14 @@ async fn fault(steps: Vec<Step>) -> Error {
     error
 }
 
-/// The text of a stream, as a test writes it: a network without sockets, for the paused clock.
+/// A network without sockets, for the paused clock.
 #[derive(Clone)]
-struct Text(Arc<Mutex<UnboundedReceiver<String>>>);
+struct Simulated(Text);
 
-impl Wire for Text {
+impl Wire for Simulated {
     fn answer<'a>(&'a self, _: Asked<'a>, _: Timeouts) -> Answering<'a> {
-        let head = hyper::Response::builder().header(CONTENT_TYPE, "application/json");
-        let response = head.body(reqwest::Body::wrap(self.clone())).unwrap();
-        Box::pin(std::future::ready(Ok(response.into())))
-    }
-}
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.0.lock().unwrap().poll_recv(context);
-        piece.map(|piece| piece.map(|text| Ok(Frame::data(text.into()))))
+        let response = response(200, reqwest::Body::wrap(self.0.clone()));
+        Box::pin(std::future::ready(Ok(response)))
     }
 }
 
@@ -83,14 +63,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// A client with the default times on the paused clock, which reads what is written to the sender.
 fn simulated() -> (UnboundedSender<String>, Client) {
-    crate::sys::timer::testing::turn_on();
-    let (sender, pieces) = unbounded_channel();
-    let text = Text(Arc::new(Mutex::new(pieces)));
+    let (sender, text) = Text::new();
+    simulate(Simulated(text));
     let credential = credential("http://simulated");
-    let tls = tls::configure(&credential, &Arc::default()).unwrap();
-    let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
-    let dialer = move |_: &_| Arc::new(text.clone()) as Arc<dyn Wire>;
-    replace_network(http.build().unwrap(), Box::new(dialer));
     (
         sender,
         Client::new(&credential, Timeouts::default()).unwrap(),
