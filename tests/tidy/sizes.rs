@@ -19,10 +19,10 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("facts", 1980, "templates of hostnames; what user data asks for; files that could not be read"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3100, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
+    ("observe", 3090, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2960, ""),
     ("sys", 2060, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 2040, "inotify restarts with a delay"),
+    ("triggers", 2000, "inotify restarts with a delay"),
     ("wire", 3390, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
