@@ -13,7 +13,7 @@ use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::facts::clock::{rfc3339, rfc3339_micros};
 use crate::facts::names::NodeName;
-use crate::wire::kubeapi::{Client, Error, Kind};
+use crate::wire::kubeapi::{Client, Error, Kind, ObjectPath};
 
 /// The name of the agent in Events.
 const REPORTER: &str = "harvester-node-agent";
@@ -30,11 +30,12 @@ pub enum EventApi {
 
 impl EventApi {
     /// Returns the path of Events about Nodes. Nodes have no namespace, so these Events are in `default`.
-    fn path(self) -> &'static str {
-        match self {
-            Self::Newer => "/apis/events.k8s.io/v1/namespaces/default/events",
-            Self::Core => "/api/v1/namespaces/default/events",
-        }
+    fn path(self) -> ObjectPath {
+        let api = match self {
+            Self::Newer => "/apis/events.k8s.io/v1",
+            Self::Core => "/api/v1",
+        };
+        ObjectPath::all(api, "events", None).within("default")
     }
 }
 
@@ -49,7 +50,7 @@ pub async fn create(
     now: Now,
 ) -> Result<(), Error> {
     let event = body(*api, draft, index, node, now);
-    let created = client.create(api.path(), &event).await;
+    let created = client.create(&api.path(), &event).await;
     match created.as_ref().err().map(|error| error.kind) {
         // It exists: an agent that was killed created it.
         Some(Kind::Conflict) if draft.name.is_some() => Ok(()),
@@ -58,7 +59,7 @@ pub async fn create(
         {
             *api = EventApi::Core;
             let event = body(*api, draft, index, node, now);
-            client.create(api.path(), &event).await
+            client.create(&api.path(), &event).await
         }
         _ => created,
     }

@@ -17,7 +17,7 @@ use crate::decide::action::EventDraft;
 use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::wire::kubeapi::{Client, Error, PatchKind};
+use crate::wire::kubeapi::{Client, Error, NODES, ObjectPath, PatchKind};
 
 /// Patches labels and annotations. Returns the Node as the API returned it.
 pub async fn patch_node(
@@ -38,7 +38,7 @@ pub async fn patch_conditions(
     patch: &ConditionsPatch,
     now: Now,
 ) -> Result<Node, Refusal> {
-    let path = format!("{}/status", own_path(own, &patch.node)?);
+    let path = own_path(own, &patch.node)?.status();
     let body = node::conditions_body(patch, now);
     let patched = client.patch(&path, PatchKind::StrategicMerge, &body);
     patched.await.map_err(|error| refusal(&error))
@@ -64,9 +64,9 @@ pub async fn send_events(
 }
 
 /// Returns the path of our own Node. Any other Node is rejected.
-fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
+fn own_path(own: &NodeName, named: &NodeName) -> Result<ObjectPath, Refusal> {
     if own == named {
-        Ok(format!("/api/v1/nodes/{own}"))
+        Ok(NODES.named(own))
     } else {
         let text = format!("the plan is for Node `{named}`, this Node is `{own}`");
         Err(Refusal::passing(text))
@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn a_plan_for_another_node_is_refused() {
         let [own, other] = ["worker-1", "worker-2"].map(|name| NodeName::parse(name).unwrap());
-        assert_eq!(own_path(&own, &own).unwrap(), "/api/v1/nodes/worker-1");
+        let path = own_path(&own, &own).unwrap();
+        assert_eq!(path.to_string(), "/api/v1/nodes/worker-1");
         let refusal = own_path(&own, &other).unwrap_err();
         assert!(refusal.text.contains("worker-2"), "{}", refusal.text);
     }

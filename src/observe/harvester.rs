@@ -13,7 +13,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Client, Error, Kind, Readable, Selectors};
+use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, Readable, Selectors, VIRTUAL_MACHINES};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -63,11 +63,6 @@ impl Names {
         all.extend(names);
         Self(all)
     }
-}
-
-/// Returns the path of the instances of a namespace.
-pub fn collection(namespace: &Namespace) -> String {
-    format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
 }
 
 /// The policy for listing all instances of the namespace.
@@ -209,12 +204,11 @@ impl Search<'_> {
 
     /// Reads the instances with our names.
     async fn named(&self) -> Result<Named, Error> {
-        let collection = collection(self.namespace);
         let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
         let mut is_readable = false;
         let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
         for name in self.names.0.iter().chain(duplicates) {
-            match get(self.client, &collection, name).await {
+            match get(self.client, self.namespace, name).await {
                 Ok(vmi) => {
                     is_readable = true;
                     vmis.extend(vmi);
@@ -237,7 +231,7 @@ impl Search<'_> {
 
     /// Reads the other instances of the namespace that may be ours.
     async fn listed(&self, named: &[Vmi]) -> Result<Vec<Vmi>, Error> {
-        let collection = collection(self.namespace);
+        let collection = INSTANCES.within(self.namespace);
         let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
         let mut likely = Vec::new();
@@ -254,14 +248,14 @@ impl Search<'_> {
         }
         let mut vmis = Vec::new();
         for name in likely.iter().take(READ_MAX) {
-            vmis.extend(get(self.client, &collection, name).await?);
+            vmis.extend(get(self.client, self.namespace, name).await?);
         }
         if self.list != ListPolicy::Always && vmis.iter().any(|vmi| self.is_ours(vmi)) {
             return Ok(vmis);
         }
         if rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
-                vmis.extend(get_readable(self.client, &collection, name).await?);
+                vmis.extend(get_readable(self.client, self.namespace, name).await?);
             }
         } else {
             let all = Selectors::default();
@@ -298,8 +292,7 @@ pub async fn read_own(
     let OwnInstance {
         vmi: own, others, ..
     } = found;
-    let collection = collection(&own.namespace);
-    let mut vmis = match get(client, &collection, &own.name).await {
+    let mut vmis = match get(client, &own.namespace, &own.name).await {
         Ok(Some(read)) if read.uid == own.uid => vec![read],
         Ok(_) => return None,
         Err(error) => return Some(failed(&error)),
@@ -309,7 +302,7 @@ pub async fn read_own(
             vmis.push(other.clone());
             continue;
         }
-        match get(client, &collection, &other.name).await {
+        match get(client, &own.namespace, &other.name).await {
             Ok(read) => vmis.extend(read),
             Err(error) => return Some(failed(&error)),
         }
@@ -320,8 +313,7 @@ pub async fn read_own(
 
 /// Reads the VirtualMachine of an instance.
 pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
-    let (namespace, name) = (&vmi.namespace, &vmi.name);
-    let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}");
+    let path = VIRTUAL_MACHINES.within(&vmi.namespace).named(&vmi.name);
     match client.get(&path).await {
         Ok(vm) => Fact::Known(vm),
         Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Fact::Absent,
@@ -329,8 +321,8 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
     }
 }
 
-async fn get(client: &Client, collection: &str, name: &VmName) -> Result<Option<Vmi>, Error> {
-    let path = format!("{collection}/{name}");
+async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Option<Vmi>, Error> {
+    let path = INSTANCES.within(namespace).named(name);
     match client.get::<Vmi>(&path).await {
         Ok(read) => Ok(Some(read).filter(|read| read.name == *name)),
         Err(error) if error.kind == Kind::Absent => Ok(None),
@@ -342,10 +334,10 @@ async fn get(client: &Client, collection: &str, name: &VmName) -> Result<Option<
 /// keep us from the others.
 async fn get_readable(
     client: &Client,
-    collection: &str,
+    namespace: &Namespace,
     name: &VmName,
 ) -> Result<Option<Vmi>, Error> {
-    let path = format!("{collection}/{name}");
+    let path = INSTANCES.within(namespace).named(name);
     match client.get::<Readable<Vmi>>(&path).await {
         Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
         Err(error) if error.kind == Kind::Absent => Ok(None),

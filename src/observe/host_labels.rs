@@ -13,7 +13,7 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
+use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
 use super::unavailable::why;
 
@@ -148,7 +148,7 @@ pub async fn read(
 }
 
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
-    match client.get_metadata(&format!("/api/v1/nodes/{host}")).await {
+    match client.get_metadata(&NODES.named(host)).await {
         Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
             Fact::Known(node.metadata.labels.0)
         }
@@ -184,7 +184,7 @@ struct PodSpec {
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
 async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostLabels> {
-    let path = format!("/api/v1/namespaces/{}/pods", vmi.namespace);
+    let path = PODS.within(&vmi.namespace);
     let selectors = Selectors {
         label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
         field: None,
@@ -216,11 +216,7 @@ struct ConfigMap {
 /// Reads the entry of the host in the ConfigMap.
 async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fact<HostLabels> {
     let name = &settings.topology.configmap;
-    let path = format!(
-        "/api/v1/namespaces/{}/configmaps/{}",
-        name.namespace(),
-        name.name()
-    );
+    let path = ObjectPath::configmap(name);
     match client.get::<ConfigMap>(&path).await {
         Ok(configmap) => match configmap.data.get(host.as_str()) {
             None => Fact::Absent,

@@ -7,12 +7,11 @@ use crate::facts::node::Node;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::Kind;
+use crate::wire::kubeapi::{Kind, NODES};
 
 /// Reads the Node with this name.
 pub async fn read(link: &ApiLink, name: &NodeName) -> Fact<Node> {
-    let path = format!("/api/v1/nodes/{name}");
-    match link.client.get::<Node>(&path).await {
+    match link.client.get::<Node>(&NODES.named(name)).await {
         Ok(node) if node.name == *name => Fact::Known(node),
         Ok(node) => Fact::failed(
             UnavailableKind::Refused,

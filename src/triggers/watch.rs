@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A watch of one object that is always re-established. It delivers changes of the object and sends reasons to reconcile.
 //!
-//! The API is behind two traits ([`OpenWatch`], [`EventStream`]), and the machine's phase and the randomness are parameters, so
-//! that a whole fleet of keepers can run against a model of a server on a paused clock.
+//! The machine's phase and the randomness are parameters, so that a whole fleet of keepers can run against a model of a server on a
+//! paused clock.
 
 mod objects;
 mod target;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use target::next;
-pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
+pub use target::{Pulse, Target, Watched};
 
 use super::feed::{Delivered, Reach, api_of};
 use super::inbox::Sender;
@@ -23,7 +23,7 @@ use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
-    Client, Error, Kind, STREAM_TIME, Timeouts, WatchEvent, WatchRequest, silence_limit,
+    Error, Kind, STREAM_TIME, Timeouts, Watch, WatchEvent, WatchRequest, silence_limit,
 };
 
 /// A stream that ends sooner does not count as established.
@@ -57,8 +57,8 @@ const HANDOVER: Duration = Duration::from_secs(10);
 /// A stream is replaced by the next one before its time limit. After any other end, and after a failure to open one, the next is
 /// opened after a delay that spreads a fleet; it resumes at the last version, and no other request is necessary.
 #[derive(Debug)]
-pub struct Keeper<T: Watched, C = Client> {
-    target: Target<T, C>,
+pub struct Keeper<T: Watched> {
+    target: Target<T>,
     trigger: Trigger,
     sender: Sender,
     health: SignalBoard,
@@ -100,10 +100,10 @@ enum WatchEnd<S> {
     Broken(Error),
 }
 
-impl<T: Watched, C: OpenWatch> Keeper<T, C> {
+impl<T: Watched> Keeper<T> {
     /// Creates a watch that is not open yet. `machine` is the machine's number, see [`Phase::of`].
     pub fn new(
-        target: Target<T, C>,
+        target: Target<T>,
         trigger: Trigger,
         sender: Sender,
         health: SignalBoard,
@@ -202,7 +202,6 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn request(&self) -> WatchRequest {
         let version = self.version.as_deref().unwrap_or(FROM_CACHE);
         WatchRequest {
-            name: Some(self.target.name.clone()),
             resource_version: Some(version.to_owned()),
             metadata_only: T::METADATA_ONLY,
             silence_limit: Some(silence_limit(
@@ -219,13 +218,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 },
             )),
             bookmarks: self.bookmarks,
-            ..WatchRequest::new(self.target.path.clone())
+            ..WatchRequest::new(&self.target.path)
         }
     }
 
-    async fn open(&self) -> Result<C::Stream<T>, Error> {
+    async fn open(&self) -> Result<Watch<T>, Error> {
         // Boxed only until it is open: the task lives as long as the process.
-        Box::pin(self.target.client.open::<T>(&self.request())).await
+        Box::pin(self.target.client.watch(&self.request())).await
     }
 
     /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
@@ -289,7 +288,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         self.foreign = None;
         let detail = format!(
             "watch of {} at {}",
-            self.target.name,
+            self.target.path.name(),
             self.target.client.server()
         );
         self.health.set(self.trigger.as_str(), true, detail);
@@ -324,11 +323,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 
     /// Follows a stream until it ends.
-    async fn follow(
-        &mut self,
-        mut stream: C::Stream<T>,
-        opened: Instant,
-    ) -> WatchEnd<C::Stream<T>> {
+    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd<Watch<T>> {
         let mut is_silent = true;
         let is_whole = self.version.is_none();
         let mut beginning = self.version.is_none().then_some(BEGINNING);
@@ -471,7 +466,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         {
             let what = format!(
                 "the watch of {} at {} was closed 4 times within 10 minutes, each time after it was established",
-                self.target.name,
+                self.target.path.name(),
                 self.target.client.server()
             );
             let finding = self.finding(Code::WatchInterrupted, what);
@@ -480,7 +475,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let detail = error.map_or_else(
             || {
                 let server = self.target.client.server();
-                format!("the watch of {} was closed by {server}", self.target.name)
+                let name = self.target.path.name();
+                format!("the watch of {name} was closed by {server}")
             },
             |error| chain(error),
         );

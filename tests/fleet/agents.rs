@@ -146,36 +146,19 @@ fn write(path: &Path, text: &str) {
 /// Makes the clients of this thread use `network`.
 pub(super) fn attach(network: &Arc<Network>, seed: u64) {
     SEED.set(seed);
-    crate::sys::timer::testing::turn_on();
     crate::sys::root::testing::have_only(&FILES, &[GUEST, HARVESTER]);
     let network = Arc::clone(network);
-    let http = reqwest::Client::builder()
-        .tls_backend_preconfigured(no_tls())
-        .build()
-        .expect("a client that is never used");
-    replace_network(
-        http,
-        Box::new(move |credential| {
-            let host = credential.server.host_str().unwrap_or_default();
-            let side = match host.contains("harvester") {
-                true => Side::Harvester,
-                false => Side::Guest,
-            };
-            let agent = host.trim_start_matches('a').split('.').next();
-            let agent = agent.and_then(|agent| agent.parse().ok());
-            let agent = agent.expect("the server's name begins with the agent");
-            Arc::new(Line::new(Arc::clone(&network), side, agent))
-        }),
-    );
-}
-
-fn no_tls() -> rustls::ClientConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring has them")
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth()
+    replace_network(Box::new(move |credential| {
+        let host = credential.server.host_str().unwrap_or_default();
+        let side = match host.contains("harvester") {
+            true => Side::Harvester,
+            false => Side::Guest,
+        };
+        let agent = host.trim_start_matches('a').split('.').next();
+        let agent = agent.and_then(|agent| agent.parse().ok());
+        let agent = agent.expect("the server's name begins with the agent");
+        Arc::new(Line::new(Arc::clone(&network), side, agent))
+    }));
 }
 
 /// A running agent, from outside.

@@ -23,10 +23,9 @@ use crate::facts::release::Release;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
-use crate::observe::harvester::collection;
 use crate::observe::observer::Observer;
 use crate::observe::why;
-use crate::wire::kubeapi::{Client, Error, Kind, Selectors};
+use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, NODES, ObjectPath, PODS, Selectors};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
@@ -34,8 +33,8 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 /// The timeout of all reads of an API. One that needs half a second for each request is read within it.
 const ALL_LIMIT: Duration = Duration::from_secs(8);
 
-/// The release of Harvester, a setting that all users can read (`pkg/settings/settings.go`, `WhiteListedSettings`).
-const SERVER_VERSION: &str = "/apis/harvesterhci.io/v1beta1/settings/server-version";
+/// The settings of Harvester. All users can read `server-version`, its release (`pkg/settings/settings.go`, `WhiteListedSettings`).
+const SETTINGS: ObjectPath = ObjectPath::all("/apis/harvesterhci.io/v1beta1", "settings", None);
 
 /// The input of the checks.
 #[derive(Debug)]
@@ -142,7 +141,7 @@ impl<'a> Endpoint<'a> {
 
     async fn node(&self, case: &Case<'_>) -> Fact<NodeObject> {
         let path = match node_name(case) {
-            Ok(name) => format!("/api/v1/nodes/{name}"),
+            Ok(name) => NODES.named(name),
             Err(why) => return Fact::Failed(why),
         };
         match self.object(&path).await {
@@ -158,15 +157,15 @@ impl<'a> Endpoint<'a> {
             Err(why) => return Fact::Failed(why),
         };
         let label = None;
-        let pods = self.list("/api/v1/pods", Selectors { field, label });
-        pods.await.map(Pods::new)
+        let pods = self.list(&PODS, Selectors { field, label }).await;
+        pods.map(Pods::new)
     }
 
     async fn instance(&self, case: &Case<'_>) -> Fact<Instance> {
         let Some(vmi) = case.identity.vmi() else {
             return unread(case.failure(Api::Harvester), "the VM is unknown");
         };
-        let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
+        let path = INSTANCES.within(&vmi.namespace).named(&vmi.name);
         self.object(&path).await
     }
 
@@ -174,12 +173,13 @@ impl<'a> Endpoint<'a> {
         let Some(harvester) = case.observation.harvester.known() else {
             return unread(self.link.as_ref().err(), "the namespace is unknown");
         };
-        let path = collection(&harvester.namespace);
+        let path = INSTANCES.within(&harvester.namespace);
         self.list(&path, Selectors::default()).await
     }
 
     async fn release(&self) -> Fact<Release> {
-        let setting = self.object::<Setting>(SERVER_VERSION).await;
+        let path = SETTINGS.named("server-version");
+        let setting = self.object::<Setting>(&path).await;
         setting.and_then(|setting| release(setting.value.as_deref()))
     }
 
@@ -197,7 +197,7 @@ impl<'a> Endpoint<'a> {
     }
 
     /// Reads one object. Absent if the server does not have it.
-    async fn object<T: DeserializeOwned>(&self, path: &str) -> Fact<T> {
+    async fn object<T: DeserializeOwned>(&self, path: &ObjectPath) -> Fact<T> {
         let get = async |client: &Client| match client.get(path).await {
             Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Ok(None),
             object => object.map(Some),
@@ -206,8 +206,8 @@ impl<'a> Endpoint<'a> {
         object.and_then(|object| object.map_or(Fact::Absent, Fact::Known))
     }
 
-    async fn list<T: DeserializeOwned>(&self, path: &str, selectors: Selectors) -> Fact<Vec<T>> {
-        let list = async |client: &Client| client.list(path, &selectors, |_| true).await;
+    async fn list<T: DeserializeOwned>(&self, path: &ObjectPath, by: Selectors) -> Fact<Vec<T>> {
+        let list = async |client: &Client| client.list(path, &by, |_| true).await;
         self.request(list).await
     }
 

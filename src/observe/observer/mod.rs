@@ -26,10 +26,11 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 use crate::observe::api_access::ApiLink;
-use crate::observe::{distribution, harvester, host_labels, machine};
+use crate::observe::{distribution, host_labels, machine};
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
+use crate::wire::kubeapi::{INSTANCES, NODES, ObjectPath};
 use limit::{limited, too_slow_text};
 use read_plan::may_need_credentials;
 
@@ -61,13 +62,12 @@ impl Observe for Observer {
         Targets {
             files_delay,
             vmi: vmi.map(|(vmi, link)| {
-                let path = harvester::collection(&vmi.namespace);
-                target(link, path, vmi.name.as_str(), &self.vmi_feed, delay)
+                let path = INSTANCES.within(&vmi.namespace).named(&vmi.name);
+                target(link, path, &self.vmi_feed, delay)
             }),
             node: node.map(|(kubelet, link)| {
-                let path = "/api/v1/nodes".to_owned();
-                let name = kubelet.node_name.as_str();
-                target(link, path, name, &self.node_feed, delay)
+                let path = NODES.named(&kubelet.node_name);
+                target(link, path, &self.node_feed, delay)
             }),
             files,
         }
@@ -120,18 +120,11 @@ impl Observe for Observer {
     }
 }
 
-fn target<T>(
-    link: &ApiLink,
-    path: String,
-    name: &str,
-    feed: &Feed<T>,
-    delay: Duration,
-) -> Target<T> {
+fn target<T>(link: &ApiLink, path: ObjectPath, feed: &Feed<T>, delay: Duration) -> Target<T> {
     Target {
         client: link.client.clone(),
         generation: link.generation,
         path,
-        name: name.to_owned(),
         feed: feed.clone(),
         delay,
     }

@@ -4,7 +4,7 @@
 use super::limit::briefly;
 use super::state::Observer;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::wire::kubeapi::Client;
+use crate::wire::kubeapi::{Client, NAMESPACES, NODES, ObjectPath};
 
 impl Observer {
     /// Checks whether a Harvester credential that does not work leads to the guest cluster: both APIs return the same objects.
@@ -25,15 +25,15 @@ impl Observer {
             return;
         }
         let node = self.facts.node.known();
-        let path = "/api/v1/namespaces/kube-system";
+        let path = NAMESPACES.named("kube-system");
         let namespaces =
-            async { tokio::join!(uid(&harvester.client, path), uid(&guest.client, path)) };
+            async { tokio::join!(uid(&harvester.client, &path), uid(&guest.client, &path)) };
         let (theirs, ours) = Box::pin(briefly(namespaces)).await.unwrap_or_default();
         let same = if theirs.is_some() && theirs == ours {
             Some("namespace kube-system")
         } else if let Some(node) = node {
             // A kubelet may not read namespaces, but only the guest cluster has our Node.
-            let path = format!("/api/v1/nodes/{}", node.name);
+            let path = NODES.named(&node.name);
             let theirs = briefly(uid(&harvester.client, &path)).await.flatten();
             (theirs.as_ref() == Some(&node.uid)).then_some("this Node")
         } else {
@@ -54,6 +54,6 @@ impl Observer {
 }
 
 /// Returns the UID of an object, if it can be read.
-async fn uid(client: &Client, path: &str) -> Option<String> {
+async fn uid(client: &Client, path: &ObjectPath) -> Option<String> {
     client.get_metadata(path).await.ok()?.metadata.uid
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The target of a watch: the object, its feed, and the API server behind two traits.
+//! The target of a watch: the object, its feed, and the client of the API server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,92 +9,39 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::triggers::feed::Feed;
-use crate::wire::backoff::Backoff;
-use crate::wire::kubeapi::{Client, Error, Watch, WatchEvent, WatchRequest};
-
-/// Opens watches: the client of an API server, or a model of one.
-pub trait OpenWatch: Clone + Send + Sync + 'static {
-    /// An open watch.
-    type Stream<T: Watched>: EventStream<T>;
-
-    /// Opens a watch.
-    fn open<T: Watched>(
-        &self,
-        request: &WatchRequest,
-    ) -> impl Future<Output = Result<Self::Stream<T>, Error>> + Send;
-
-    /// Returns the backoff of the API, shared with all its other clients.
-    fn backoff(&self) -> &Backoff;
-
-    /// Returns the API server, for messages.
-    fn server(&self) -> &str;
-}
-
-/// The events of an open watch.
-pub trait EventStream<T>: Send {
-    /// Returns the next event. After an error and after [`WatchEvent::Ended`] the stream is over. Cancel-safe: no event is lost.
-    fn next(&mut self) -> impl Future<Output = Result<WatchEvent<T>, Error>> + Send;
-}
-
-impl OpenWatch for Client {
-    type Stream<T: Watched> = Watch<T>;
-
-    async fn open<T: Watched>(&self, request: &WatchRequest) -> Result<Watch<T>, Error> {
-        self.watch(request).await
-    }
-
-    fn backoff(&self) -> &Backoff {
-        self.backoff()
-    }
-
-    fn server(&self) -> &str {
-        self.server()
-    }
-}
-
-impl<T: Watched> EventStream<T> for Watch<T> {
-    async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
-        self.next().await
-    }
-}
+use crate::wire::kubeapi::{Client, Error, ObjectPath, Watch, WatchEvent};
 
 /// The object to watch.
 #[derive(Debug)]
-pub struct Target<T, C = Client> {
+pub struct Target<T> {
     /// The client; a new one after each change of the credential.
-    pub client: C,
+    pub client: Client,
     /// The number of credential changes, so that a watch with an old client is replaced.
     pub generation: u64,
-    /// The path of the collection.
-    pub path: String,
-    /// The name of the object.
-    pub name: String,
+    /// The object.
+    pub path: ObjectPath,
     /// The feed for the deliveries.
     pub feed: Feed<T>,
     /// The maximum delay before the watch is re-established.
     pub delay: Duration,
 }
 
-impl<T, C: Clone> Clone for Target<T, C> {
+impl<T> Clone for Target<T> {
     fn clone(&self) -> Self {
         Self {
             client: self.client.clone(),
             generation: self.generation,
             path: self.path.clone(),
-            name: self.name.clone(),
             feed: self.feed.clone(),
             delay: self.delay,
         }
     }
 }
 
-impl<T, C> Target<T, C> {
+impl<T> Target<T> {
     /// Reports whether a watch of `other` also serves this target.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.generation == other.generation
-            && self.path == other.path
-            && self.name == other.name
-            && self.delay == other.delay
+        self.generation == other.generation && self.path == other.path && self.delay == other.delay
     }
 }
 
@@ -143,7 +90,7 @@ impl Pulse {
 /// Returns the next event. If none arrives within `silence`, or the first is a bookmark, as on Kubernetes 1.36, the object was
 /// deleted after it was read: `gone` is called once. Must not be canceled in the middle of an event.
 pub(super) async fn next<T: Watched>(
-    stream: &mut impl EventStream<T>,
+    stream: &mut Watch<T>,
     silence: &mut Option<Duration>,
     gone: impl FnOnce(),
 ) -> Result<WatchEvent<T>, Error> {

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{Error, Target};
-use super::expected::Expected;
 use super::http::{Accept, Call, Timeouts, Transport};
+use super::object::ObjectPath;
 use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
 use super::tls::ServerShown;
@@ -38,6 +38,12 @@ const PAGE_IN_BYTES: &str = "bytes in one page of the list";
 const OBJECT_IN_BYTES: &str = "bytes in the object";
 /// The media type of an object that is created.
 const JSON: &str = "application/json";
+/// The collection in which a `SelfSubjectAccessReview` is created. It does not store them, so they have no names.
+const ACCESS_REVIEWS: ObjectPath = ObjectPath::all(
+    "/apis/authorization.k8s.io/v1",
+    "selfsubjectaccessreviews",
+    None,
+);
 /// The name of the agent in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -96,25 +102,25 @@ impl Client {
     }
 
     /// Reads the current state of one object.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        self.object(&Call::get(path), &Expected::of(path)).await
+    pub async fn get<T: DeserializeOwned>(&self, path: &ObjectPath) -> Result<T, Error> {
+        self.object(&Call::get(path)).await
     }
 
     /// Reads the current metadata of one object.
-    pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
+    pub async fn get_metadata(&self, path: &ObjectPath) -> Result<PartialObjectMetadata, Error> {
         let accept = Accept::MetadataOnly;
         let call = Call {
             accept,
             ..Call::get(path)
         };
-        self.object(&call, &Expected::of(path)).await
+        self.object(&call).await
     }
 
     /// Reads all objects that the selectors match, and keeps those for which `is_wanted` returns true. An unreadable object is
     /// skipped: a user who may write one object of a collection must not make all others unreadable.
     pub async fn list<T: DeserializeOwned>(
         &self,
-        path: &str,
+        path: &ObjectPath,
         selectors: &Selectors,
         mut is_wanted: impl FnMut(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
@@ -129,7 +135,10 @@ impl Client {
     }
 
     /// Reads the metadata of all objects, of which `T` keeps as little as possible. An unreadable object is skipped.
-    pub async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+    pub async fn list_metadata<T: DeserializeOwned>(
+        &self,
+        path: &ObjectPath,
+    ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         let mut take = |item: &[u8]| items.extend(serde_json::from_slice::<T>(item));
         let all = Selectors::default();
@@ -142,7 +151,7 @@ impl Client {
     /// in addition to the text of its page.
     async fn pages(
         &self,
-        path: &str,
+        path: &ObjectPath,
         selectors: &Selectors,
         accept: Accept,
         take: &mut dyn FnMut(&[u8]),
@@ -150,10 +159,7 @@ impl Client {
         let mut count: usize = 0;
         let mut left = MAXIMUM_LIST;
         let mut token = None;
-        let expected = Expected::of(path);
-        let target = self
-            .transport
-            .target(&list_call(path, selectors, None, accept));
+        let target = self.transport.target("list", path);
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, token, accept);
             // A list that cannot be used is no failure of the API: its objects can still be read one by one.
@@ -163,8 +169,8 @@ impl Client {
                 .checked_sub(body.len())
                 .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
-            let compared = expected.compare_list(&body);
-            self.transport.expect(&expected, compared, &target)?;
+            self.transport
+                .expect(path, path.compare_list(&body), &target)?;
             count = count.saturating_add(page.items.0.len());
             if count > MAXIMUM_ITEMS {
                 return Err(target.too_large("objects in the list", MAXIMUM_ITEMS));
@@ -186,22 +192,23 @@ impl Client {
     /// Patches one object and returns its new state.
     pub async fn patch<T: DeserializeOwned>(
         &self,
-        path: &str,
+        path: &ObjectPath,
         kind: PatchKind,
         body: &Value,
     ) -> Result<T, Error> {
         let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
-        let expected = Expected::of(path).with_uid(uid);
-        let call = write_call("patch", Method::PATCH, path, (kind.content_type(), body));
-        self.object(&call, &expected).await
+        let mut path = path.clone();
+        path.uid = uid.map(str::to_owned);
+        let call = write_call("patch", Method::PATCH, &path, (kind.content_type(), body));
+        self.object(&call).await
     }
 
     /// Creates one object in the collection `path`.
-    pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
+    pub async fn create(&self, path: &ObjectPath, body: &Value) -> Result<(), Error> {
         let call = write_call("create", Method::POST, path, (JSON, body));
         // Not in turn, and without a result for the backoff: no other request waits for an Event or because of one.
         let _attempt = self.transport.attempt(None)?;
-        let target = self.transport.target(&call);
+        let target = self.transport.target(call.verb, path);
         let response = self.transport.send(&call, &target).await?;
         // The write is done. The response is read only to keep the connection open, so it can no longer fail.
         let body = self
@@ -218,10 +225,9 @@ impl Client {
             "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": attributes },
         });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let call = write_call("create", Method::POST, path, (JSON, &body));
-        let expected = Expected::default();
-        let AccessReviewObject { status: mut review } = self.object(&call, &expected).await?;
+        let path = ACCESS_REVIEWS;
+        let call = write_call("create", Method::POST, &path, (JSON, &body));
+        let AccessReviewObject { status: mut review } = self.object(&call).await?;
         for text in [&mut review.reason, &mut review.evaluation_error] {
             let said = text.take().filter(|said| !said.is_empty());
             *text = said.map(|said| self.transport.describe(&said));
@@ -238,18 +244,14 @@ impl Client {
         attempt.end(watch::open(&self.transport, request).await)
     }
 
-    async fn object<T: DeserializeOwned>(
-        &self,
-        call: &Call<'_>,
-        expected: &Expected,
-    ) -> Result<T, Error> {
-        let target = self.transport.target(call);
+    async fn object<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Error> {
+        let target = self.transport.target(call.verb, call.path);
         let object = (OBJECT_IN_BYTES, MAXIMUM_OBJECT);
         let sent = self.send(call, &target, object, |body| {
             let object = self.transport.parse(&body, &target)?;
             // After the parser, whose message for text that is not an object is more precise.
-            let compared = expected.compare(&body);
-            self.transport.expect(expected, compared, &target)?;
+            self.transport
+                .expect(call.path, call.path.compare(&body), &target)?;
             Ok(object)
         });
         sent.await
@@ -300,7 +302,7 @@ pub struct Selectors {
 }
 
 fn list_call<'a>(
-    path: &'a str,
+    path: &'a ObjectPath,
     selectors: &Selectors,
     token: Option<String>,
     accept: Accept,
@@ -322,7 +324,7 @@ fn list_call<'a>(
 fn write_call<'a>(
     verb: &'static str,
     method: Method,
-    path: &'a str,
+    path: &'a ObjectPath,
     body: (&'static str, &'a Value),
 ) -> Call<'a> {
     Call {

@@ -6,15 +6,16 @@
 //! environment are rejected; its text in messages is escaped and truncated. Nothing is retried here: the [`Kind`] of an [`Error`]
 //! defines how to handle it.
 //!
-//! To add a request: write a method of [`Client`] in `client.rs` that builds an `http::Call`; it has the same limits, timeouts
-//! and errors.
+//! A request names its object by an [`ObjectPath`], from which its URL, the comparison of the response with the requested object and
+//! the text of its errors are derived. To add a request: write a method of [`Client`] in `client.rs` that builds an `http::Call`; it
+//! has the same limits, timeouts and errors.
 
 mod age;
 mod client;
 mod error;
-mod expected;
 mod http;
 pub mod lines;
+mod object;
 mod request_counts;
 mod response;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use client::{Client, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Error, Kind, describe};
 pub use http::Timeouts;
 pub use lines::MAXIMUM_LINE;
+pub use object::{INSTANCES, NAMESPACES, NODES, ObjectName, ObjectPath, PODS, VIRTUAL_MACHINES};
 pub use request_counts::Tally;
 pub use tls::ServerShown;
 pub use types::{

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, describe};
 use super::http::{Timeouts, Transport};
+use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
@@ -174,6 +175,21 @@ impl Transport {
             return Err(target.error(Kind::Refused, problem));
         }
         serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
+    }
+
+    /// Converts the result of a comparison with the requested object to an error.
+    pub(super) fn expect(
+        &self,
+        path: &ObjectPath,
+        compared: Result<Result<(), String>, serde_json::Error>,
+        target: &Target,
+    ) -> Result<(), Error> {
+        let compared = compared.map_err(|error| self.unreadable(&error, target))?;
+        compared.map_err(|found| {
+            let (expected, found) = (describe(&path.what()), self.describe(&found));
+            let problem = format!("requested {expected}, got {found}");
+            target.error(Kind::UnexpectedObject, problem)
+        })
     }
 
     /// Returns the error for JSON that cannot be parsed. The parser's message quotes its input, so it is untrusted text.

@@ -2,11 +2,16 @@
 //! An in-memory network for tests. All layers above it are those of the real client.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
+use hyper::body::{Body, Bytes, Frame};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::Response;
 use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::error::{Error, Kind, Target};
 use super::http::{Accept, Call, Timeouts};
@@ -56,9 +61,10 @@ impl dyn Wire {
         timeouts: Timeouts,
         target: &Target,
     ) -> Result<Response, Error> {
+        let path = call.path.to_string();
         let asked = Asked {
             verb: call.verb,
-            path: call.path,
+            path: &path,
             query: &call.query,
             is_metadata_only: !matches!(call.accept, Accept::Object),
             body: call.body.map(|(_, body)| body),
@@ -86,9 +92,70 @@ thread_local! {
     static NETWORK: RefCell<Option<(reqwest::Client, Dialer)>> = const { RefCell::new(None) };
 }
 
-/// Makes every client that this thread creates after the call use `dialer`. `http` is never used.
-pub(crate) fn replace_network(http: reqwest::Client, dialer: Dialer) {
-    NETWORK.set(Some((http, dialer)));
+/// The body of a response, as a test writes it.
+#[derive(Clone)]
+pub(crate) struct Text(Arc<Mutex<UnboundedReceiver<String>>>);
+
+impl Text {
+    /// Creates a body, which ends when the sender is dropped.
+    pub(crate) fn new() -> (UnboundedSender<String>, Self) {
+        let (sender, pieces) = unbounded_channel();
+        (sender, Self(Arc::new(Mutex::new(pieces))))
+    }
+}
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.0.lock().unwrap().poll_recv(context);
+        piece.map(|piece| piece.map(|text| Ok(Frame::data(text.into()))))
+    }
+}
+
+/// Returns a response in JSON. If it is a failure, the server requests to wait for one second.
+pub(crate) fn response(code: u16, body: reqwest::Body) -> Response {
+    let head = hyper::Response::builder().status(code);
+    let head = head.header(CONTENT_TYPE, "application/json");
+    head.header(RETRY_AFTER, "1").body(body).unwrap().into()
+}
+
+/// Returns a credential for a server, without a secret.
+pub(crate) fn credential(server: &str) -> Credential {
+    Credential {
+        kubeconfig: "/etc/kubeconfig".into(),
+        files: Vec::new(),
+        server: server.parse().unwrap(),
+        certificate_authorities: Vec::new(),
+        tls_server_name: None,
+        proxy: None,
+        token: None,
+        client_certificate: None,
+        namespace: None,
+    }
+}
+
+/// Makes every client that this thread creates after the call use `wire`.
+pub(crate) fn simulate(wire: impl Wire + Clone + 'static) {
+    replace_network(Box::new(move |_| Arc::new(wire.clone())));
+}
+
+/// Makes every client that this thread creates after the call use `dialer`, and timers use the paused clock.
+pub(crate) fn replace_network(dialer: Dialer) {
+    crate::sys::timer::testing::turn_on();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    // Never used.
+    let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
+    NETWORK.set(Some((http.build().unwrap(), dialer)));
 }
 
 /// Returns the client that is not used while the network is replaced on this thread.

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::sys::timer::Alarm;
 
 use super::error::{Error, Kind, Target};
-use super::expected::Expected;
 use super::http::{Accept, Call, Transport};
 use super::lines::{Lines, MAXIMUM_LINE};
+use super::object::ObjectPath;
 use super::types::{EventFrame, EventObject};
 
 /// The silence after which a stream is replaced, even if the server sends no bookmarks.
@@ -42,10 +42,8 @@ const LONGEST_FLOOD: Duration = Duration::from_secs(10);
 /// The objects to watch, and the resource version to start from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchRequest {
-    /// The path of the collection.
-    pub path: String,
-    /// The one object to watch; all objects when absent.
-    pub name: Option<String>,
+    /// The one object to watch, or all objects of a collection.
+    pub path: ObjectPath,
     /// The version to continue from. Without it the stream begins with the existing objects.
     pub resource_version: Option<String>,
     /// Whether only the metadata is requested.
@@ -58,12 +56,11 @@ pub struct WatchRequest {
 }
 
 impl WatchRequest {
-    /// Creates a request to watch a collection from its existing objects, with whole objects and the default time.
+    /// Creates a request to watch from the existing objects, with whole objects and the default time.
     #[must_use]
-    pub fn new(path: impl Into<String>) -> Self {
+    pub fn new(path: &ObjectPath) -> Self {
         Self {
-            path: path.into(),
-            name: None,
+            path: path.clone(),
             resource_version: None,
             metadata_only: false,
             silence_limit: None,
@@ -76,7 +73,7 @@ impl WatchRequest {
 pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
-    expected: Expected,
+    expected: ObjectPath,
     /// None once the stream is over.
     live: Option<Live>,
     lines: Lines,
@@ -181,16 +178,16 @@ pub(super) async fn open<T>(
         query.push(("allowWatchBookmarks", "true".to_owned()));
     }
     query.push(("timeoutSeconds", STREAM_TIME.as_secs().to_string()));
-    query.extend(request.name.as_deref().map(|name| {
-        let name = escape_field_value(name);
-        ("fieldSelector", format!("metadata.name={name}"))
-    }));
+    let field = |name| ("fieldSelector", format!("metadata.name={name}"));
+    query.extend(request.path.name.as_deref().map(field));
     query.extend(
         request
             .resource_version
             .clone()
             .map(|version| ("resourceVersion", version)),
     );
+    let mut collection = request.path.clone();
+    collection.name = None;
     let call = Call {
         verb: "watch",
         query,
@@ -199,9 +196,9 @@ pub(super) async fn open<T>(
         } else {
             Accept::Object
         },
-        ..Call::get(&request.path)
+        ..Call::get(&collection)
     };
-    let target = transport.target(&call);
+    let target = transport.target(call.verb, &collection);
     let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;
     let limit = request
@@ -214,7 +211,7 @@ pub(super) async fn open<T>(
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
-        expected: Expected::of(&request.path).named(request.name.as_deref()),
+        expected: request.path.clone(),
         live: Some(Live {
             response,
             _turn: turn,
@@ -343,7 +340,7 @@ impl<T: DeserializeOwned> Watch<T> {
             && let Err(found) = self.expected.compare(bytes).map_err(unreadable)?
         {
             let found = self.transport.describe(&found);
-            let what = format!("{found} in the watch of {}", self.expected);
+            let what = format!("{found} in the watch of {}", self.expected.what());
             return Ok(WatchEvent::Foreign { what });
         }
         match frame.kind.as_str() {
@@ -375,18 +372,6 @@ impl<T> fmt::Debug for Watch<T> {
             .field("over", &self.live.is_none())
             .finish_non_exhaustive()
     }
-}
-
-/// Escapes a value of a field selector: a comma would begin another requirement, which a name must not be able to do.
-fn escape_field_value(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for character in value.chars() {
-        if matches!(character, '\\' | ',' | '=') {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
 }
 
 #[cfg(test)]
@@ -421,14 +406,5 @@ mod tests {
         assert_eq!(silence_limit(usual, u32::MAX), LONGEST_SILENCE);
         let long = Duration::from_secs(7200);
         assert_eq!(silence_limit(long, 3), long, "never shorter than asked for");
-    }
-
-    #[test]
-    fn a_name_cannot_add_a_requirement_to_the_selector() {
-        assert_eq!(escape_field_value("vm-1.x"), "vm-1.x");
-        assert_eq!(
-            escape_field_value("a,metadata.namespace=b\\"),
-            "a\\,metadata.namespace\\=b\\\\"
-        );
     }
 }

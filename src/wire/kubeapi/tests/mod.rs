@@ -11,14 +11,16 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use harvester_lab::world::{SOON, eventually};
-use reqwest::Url;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use super::{Client, Error, Kind, Timeouts};
+use super::{Client, Error, Kind, ObjectPath, Timeouts};
 use crate::access::Credential;
 use crate::access::testing::Authority;
 use server::Server;
+
+/// A path that is not of an object, so that any response matches.
+const VERSION: ObjectPath = ObjectPath::all("", "version", None);
 
 /// A token that must never be in a message.
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
@@ -30,15 +32,9 @@ static AUTHORITY: LazyLock<CertificateDer<'static>> =
 /// Returns a credential for a server. Most servers here have no TLS: a kubeconfig with such a server is refused before.
 fn credential(server: &str) -> Credential {
     Credential {
-        kubeconfig: "/etc/kubeconfig".into(),
-        files: Vec::new(),
-        server: server.parse::<Url>().unwrap(),
         certificate_authorities: vec![AUTHORITY.clone()],
-        tls_server_name: None,
-        proxy: None,
         token: Some(TOKEN.to_owned().into()),
-        client_certificate: None,
-        namespace: None,
+        ..super::testing::credential(server)
     }
 }
 

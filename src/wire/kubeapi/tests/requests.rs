@@ -6,20 +6,20 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    Client, Kind, PartialObjectMetadata, PatchKind, ResourceAttributes, Selectors, Tally, Timeouts,
-    WatchRequest,
+    Client, INSTANCES, Kind, NODES, ObjectPath, PartialObjectMetadata, PatchKind,
+    ResourceAttributes, Selectors, Tally, Timeouts, WatchRequest,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
-use super::{HOUR, LONG, TOKEN, client, credential, is, printed, received};
+use super::{HOUR, LONG, TOKEN, VERSION, client, credential, is, printed, received};
 use crate::wire::backoff::Backoff;
 
-const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
+const THINGS: ObjectPath = ObjectPath::all("/apis/kubevirt.io/v1", "things", None);
 
 #[tokio::test]
 async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
     let server = Server::saying(answer_json(200, "{}")).await;
     let client = client(&server.url());
-    client.get::<Value>("/version").await.unwrap();
+    client.get::<Value>(&VERSION).await.unwrap();
     let request = server.request();
     assert_eq!(
         request.header("authorization"),
@@ -46,7 +46,7 @@ async fn a_wait_for_a_watch_of_ours_says_nothing_of_the_api() {
     let backoff = Backoff::new(|| crate::decide::schedule::Random::from_bits(0));
     let (tally, shared) = (Tally::default(), backoff.clone());
     let client = Client::counting(&credential(&server.url()), timeouts, tally, shared).unwrap();
-    let request = WatchRequest::new("/api/v1/nodes");
+    let request = WatchRequest::new(&NODES);
     let _first = client.watch::<Value>(&request).await.unwrap();
     let _second = client.watch::<Value>(&request).await.unwrap();
     tokio::time::pause();
@@ -63,7 +63,7 @@ async fn a_metadata_read_says_so() {
     ))
     .await;
     let client = client(&server.url());
-    let object = client.get_metadata("/api/v1/nodes/n").await.unwrap();
+    let object = client.get_metadata(&NODES.named("n")).await.unwrap();
     assert_eq!(object.metadata.name.as_deref(), Some("n"));
     let requests = server.requests();
     assert_eq!(requests[0].line, "GET /api/v1/nodes/n HTTP/1.1");
@@ -76,8 +76,10 @@ async fn a_list_of_metadata_asks_for_nothing_more() {
     let list = r#"{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"k":"v"}}},{"metadata":{"name":"b"}}]}"#;
     let server = Server::saying(answer_json(200, list)).await;
     let client = client(&server.url());
-    let list = client.list_metadata::<PartialObjectMetadata>("/api/v1/nodes");
-    let list = list.await.unwrap();
+    let list = client
+        .list_metadata::<PartialObjectMetadata>(&NODES)
+        .await
+        .unwrap();
     let names = list.iter().map(|item| item.metadata.name.as_deref());
     assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);
     assert_eq!(list[0].metadata.labels["k"], "v");
@@ -91,9 +93,11 @@ async fn an_object_that_cannot_be_read_costs_a_list_that_object_alone() {
     let server = Server::saying(answer_json(200, list)).await;
     let client = client(&server.url());
     let all = Selectors::default();
-    let picked = client.list::<u16>(COLLECTION, &all, |number| *number != 1);
-    assert_eq!(picked.await.unwrap(), [300, 2]);
-    let metadata = client.list_metadata::<u8>(COLLECTION).await.unwrap();
+    let picked = client
+        .list::<u16>(&THINGS, &all, |number| *number != 1)
+        .await;
+    assert_eq!(picked.unwrap(), [300, 2]);
+    let metadata = client.list_metadata::<u8>(&THINGS).await.unwrap();
     assert_eq!(metadata, [1, 2]);
 }
 
@@ -101,7 +105,7 @@ async fn an_object_that_cannot_be_read_costs_a_list_that_object_alone() {
 async fn requests_share_one_connection_and_wait_for_their_turn() {
     let server = Server::saying(answer_json(200, "{}")).await;
     let client = client(&server.url());
-    let get = || client.get::<Value>("/version");
+    let get = async || client.get::<Value>(&VERSION).await;
     for result in <[_; 4]>::from(tokio::join!(get(), get(), get(), get())) {
         result.unwrap();
     }
@@ -116,11 +120,12 @@ async fn a_request_that_was_given_up_does_not_block_the_next() {
     })
     .await;
     let client = client(&server.url());
+    let path = VERSION;
     tokio::select! {
-        result = client.get::<Value>("/version") => panic!("{result:?}"),
+        result = client.get::<Value>(&path) => panic!("{result:?}"),
         () = received(&server, 1) => {}
     }
-    client.get::<Value>("/version").await.unwrap();
+    client.get::<Value>(&VERSION).await.unwrap();
 }
 
 #[tokio::test]
@@ -141,7 +146,7 @@ async fn a_list_is_read_to_its_last_page() {
         label: Some("a in (b,c)".into()),
     };
     let list = client(&server.url())
-        .list::<u8>(COLLECTION, &selectors, |_| true)
+        .list::<u8>(&THINGS, &selectors, |_| true)
         .await
         .unwrap();
     assert_eq!(list, [1, 2, 3]);
@@ -151,7 +156,7 @@ async fn a_list_is_read_to_its_last_page() {
         .map(|request| request.line)
         .collect();
     let first = format!(
-        "GET {COLLECTION}?limit=200&fieldSelector=metadata.name%3Dvm&labelSelector=a+in+%28b%2Cc%29"
+        "GET {THINGS}?limit=200&fieldSelector=metadata.name%3Dvm&labelSelector=a+in+%28b%2Cc%29"
     );
     assert_eq!(lines[0], format!("{first} HTTP/1.1"));
     assert_eq!(lines[1], format!("{first}&continue=a%2Fb%2Bc%3D HTTP/1.1"));
@@ -172,7 +177,7 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
         let page = format!(r#"{{"metadata":{{"continue":"x"}},"items":[{items}]}}"#);
         let server = Server::saying(answer_json(200, &page)).await;
         let error = client(&server.url())
-            .list::<u8>(COLLECTION, &Selectors::default(), |_| true)
+            .list::<u8>(&THINGS, &Selectors::default(), |_| true)
             .await
             .unwrap_err();
         is(&error, Kind::TooLarge, &format!("more than {limit} "));
@@ -182,13 +187,13 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
 
 #[tokio::test]
 async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
-    const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
+    let vmis = INSTANCES.within("ns");
     let vmi = |namespace: &str, uid: &str| {
         format!(
             r#"{{"kind":"VirtualMachineInstance","metadata":{{"namespace":"{namespace}","name":"vm","uid":"{uid}"}}}}"#
         )
     };
-    let path = format!("{VMIS}/vm");
+    let path = vmis.clone().named("vm");
     let body = json!({"metadata": {"uid": "u"}});
     for (namespace, uid, is_object, is_patched) in [
         ("ns", "u", true, true),
@@ -222,7 +227,7 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
         let list = format!(r#"{{"items":[{object}]}}"#);
         let server = Server::saying(answer_json(200, &list)).await;
         let list = self::client(&server.url())
-            .list::<Value>(VMIS, &Selectors::default(), |_| true)
+            .list::<Value>(&vmis, &Selectors::default(), |_| true)
             .await;
         match list {
             Ok(_) => assert!(is_object, "{object}"),
@@ -242,7 +247,7 @@ async fn a_label_that_comes_twice_is_named_with_its_object() {
         r#"{"kind":"Node","metadata":{"name":"n","uid":"u","labels":{"zone":"a","zone":"EVIL"}}}"#;
     let server = Server::saying(answer_json(200, object)).await;
     let error = client(&server.url())
-        .get::<crate::facts::node::Node>("/api/v1/nodes/n")
+        .get::<crate::facts::node::Node>(&NODES.named("n"))
         .await
         .unwrap_err();
     let text = error.to_string();
@@ -258,7 +263,7 @@ async fn a_label_that_comes_twice_is_named_with_its_object() {
 async fn a_list_whose_token_is_too_old_is_gone() {
     let server = Server::saying(status(410, "The provided continue parameter is too old")).await;
     let error = client(&server.url())
-        .list::<u8>(COLLECTION, &Selectors::default(), |_| true)
+        .list::<u8>(&THINGS, &Selectors::default(), |_| true)
         .await
         .unwrap_err();
     is(
@@ -273,7 +278,7 @@ async fn a_patch_names_its_kind_and_its_manager() {
     let server = Server::saying(answer_json(200, r#"{"metadata":{"name":"n"}}"#)).await;
     let client = client(&server.url());
     let body = json!({"metadata": {"labels": {"a": null}}});
-    let path = "/api/v1/nodes/n/status";
+    let path = &NODES.named("n").status();
     client
         .patch::<Value>(path, PatchKind::Merge, &body)
         .await
@@ -304,7 +309,7 @@ async fn a_write_that_was_done_is_done_though_its_answer_is_cut() {
     let client = client(&server.url());
     client
         .create(
-            "/apis/events.k8s.io/v1/namespaces/default/events",
+            &ObjectPath::all("/apis/events.k8s.io/v1", "events", None).within("default"),
             &json!({"a": 1}),
         )
         .await
@@ -330,7 +335,7 @@ async fn a_write_that_was_refused_is_an_error_and_is_sent_once() {
         let server = Server::saying(status(code, "no")).await;
         let client = client(&server.url());
         let error = client
-            .patch::<Value>("/api/v1/nodes/n", PatchKind::Merge, &json!({}))
+            .patch::<Value>(&NODES.named("n"), PatchKind::Merge, &json!({}))
             .await
             .unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
@@ -392,21 +397,10 @@ async fn the_proxy_of_the_credential_is_used_and_gets_no_token() {
     let mut credential = credential("https://api.invalid:6443");
     credential.proxy = Some(proxy.url().parse().unwrap());
     let client = Client::new(&credential, LONG).unwrap();
-    client.get::<Value>("/version").await.unwrap_err();
+    client.get::<Value>(&VERSION).await.unwrap_err();
     let request = proxy.request();
     assert_eq!(request.line, "CONNECT api.invalid:6443 HTTP/1.1");
     assert!(!format!("{request:?}").contains(TOKEN), "{request:?}");
-}
-
-#[tokio::test]
-async fn a_path_that_is_not_plain_is_never_sent() {
-    let server = Server::saying(answer_json(200, "{}")).await;
-    let error = client(&server.url())
-        .get::<Value>("/api/v1/nodes/../secrets")
-        .await
-        .unwrap_err();
-    is(&error, Kind::Refused, "invalid request path");
-    assert_eq!(server.connections(), 0);
 }
 
 #[test]
@@ -456,7 +450,7 @@ fn a_client_prints_its_server_and_no_secret() {
 async fn user_information_of_the_server_is_not_sent() {
     let server = Server::saying(answer_json(200, "{}")).await;
     let client = client(&server.url().replace("//", "//user:hunter2@"));
-    client.get::<Value>("/version").await.unwrap();
+    client.get::<Value>(&VERSION).await.unwrap();
     assert_eq!(
         server.request().header("authorization"),
         Some(format!("Bearer {TOKEN}").as_str())
@@ -469,7 +463,7 @@ fn a_client_can_be_sent_to_another_task() {
     check(&client("http://a.example"));
     fn sent<T: Send>(_: T) {}
     let client = Arc::new(client("http://a.example"));
-    sent(async move { client.get::<Value>("/version").await });
+    sent(async move { client.get::<Value>(&VERSION).await });
 }
 
 #[tokio::test]
@@ -488,8 +482,8 @@ async fn requests_are_counted_by_what_became_of_them() {
         Backoff::default(),
     )
     .unwrap();
-    client.get_metadata("/api/v1/nodes/n").await.unwrap();
-    client.get_metadata("/api/v1/nodes/n").await.unwrap_err();
+    client.get_metadata(&NODES.named("n")).await.unwrap();
+    client.get_metadata(&NODES.named("n")).await.unwrap_err();
     let counts = tally.counts();
     assert_eq!((counts["ok"], counts["not-found"]), (1, 1));
 }
@@ -505,7 +499,7 @@ async fn a_kubelet_that_asks_for_another_node_learns_which_one_it_is() {
     assert!(text.len() > 200);
     let server = Server::saying(status(403, &text)).await;
     let client = client(&server.url());
-    let error = client.get_metadata("/api/v1/nodes/n2").await.unwrap_err();
+    let error = client.get_metadata(&NODES.named("n2")).await.unwrap_err();
     is(
         &error,
         Kind::OtherNode,

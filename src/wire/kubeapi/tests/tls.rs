@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::super::{Client, Error, Kind, ServerShown, Timeouts};
 use super::server::{Server, Step, answer, json};
-use super::{LONG, TOKEN, is, printed};
+use super::{LONG, TOKEN, VERSION, is, printed};
 use crate::access::{ClientCertificate, Credential};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -81,7 +81,7 @@ fn trusting(server: &Server, authority: &Authority) -> Credential {
 
 async fn get(credential: &Credential) -> Result<Value, Error> {
     let client = Client::new(credential, LONG)?;
-    client.get("/version").await
+    client.get(&VERSION).await
 }
 
 /// Returns why no request was sent to an untrusted server.
@@ -129,7 +129,7 @@ async fn the_time_for_the_head_includes_the_time_for_connecting() {
         ..LONG
     };
     let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
-    let error = client.get::<Value>("/version").await.unwrap_err();
+    let error = client.get::<Value>(&VERSION).await.unwrap_err();
     is(
         &error,
         Kind::TimedOut,
@@ -369,7 +369,7 @@ async fn what_the_server_shows_is_known_afterwards_even_of_one_that_is_not_trust
     for (authority, is_trusted) in [(&ours, false), (&theirs, true)] {
         let client = Client::new(&trusting(&server, authority), LONG).unwrap();
         assert_eq!(client.server_shown(), ServerShown::default());
-        assert_eq!(client.get::<Value>("/version").await.is_ok(), is_trusted);
+        assert_eq!(client.get::<Value>(&VERSION).await.is_ok(), is_trusted);
         let shown = client.server_shown();
         assert_eq!(shown.certificate.as_ref(), Some(&certificate));
         assert_eq!(shown.ahead.is_some(), is_trusted);

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests valid and invalid watch streams.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame};
-use hyper::header::CONTENT_TYPE;
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
 
-use super::super::testing::{Answering, Asked, Wire, replace_network};
-use super::super::{Client, Error, Kind, PartialObjectMetadata, Watch, WatchEvent, WatchRequest};
-use super::super::{Timeouts, tls};
+use super::super::Timeouts;
+use super::super::testing::{Answering, Asked, Text, Wire, response, simulate};
+use super::super::{
+    Client, Error, Kind, NODES, PartialObjectMetadata, Watch, WatchEvent, WatchRequest,
+};
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
-use super::{HOUR, TOKEN, client, client_with, credential, is, printed};
-
-const PATH: &str = "/api/v1/nodes";
+use super::{HOUR, TOKEN, VERSION, client, client_with, credential, is, printed};
 
 fn event(kind: &str, version: &str) -> String {
     let object =
@@ -28,7 +22,7 @@ fn event(kind: &str, version: &str) -> String {
 }
 
 async fn open(client: &Client) -> Watch<PartialObjectMetadata> {
-    client.watch(&WatchRequest::new(PATH)).await.unwrap()
+    client.watch(&WatchRequest::new(&NODES)).await.unwrap()
 }
 
 /// Starts a server with one stream, and opens a watch on it.
@@ -50,28 +44,14 @@ async fn fault(steps: Vec<Step>) -> Error {
     error
 }
 
-/// The text of a stream, as a test writes it: a network without sockets, for the paused clock.
+/// A network without sockets, for the paused clock.
 #[derive(Clone)]
-struct Text(Arc<Mutex<UnboundedReceiver<String>>>);
+struct Simulated(Text);
 
-impl Wire for Text {
+impl Wire for Simulated {
     fn answer<'a>(&'a self, _: Asked<'a>, _: Timeouts) -> Answering<'a> {
-        let head = hyper::Response::builder().header(CONTENT_TYPE, "application/json");
-        let response = head.body(reqwest::Body::wrap(self.clone())).unwrap();
-        Box::pin(std::future::ready(Ok(response.into())))
-    }
-}
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.0.lock().unwrap().poll_recv(context);
-        piece.map(|piece| piece.map(|text| Ok(Frame::data(text.into()))))
+        let response = response(200, reqwest::Body::wrap(self.0.clone()));
+        Box::pin(std::future::ready(Ok(response)))
     }
 }
 
@@ -83,14 +63,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// A client with the default times on the paused clock, which reads what is written to the sender.
 fn simulated() -> (UnboundedSender<String>, Client) {
-    crate::sys::timer::testing::turn_on();
-    let (sender, pieces) = unbounded_channel();
-    let text = Text(Arc::new(Mutex::new(pieces)));
+    let (sender, text) = Text::new();
+    simulate(Simulated(text));
     let credential = credential("http://simulated");
-    let tls = tls::configure(&credential, &Arc::default()).unwrap();
-    let http = reqwest::Client::builder().tls_backend_preconfigured(tls);
-    let dialer = move |_: &_| Arc::new(text.clone()) as Arc<dyn Wire>;
-    replace_network(http.build().unwrap(), Box::new(dialer));
     (
         sender,
         Client::new(&credential, Timeouts::default()).unwrap(),
@@ -133,10 +108,9 @@ async fn a_watch_says_what_it_wants() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
     let client = client(&server.url());
     let request = WatchRequest {
-        name: Some("n,x=y".into()),
         resource_version: Some("12".into()),
         metadata_only: true,
-        ..WatchRequest::new(PATH)
+        ..WatchRequest::new(&NODES.named("n"))
     };
     let watch = client
         .watch::<PartialObjectMetadata>(&request)
@@ -144,11 +118,11 @@ async fn a_watch_says_what_it_wants() {
         .unwrap();
     drop(watch);
     let sent = server.request();
-    let selector = "fieldSelector=metadata.name%3Dn%5C%2Cx%5C%3Dy";
+    let selector = "fieldSelector=metadata.name%3Dn";
     let query = format!(
         "watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&{selector}&resourceVersion=12"
     );
-    assert_eq!(sent.line, format!("GET {PATH}?{query} HTTP/1.1"));
+    assert_eq!(sent.line, format!("GET {NODES}?{query} HTTP/1.1"));
     assert!(
         sent.header("accept")
             .unwrap()
@@ -196,10 +170,7 @@ async fn an_object_that_was_not_asked_for_is_named_and_the_stream_goes_on() {
     ]
     .concat();
     let server = Server::saying(vec![stream_head(), piece(events), stream_end()]).await;
-    let request = WatchRequest {
-        name: Some("n".into()),
-        ..WatchRequest::new(PATH)
-    };
+    let request = WatchRequest::new(&NODES.named("n"));
     let client = client(&server.url());
     let mut watch = client.watch(&request).await.unwrap();
     for expected in [
@@ -226,7 +197,7 @@ async fn a_bookmark_need_not_be_a_whole_object() {
         _required: String,
     }
     let mut watch = client(&server.url())
-        .watch::<Strict>(&WatchRequest::new(PATH))
+        .watch::<Strict>(&WatchRequest::new(&NODES))
         .await
         .unwrap();
     assert!(matches!(
@@ -300,7 +271,7 @@ async fn an_event_that_is_cut_is_never_parsed() {
 async fn a_version_that_is_too_old_is_gone_in_both_forms() {
     let server = Server::saying(status(410, "too old resource version: 1 (2)")).await;
     let result = client(&server.url())
-        .watch::<Value>(&WatchRequest::new(PATH))
+        .watch::<Value>(&WatchRequest::new(&NODES))
         .await;
     is(
         &result.unwrap_err(),
@@ -415,7 +386,7 @@ async fn a_line_without_end_is_given_up_at_its_cap() {
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_keep_a_stream_alive() {
-    let (sender, mut watch) = written(&WatchRequest::new(PATH)).await;
+    let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
     tokio::spawn(async move {
         for number in 0..5 {
             sender.send(event("BOOKMARK", &number.to_string())).unwrap();
@@ -431,7 +402,7 @@ async fn bookmarks_keep_a_stream_alive() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
     for is_trickling in [false, true] {
-        let (sender, mut watch) = written(&WatchRequest::new(PATH)).await;
+        let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
         sender.send(event("ADDED", "1")).unwrap();
         let trickle = tokio::spawn(async move {
             loop {
@@ -449,7 +420,7 @@ async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
-    let mut request = WatchRequest::new(PATH);
+    let mut request = WatchRequest::new(&NODES);
     request.silence_limit = Some(LIMIT * 3);
     let (sender, mut watch) = written(&request).await;
     let (first, ()) = tokio::join!(watch.next(), async {
@@ -462,7 +433,7 @@ async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
 
 #[tokio::test(start_paused = true)]
 async fn what_arrived_between_two_reads_is_not_silence() {
-    let (sender, mut watch) = written(&WatchRequest::new(PATH)).await;
+    let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
     // The machine was paused for longer than the limit: the timer expires just before the data is here.
     let (event, ()) = tokio::join!(watch.next(), async {
         sleep(LIMIT + Duration::from_millis(200)).await;
@@ -489,7 +460,7 @@ async fn a_body_may_pause_for_ten_seconds_and_take_thirty() {
                 sleep(Duration::from_secs(pause)).await;
             }
         });
-        let error = client.get::<Value>("/version").await.unwrap_err();
+        let error = client.get::<Value>(&VERSION).await.unwrap_err();
         is(&error, Kind::TimedOut, words);
     }
 }
@@ -502,15 +473,15 @@ async fn a_request_and_a_watch_take_two_connections() {
     })
     .await;
     let client = client(&server.url());
-    client.get::<Value>("/version").await.unwrap();
+    client.get::<Value>(&VERSION).await.unwrap();
     let watch = open(&client).await;
     for _ in 0..3 {
-        client.get::<Value>("/version").await.unwrap();
+        client.get::<Value>(&VERSION).await.unwrap();
     }
     assert_eq!(server.connections(), 2);
     drop(watch);
     let _watch = open(&client).await;
-    client.get::<Value>("/version").await.unwrap();
+    client.get::<Value>(&VERSION).await.unwrap();
     assert!(server.connections() <= 4, "{}", server.connections());
 }
 
@@ -522,7 +493,7 @@ async fn a_third_watch_is_refused_while_one_replaces_the_other() {
     let _second = open(&client).await;
     tokio::time::pause();
     let error = client
-        .watch::<Value>(&WatchRequest::new(PATH))
+        .watch::<Value>(&WatchRequest::new(&NODES))
         .await
         .unwrap_err();
     is(&error, Kind::TimedOut, "waiting for the previous watch");
@@ -572,7 +543,7 @@ async fn a_watch_can_do_without_bookmarks() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
     let request = WatchRequest {
         bookmarks: false,
-        ..WatchRequest::new(PATH)
+        ..WatchRequest::new(&NODES)
     };
     let client = client(&server.url());
     let watch = client
@@ -580,6 +551,6 @@ async fn a_watch_can_do_without_bookmarks() {
         .await
         .unwrap();
     drop(watch);
-    let line = format!("GET {PATH}?watch=true&timeoutSeconds=3600 HTTP/1.1");
+    let line = format!("GET {NODES}?watch=true&timeoutSeconds=3600 HTTP/1.1");
     assert_eq!(server.request().line, line);
 }

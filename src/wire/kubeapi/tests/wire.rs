@@ -7,16 +7,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::{Client, Error, Kind};
+use super::super::{Client, Error, Kind, NODES};
 use super::server::{Server, Step, answer, json, piece, status, stream_end, stream_head};
-use super::{HOUR, LONG, TOKEN, client, client_with, is, pause_after, printed};
+use super::{HOUR, LONG, TOKEN, VERSION, client, client_with, is, pause_after, printed};
 
 const SHORT: Duration = Duration::from_millis(200);
-/// A path that is not of an object, so that any response matches.
-const PATH: &str = "/version";
 
 async fn get(client: &Client) -> Result<Value, Error> {
-    client.get::<Value>(PATH).await
+    client.get::<Value>(&VERSION).await
 }
 
 async fn error_of(steps: Vec<Step>) -> Error {
@@ -373,7 +371,7 @@ async fn a_token_that_comes_back_stays_out_of_every_message() {
         assert!(error.to_string().contains("[token]"), "{error}");
     }
     let server = Server::saying(json(200, &format!("\"{TOKEN}\""))).await;
-    let error = client(&server.url()).get::<u8>(PATH).await.unwrap_err();
+    let error = client(&server.url()).get::<u8>(&VERSION).await.unwrap_err();
     assert!(
         !printed(&error).contains(TOKEN) && error.to_string().contains("[token]"),
         "{error:?}"
@@ -384,7 +382,7 @@ async fn a_token_that_comes_back_stays_out_of_every_message() {
         let object = format!(r#"{{"kind":"Node","metadata":{{"name":"{name}"}}}}"#);
         let server = Server::saying(json(200, &object)).await;
         let client = client(&server.url());
-        let error = client.get::<Value>("/api/v1/nodes/n").await.unwrap_err();
+        let error = client.get::<Value>(&NODES.named("n")).await.unwrap_err();
         is(&error, Kind::UnexpectedObject, "xxx");
         assert!(!printed(&error).contains(&TOKEN[..5]), "{error:?}");
     }
@@ -394,7 +392,7 @@ async fn a_token_that_comes_back_stays_out_of_every_message() {
 async fn a_request_reaches_its_server_directly() {
     let server = Server::saying(json(200, "{}")).await;
     get(&client(&server.url())).await.unwrap();
-    assert_eq!(server.request().line, format!("GET {PATH} HTTP/1.1"));
+    assert_eq!(server.request().line, "GET /version HTTP/1.1");
 }
 
 /// The environment of a process cannot be changed safely from within, so the test above runs again in another process.
