@@ -136,11 +136,10 @@ mod tests {
     use crate::config::Settings;
     use crate::decide::fixtures::{World as Facts, now};
     use crate::decide::identity::Identity;
-    use crate::decide::placement::Located;
+    use crate::decide::placement::{Located, Placement};
     use crate::decide::{ConditionsPatch, Memory, Now, Refusal, WriteResult};
     use crate::facts::names::NodeName;
     use crate::facts::observation::Observation;
-    use crate::facts::placement::PlacementReads;
     use crate::facts::requests::Requests;
 
     /// An observer of a node without any problem.
@@ -161,8 +160,8 @@ mod tests {
             self.0.observation.clone()
         }
 
-        async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
-            self.0.reads.clone()
+        async fn placement(&mut self, settings: &Settings, at: &Located<'_>, _: Now) -> Placement {
+            self.0.place(settings, at)
         }
 
         fn requests(&self) -> Vec<Requests> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::{Absence, Placement};
+use super::placement::Placement;
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
@@ -222,7 +222,7 @@ fn plan_topology(
             (None, Some(_)) => {
                 let removable = settings.topology.remove_stale
                     && settings.topology.on_change == OnChange::Follow
-                    && known.absence == Absence::Proven
+                    && known.is_complete
                     && owned
                         .0
                         .get(key)
@@ -286,21 +286,25 @@ fn plan_extra(
             plan.left.push(left);
         }
     };
-    let Some((host_labels, absence)) = &placement.host_labels else {
+    let Some(extra) = &placement.extra else {
         let keys = settings.labels.extra.keys();
         keys.for_each(|key| unread(plan, key.as_str()));
         return;
     };
-    for (key, host_key) in &settings.labels.extra {
-        let (key, host_key) = (key.as_str(), host_key.as_str());
-        let present = node.labels.get(key);
-        let wanted = host_labels.get(host_key).filter(|value| !value.is_empty());
+    for label in settings.labels.extra.keys() {
+        let key = label.as_str();
+        let present = node.labels.get(key).map(String::as_str);
+        let value = extra.values.get(label);
+        let wanted = value.map(|value| match value {
+            Ok(value) => value.as_str(),
+            Err(illegal) => illegal.value.as_str(),
+        });
         let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;
         match wanted {
-            Some(wanted) if LabelValue::parse(wanted).is_ok() && ours => {
-                plan.change(node, key, Some(wanted.clone()));
+            Some(wanted) if value.is_some_and(Result::is_ok) && ours => {
+                plan.change(node, key, Some(wanted.to_owned()));
             }
-            None if *absence == Absence::Silent => unread(plan, key),
+            None if !extra.is_complete => unread(plan, key),
             None if owned.0.contains_key(key) => plan.drop(node, owned, key),
             None => {}
             Some(wanted) => {

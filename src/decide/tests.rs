@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::agenda::Job;
 use super::doing::Doing;
-use super::fixtures::{VM, World, forbidden, host_labels};
+use super::fixtures::{Reads, VM, World, forbidden, host_labels};
 use super::label_state::LabelState;
 use super::labels::Owned;
 use super::*;
@@ -21,7 +21,7 @@ use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
 };
 use crate::facts::observation::{Candidates, Coverage};
-use crate::facts::placement::{PlacementReads, Source};
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -1141,7 +1141,7 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
         // Harvester writes the annotations of the new host later.
         world.annotate("hv-a", "eu-1", "rack-a");
         world.migrate(host, "eu-1", zone);
-        world.reads = PlacementReads::none(HostName::parse(host).unwrap());
+        world.reads = Reads::none(HostName::parse(host).unwrap());
         let plan = world.plan();
         assert!(patches(&plan).is_empty());
         assert!(codes(&plan).contains(&Code::LabelConflict));

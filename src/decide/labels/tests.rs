@@ -3,10 +3,10 @@
 use super::*;
 use crate::config::LabelKey;
 use crate::decide::Action;
-use crate::decide::fixtures::{World, forbidden, host_labels};
+use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
 use crate::facts::Fact;
 use crate::facts::node::ANNOTATION_HOST;
-use crate::facts::placement::{PlacementReads, Source};
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
 const HOST: &str = "topology.harvesterhci.io/host";
@@ -335,7 +335,7 @@ fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read()
     with_rack(&mut world, Some("r1"));
     world.settle();
     let mut unread = world.clone();
-    unread.reads = PlacementReads::none(crate::decide::fixtures::host("hv-a"));
+    unread.reads = Reads::none(crate::decide::fixtures::host("hv-a"));
     assert_eq!(set(&plan(&unread)), []);
     world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "rack-a")));
     assert_eq!(set(&plan(&world)), [(RACK, "(removed)")]);
