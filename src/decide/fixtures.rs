@@ -179,7 +179,7 @@ impl World {
                     let node = self.node();
                     for (key, value) in &patch.labels {
                         match value {
-                            Some(value) => node.labels.insert(key.clone(), value.clone()),
+                            Some(value) => node.labels.insert(key.clone(), value.to_string()),
                             None => node.labels.remove(key),
                         };
                     }

@@ -36,9 +36,8 @@ pub struct Placement {
 
 impl Placement {
     /// Returns the region or zone of the host, under its newer key.
-    pub fn value(&self, key: &str) -> Option<&str> {
-        let known = self.known.as_ref()?;
-        known.topology.value(key).map(LabelValue::as_str)
+    pub fn value(&self, key: &str) -> Option<&LabelValue> {
+        self.known.as_ref()?.topology.value(key)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::facts::node::{
 };
 use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::placement::Source;
-use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
+use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use time::UtcDateTime;
@@ -418,12 +418,16 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
     let mut late = world.clone();
     late.uptime += Duration::from_secs(10);
     assert_eq!(
-        patches(&late.plan())[0].labels[ZONE].as_deref(),
+        patches(&late.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-b")
     );
     world.annotate("hv-b", "eu-1", "rack-b");
     assert_eq!(
-        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        patches(&world.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-b")
     );
 }
@@ -1074,7 +1078,9 @@ fn a_restored_label_ends_the_conflict_and_a_recreated_node_has_none() {
     world.node().uid = "made-anew".to_owned();
     world.node().labels.clear();
     assert_eq!(
-        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        patches(&world.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-a")
     );
 }
@@ -1149,7 +1155,12 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
         world.annotate(host, "eu-1", zone);
         world.migrate(host, "eu-1", zone);
         let plan = world.plan();
-        assert_eq!(patches(&plan)[0].labels[ZONE].as_deref(), Some(zone));
+        assert_eq!(
+            patches(&plan)[0].labels[ZONE]
+                .as_ref()
+                .map(LabelValue::as_str),
+            Some(zone)
+        );
         assert!(codes(&plan).contains(&Code::LabelConflict));
         world.apply(&plan);
         world.settle();

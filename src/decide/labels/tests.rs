@@ -19,7 +19,10 @@ fn plan(world: &World) -> LabelPlan {
 fn set(plan: &LabelPlan) -> Vec<(&str, &str)> {
     plan.changes
         .iter()
-        .map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or("(removed)")))
+        .map(|(key, value)| {
+            let value = value.as_ref();
+            (key.as_str(), value.map_or("(removed)", LabelValue::as_str))
+        })
         .collect()
 }
 
@@ -297,7 +300,7 @@ fn the_five_cases_of_an_extra_label() {
     let mut world = World::new();
     with_rack(&mut world, Some("r1"));
     assert_eq!(
-        plan(&world).changes[RACK].as_deref(),
+        plan(&world).changes[RACK].as_ref().map(LabelValue::as_str),
         Some("r1"),
         "absent: set and own"
     );
@@ -306,7 +309,7 @@ fn the_five_cases_of_an_extra_label() {
     world.settle();
     with_rack(&mut world, Some("r2"));
     assert_eq!(
-        plan(&world).changes[RACK].as_deref(),
+        plan(&world).changes[RACK].as_ref().map(LabelValue::as_str),
         Some("r2"),
         "owned: update"
     );
