@@ -68,7 +68,7 @@ fn with_rack(world: &mut World) {
 
 /// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
-    let changes: [fn(&mut World); 16] = [
+    let changes: [fn(&mut World); 18] = [
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
@@ -85,6 +85,13 @@ fn worlds() -> Vec<World> {
         |w| w.settings.topology.remove_stale = true,
         with_rack,
         |w| w.answer(Source::ConfigMap, forbidden()),
+        |w| {
+            w.answer(
+                Source::LauncherPod,
+                Fact::Known(host_labels("eu-1", "rack-c")),
+            );
+        },
+        |w| w.settings.topology.sources = vec![Source::VmiAnnotations, Source::LauncherPod],
     ];
     let mut worlds = Vec::new();
     for first in changes {
