@@ -20,10 +20,9 @@ pub use round::Round;
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
-use crate::decide::placement::{Located, Placement, locate, place};
+use crate::decide::placement::{Located, Placement, locate};
 use crate::decide::{self, Action, FollowUp, Memory, Now, RunKind, WriteResult};
 use crate::facts::observation::Observation;
-use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 
 /// The maximum number of rounds of `once`: labels, then the conditions that describe them, then a round without changes.
@@ -58,13 +57,13 @@ pub trait Observe {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> impl Future<Output = Observation>;
-    /// Reads the sources for the host that runs our VM.
+    /// Asks the sources of region and zone of the host that runs our VM, as [`Choice`](crate::decide::placement::Choice) requests.
     fn placement(
         &mut self,
         settings: &Settings,
         located: &Located<'_>,
         now: Now,
-    ) -> impl Future<Output = PlacementReads>;
+    ) -> impl Future<Output = Placement>;
     /// Returns the number of requests to each API so far.
     fn requests(&self) -> Vec<Requests>;
 }
@@ -375,9 +374,8 @@ async fn observed(
     );
     let mut placement = None;
     if let Some(located) = locate(&identity, &observation) {
-        let reads = io.placement(settings, &located, clock.now()).await;
+        placement = Some(io.placement(settings, &located, clock.now()).await);
         publish.alive();
-        placement = Some(place(settings, &located, &reads));
     }
     (observation, identity, placement)
 }

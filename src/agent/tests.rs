@@ -51,8 +51,8 @@ impl Observe for FakeIo {
         self.facts.observation.clone()
     }
 
-    async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
-        self.facts.reads.clone()
+    async fn placement(&mut self, settings: &Settings, at: &Located<'_>, _: Now) -> Placement {
+        self.facts.place(settings, at)
     }
 }
 

@@ -50,6 +50,7 @@ mod tests {
     use crate::decide::action::DesiredCondition;
     use crate::decide::schedule::Random;
     use crate::facts::names::NodeName;
+    use crate::facts::topology::LabelValue;
     use std::collections::BTreeMap;
     use std::time::Duration;
     use time::UtcDateTime;
@@ -61,7 +62,7 @@ mod tests {
             uid: "u".to_owned(),
             resource_version: None,
             labels: BTreeMap::from([
-                ("a".to_owned(), Some("1".to_owned())),
+                ("a".to_owned(), LabelValue::parse("1").ok()),
                 ("b".to_owned(), None),
             ]),
             annotations: BTreeMap::from([("c".to_owned(), "2".to_owned())]),

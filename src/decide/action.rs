@@ -11,6 +11,7 @@ use super::scheduled_events::ScheduledEvent;
 use crate::catalog::Code;
 use crate::facts::names::NodeName;
 use crate::facts::node::{Node, NodeCondition};
+use crate::facts::topology::LabelValue;
 
 /// A write. The agent makes no other writes: it never writes taints, `spec`, `ownerReferences`, or another Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +127,7 @@ pub struct NodePatch {
     /// The resource version, set when a label is removed, so that the patch does not overwrite a newer change by another writer.
     pub resource_version: Option<String>,
     /// Labels with their new values; `None` removes the label.
-    pub labels: BTreeMap<String, Option<String>>,
+    pub labels: BTreeMap<String, Option<LabelValue>>,
     /// Annotations with their new values.
     pub annotations: BTreeMap<String, String>,
     /// The Event to send when the patch is accepted.

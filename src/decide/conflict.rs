@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::action::NodePatch;
 use crate::facts::names::HostName;
 use crate::facts::node::Node;
+use crate::facts::topology::LabelValue;
 
 /// The number of reverts within [`REVERT_WINDOW`] that stops our writes. Fewer reverts can be caused by one or two kubelet
 /// restarts.
@@ -29,7 +30,7 @@ pub struct ConflictTracker {
     /// The host that this record is for. Values that were written for another host are not compared.
     host: Option<HostName>,
     /// The labels that our successful patches set or removed.
-    labels: BTreeMap<String, Option<String>>,
+    labels: BTreeMap<String, Option<LabelValue>>,
     /// The annotations that our successful patches set.
     annotations: BTreeMap<String, String>,
     /// Whether a difference from these values counts as a new revert. It is false after a revert was counted, until the next
@@ -139,9 +140,10 @@ impl ConflictTracker {
     }
 
     /// Reports whether a label that we want to set or remove was set or removed in the same way before.
-    fn is_reverted(&self, node: &Node, key: &str, value: Option<&String>) -> bool {
+    fn is_reverted(&self, node: &Node, key: &str, value: Option<&LabelValue>) -> bool {
         let written = self.labels.get(key).map(Option::as_ref);
-        written == Some(value) && node.labels.get(key) != value
+        let present = node.labels.get(key).map(String::as_str);
+        written == Some(value) && present != value.map(LabelValue::as_str)
     }
 
     /// Returns the first key that another writer changed after our write and that we would write again, with its field manager if
@@ -190,7 +192,7 @@ mod tests {
             node: node.name,
             uid: node.uid,
             resource_version: None,
-            labels: BTreeMap::from([(ZONE.to_owned(), Some(value.to_owned()))]),
+            labels: BTreeMap::from([(ZONE.to_owned(), LabelValue::parse(value).ok())]),
             annotations: BTreeMap::new(),
             announce: None,
         }

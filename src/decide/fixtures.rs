@@ -9,7 +9,7 @@ use serde_json::json;
 use time::UtcDateTime;
 
 use super::identity::{Identity, identify};
-use super::placement::{Placement, locate, place};
+use super::placement::{Choice, Located, Placement, locate};
 use super::schedule::Random;
 use super::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
@@ -25,7 +25,7 @@ use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::nic::{Announce, Mac, Nic};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
-use crate::facts::placement::{HostLabels, PlacementReads, Source};
+use crate::facts::placement::{HostLabels, Source};
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
@@ -39,11 +39,25 @@ pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) observation: Observation,
-    pub(crate) reads: PlacementReads,
+    pub(crate) reads: Reads,
     pub(crate) memory: Memory,
     pub(crate) run_kind: RunKind,
     pub(crate) uptime: Duration,
     pub(crate) reasons: Reasons,
+}
+
+/// The answers of the sources about one host. Those that cannot be asked have none.
+#[derive(Debug, Clone)]
+pub(crate) struct Reads {
+    pub(crate) host: HostName,
+    pub(crate) answers: BTreeMap<Source, Fact<HostLabels>>,
+}
+
+impl Reads {
+    pub(crate) fn none(host: HostName) -> Self {
+        let answers = BTreeMap::new();
+        Self { host, answers }
+    }
 }
 
 impl World {
@@ -52,7 +66,7 @@ impl World {
         let mut world = Self {
             settings: Settings::default(),
             observation: observation(),
-            reads: PlacementReads::none(host("hv-a")),
+            reads: Reads::none(host("hv-a")),
             memory: Memory::default(),
             run_kind: RunKind::Daemon,
             uptime: Duration::from_secs(100),
@@ -82,7 +96,20 @@ impl World {
     pub(crate) fn placement(&self) -> Option<Placement> {
         let identity = self.identity();
         let located = locate(&identity, &self.observation)?;
-        Some(place(&self.settings, &located, &self.reads))
+        Some(self.place(&self.settings, &located))
+    }
+
+    /// Returns what the sources say of the host of the VM, if the answers are about it.
+    pub(crate) fn place(&self, settings: &Settings, located: &Located<'_>) -> Placement {
+        let mut choice = Choice::new(settings, located);
+        while let Some(source) = choice.wants() {
+            let answer = self.reads.answers.get(&source);
+            match answer.filter(|_| self.reads.host == located.host) {
+                Some(answer) => choice.answer(source, answer),
+                None => choice.skip(source),
+            }
+        }
+        choice.end()
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -152,7 +179,7 @@ impl World {
                     let node = self.node();
                     for (key, value) in &patch.labels {
                         match value {
-                            Some(value) => node.labels.insert(key.clone(), value.clone()),
+                            Some(value) => node.labels.insert(key.clone(), value.to_string()),
                             None => node.labels.remove(key),
                         };
                     }
@@ -190,7 +217,7 @@ impl World {
     /// Migrates the VM to another host, whose Node can be read.
     pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
         self.change_vmi(|vmi| vmi.host = Some(host(to)));
-        self.reads = PlacementReads::none(host(to));
+        self.reads = Reads::none(host(to));
         self.answer(Source::HostNode, Fact::Known(host_labels(region, zone)));
     }
 

@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
         ];
         let of_host = self
             .placement
-            .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
+            .filter(|placement| placement.known.is_none() || placement.extra.is_none());
         let of_host = of_host.and_then(|placement| placement.trouble.as_ref());
         reads
             .into_iter()

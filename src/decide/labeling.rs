@@ -99,7 +99,7 @@ fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> 
         .is_some_and(|node| node.vm_uid().is_some());
     let (_, since) = memory.host.as_ref()?;
     let waited = now.uptime.saturating_sub(*since);
-    let expected = vmi.annotated_by_harvester && !vmi.annotations_are_fresh();
+    let expected = vmi.annotated_by_harvester && vmi.annotations_of_host().is_none();
     let only_source = !matches!(
         seen.placement.and_then(|placement| placement.known.as_ref()),
         Some(Known { topology, .. }) if !topology.is_empty()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::{Absence, Placement};
+use super::placement::Placement;
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
@@ -20,7 +20,7 @@ const OWNED_MAX: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelPlan {
     /// Keys with their new values; `None` removes the label.
-    pub changes: BTreeMap<String, Option<String>>,
+    pub changes: BTreeMap<String, Option<LabelValue>>,
     /// The owned labels after the changes: keys with the value that we wrote or adopted.
     pub owned: Owned,
     /// The skipped labels.
@@ -64,17 +64,6 @@ pub struct Left {
     pub reason: SkipReason,
 }
 
-impl Left {
-    fn new(node: &Node, key: &str, wanted: Option<&str>, reason: SkipReason) -> Self {
-        Self {
-            key: key.to_owned(),
-            present: node.labels.get(key).cloned(),
-            wanted: wanted.map(str::to_owned),
-            reason,
-        }
-    }
-}
-
 /// The reason why a label was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -93,6 +82,115 @@ pub enum SkipReason {
     HostNotRead,
 }
 
+/// A label that may be changed.
+struct Row<'a> {
+    key: &'a str,
+    /// Its deprecated key, if the Node has it: both always change together.
+    twin: Option<&'a str>,
+    /// The value of the host, or a text of the host that cannot be a value.
+    wanted: Option<Result<LabelValue, String>>,
+    rule: Rule,
+}
+
+/// When a label is changed.
+#[derive(PartialEq, Eq)]
+enum Rule {
+    /// Never.
+    Report,
+    /// Never: it is the region or zone of the host on which the labels are held.
+    Hold,
+    /// Always: it is the region or zone of the host. It is removed if the host provably has none and `may_remove` is set.
+    Follow { may_remove: bool },
+    /// Always: it is the name of the host.
+    Host,
+    /// If no other writer set it: it is a label of the allow-list. It is removed if it is ours and the host has none.
+    Extra,
+    /// Never: it is a label of the allow-list, and the host may have it. If the VM moved, that of the previous host stays.
+    Unread { is_moved: bool },
+    /// It is owned, but not configured any more: an earlier host label, an extra label.
+    Drop,
+}
+
+/// What happens to a label.
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    /// It gets this value, and is ours.
+    Set(LabelValue),
+    /// It is removed.
+    Remove,
+    /// It stays, but is not ours any more.
+    Disown,
+    /// It stays.
+    Keep,
+    /// It stays, and differs or could not be decided.
+    Leave(SkipReason),
+}
+
+impl<'a> Row<'a> {
+    fn new(key: &'a str, wanted: Option<Result<LabelValue, String>>, rule: Rule) -> Self {
+        Self {
+            key,
+            twin: None,
+            wanted,
+            rule,
+        }
+    }
+
+    /// Returns what the host has.
+    fn text(&self) -> Option<&str> {
+        let wanted = self.wanted.as_ref()?.as_ref();
+        Some(wanted.map_or_else(String::as_str, LabelValue::as_str))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        [Some(self.key), self.twin].into_iter().flatten()
+    }
+
+    fn present<'n>(&self, node: &'n Node) -> Option<&'n str> {
+        let mut values = self.keys().filter_map(|key| node.labels.get(key));
+        values.next().map(String::as_str)
+    }
+
+    /// Decides about this label of the Node.
+    fn verdict(&self, node: &Node, owned: &Owned) -> Verdict {
+        let present = self.present(node);
+        let is_same = self.text() == present;
+        // Whether the label is as we wrote it, if it is ours.
+        let owned = owned.0.get(self.key);
+        let owned = owned.map(|ours| node.labels.get(self.key) == Some(ours));
+        match (&self.rule, &self.wanted) {
+            (Rule::Report | Rule::Hold, wanted) if wanted.is_none() || is_same => Verdict::Keep,
+            (Rule::Report, _) => Verdict::Leave(SkipReason::ReportOnly),
+            (Rule::Hold, _) => Verdict::Leave(SkipReason::Pinned),
+            (Rule::Follow { .. } | Rule::Host, Some(Ok(wanted))) => Verdict::Set(wanted.clone()),
+            (Rule::Follow { .. }, _) if present.is_none() => Verdict::Keep,
+            (Rule::Follow { may_remove: true }, _) if owned == Some(true) => Verdict::Remove,
+            // A host name may be longer than a label value. A truncated name could be the name of another host.
+            (Rule::Follow { .. } | Rule::Host, _) => Verdict::Leave(SkipReason::HostHasNone),
+            (Rule::Extra, Some(Ok(wanted))) if owned.is_some() || present.is_none() || is_same => {
+                Verdict::Set(wanted.clone())
+            }
+            (Rule::Extra, Some(_)) => Verdict::Leave(SkipReason::NotManaged),
+            // This is reported and retried.
+            (Rule::Unread { is_moved: true }, _) if owned.is_some() => {
+                Verdict::Leave(SkipReason::HostNotRead)
+            }
+            (Rule::Unread { .. }, _) => Verdict::Keep,
+            (Rule::Extra | Rule::Drop, _) if owned == Some(true) => Verdict::Remove,
+            (Rule::Extra | Rule::Drop, _) => Verdict::Disown,
+        }
+    }
+
+    fn left(&self, node: &Node, reason: SkipReason) -> Left {
+        Left {
+            key: self.key.to_owned(),
+            present: self.present(node).map(str::to_owned),
+            wanted: self.text().map(str::to_owned),
+            reason,
+        }
+    }
+}
+
 /// Plans the labels. `labeled_host` is the host for which the labels on the Node were written, according to our annotation.
 pub fn plan_labels(
     settings: &Settings,
@@ -101,40 +199,32 @@ pub fn plan_labels(
     labeled_host: Option<&str>,
     owned: &Owned,
 ) -> LabelPlan {
+    let is_moved = labeled_host != Some(placement.host.as_str());
+    let rows = rows(settings, node, placement, owned, is_moved);
     let mut plan = LabelPlan {
         owned: owned.clone(),
         ..LabelPlan::default()
     };
-    if settings.topology.on_change == OnChange::Report {
-        report_only(settings, node, placement, &mut plan);
-        return plan;
-    }
-    let moved = labeled_host != Some(placement.host.as_str());
-    let (topology, left) = plan_topology(settings, node, placement, owned);
     // If one of region and zone must stay while the other or the host label would change, the labels of two hosts would be mixed.
-    let stays = left
-        .iter()
-        .any(|left| left.reason == SkipReason::HostHasNone);
-    let undecided = placement.known.is_none() && carries_topology(node);
-    if moved && (stays || undecided) {
-        let present = TWINS
-            .iter()
-            .filter(|(key, _)| node.labels.contains_key(*key));
-        let reason = SkipReason::WouldMix;
-        let left = present.map(|(key, _)| Left::new(node, key, placement.value(key), reason));
+    let stays = |row: &Row<'_>| {
+        let is_topology = matches!(row.rule, Rule::Follow { .. });
+        is_topology && row.verdict(node, owned) == Verdict::Leave(SkipReason::HostHasNone)
+    };
+    let is_undecided = placement.known.is_none() && carries_topology(node);
+    let is_written = settings.topology.on_change != OnChange::Report;
+    if is_written && is_moved && (is_undecided || rows.iter().any(stays)) {
+        let rows = TWINS.map(|(key, _)| {
+            let wanted = placement.value(key).cloned();
+            Row::new(key, wanted.map(Ok), Rule::Report)
+        });
+        let present = rows.iter().filter(|row| row.present(node).is_some());
+        let left = present.map(|row| row.left(node, SkipReason::WouldMix));
         plan.left = left.collect();
         return plan;
     }
-    plan.left = left;
-    for (key, value) in topology {
-        plan.change(node, &key, value);
+    for row in rows {
+        plan.apply(node, &row, &row.verdict(node, owned));
     }
-    for (key, twin) in TWINS {
-        plan.adopt(node, key, placement.value(key));
-        plan.adopt(node, twin, placement.value(key));
-    }
-    plan_host_label(settings, node, placement, owned, &mut plan);
-    plan_extra(settings, node, placement, owned, moved, &mut plan);
     plan
 }
 
@@ -144,183 +234,94 @@ fn carries_topology(node: &Node) -> bool {
         .any(|(key, twin)| node.labels.contains_key(*key) || node.labels.contains_key(*twin))
 }
 
-impl LabelPlan {
-    fn change(&mut self, node: &Node, key: &str, value: Option<String>) {
-        if node.labels.get(key) != value.as_ref() {
-            self.changes.insert(key.to_owned(), value.clone());
-        }
-        match value {
-            Some(value) => self.owned.0.insert(key.to_owned(), value),
-            None => self.owned.0.remove(key),
-        };
-    }
-
-    /// Removes a label that still has the value that we wrote. If another writer changed it, we only stop owning it.
-    fn drop(&mut self, node: &Node, owned: &Owned, key: &str) {
-        if node
-            .labels
-            .get(key)
-            .is_some_and(|present| owned.0.get(key) == Some(present))
-        {
-            self.change(node, key, None);
-        } else {
-            self.owned.0.remove(key);
-        }
-    }
-
-    /// Takes ownership of a label that already has the wanted value.
-    fn adopt(&mut self, node: &Node, key: &str, wanted: Option<&str>) {
-        if let (Some(present), Some(wanted)) = (node.labels.get(key), wanted)
-            && present == wanted
-        {
-            self.owned.0.insert(key.to_owned(), present.clone());
-        }
-    }
-}
-
-type Changes = Vec<(String, Option<String>)>;
-
-/// Plans region and zone with their beta keys: returns the values to set or remove, and the skipped labels.
-fn plan_topology(
-    settings: &Settings,
+/// Returns the labels that may be changed: region and zone if they are known, then the host, then all others.
+fn rows<'a>(
+    settings: &'a Settings,
     node: &Node,
-    placement: &Placement,
-    owned: &Owned,
-) -> (Changes, Vec<Left>) {
-    let mut changes = Vec::new();
-    let mut left = Vec::new();
-    let Some(known) = &placement.known else {
-        return (changes, left);
-    };
-    for (key, twin) in TWINS {
-        let present = node.labels.get(key).or_else(|| node.labels.get(twin));
-        let wanted = placement.value(key);
-        let mut leave = |reason| {
-            let present = present.cloned();
-            left.push(Left {
-                present,
-                ..Left::new(node, key, wanted, reason)
-            });
-        };
-        let with_twin = |value: Option<&str>| {
-            let twin = node.labels.contains_key(twin).then_some(twin);
-            let keys = [Some(key), twin].into_iter().flatten();
-            keys.map(|key| (key.to_owned(), value.map(str::to_owned)))
-                .collect::<Vec<_>>()
-        };
-        match (wanted, present) {
+    placement: &'a Placement,
+    owned: &'a Owned,
+    is_moved: bool,
+) -> Vec<Row<'a>> {
+    let topology = &settings.topology;
+    let is_report = topology.on_change == OnChange::Report;
+    let mut rows = Vec::new();
+    if let Some(known) = &placement.known {
+        let rule = || match topology.on_change {
+            OnChange::Report => Rule::Report,
             // Region and zone are held together, because both must belong to one host.
-            (wanted, present)
-                if settings.topology.on_change == OnChange::Hold && carries_topology(node) =>
-            {
-                if wanted.is_some() && wanted != present.map(String::as_str) {
-                    leave(SkipReason::Pinned);
+            OnChange::Hold if carries_topology(node) => Rule::Hold,
+            OnChange::Hold | OnChange::Follow => Rule::Follow {
+                may_remove: topology.remove_stale && known.is_complete,
+            },
+        };
+        rows.extend(TWINS.map(|(key, twin)| {
+            let wanted = known.topology.value(key).cloned();
+            let twin = Some(twin).filter(|twin| !is_report && node.labels.contains_key(*twin));
+            Row {
+                twin,
+                ..Row::new(key, wanted.map(Ok), rule())
+            }
+        }));
+    }
+    let host = placement.host.as_str();
+    rows.extend(topology.host_label.iter().map(|key| {
+        let wanted = LabelValue::parse(host).map_err(|_| host.to_owned());
+        let rule = if is_report { Rule::Report } else { Rule::Host };
+        Row::new(key.as_str(), Some(wanted), rule)
+    }));
+    if is_report {
+        return rows;
+    }
+    let extra = &settings.labels.extra;
+    let is_configured = |key: &str| {
+        let mut keys = topology.host_label.iter().chain(extra.keys());
+        is_topology_key(key) || keys.any(|configured| configured.as_str() == key)
+    };
+    let dropped = owned.0.keys().filter(|key| !is_configured(key));
+    rows.extend(dropped.map(|key| Row::new(key, None, Rule::Drop)));
+    let of_host = placement.extra.as_ref();
+    let is_complete = of_host.is_some_and(|of_host| of_host.is_complete);
+    rows.extend(extra.keys().map(|key| {
+        let value = of_host.and_then(|of_host| of_host.values.get(key).cloned());
+        let wanted = value.map(|value| value.map_err(|illegal| illegal.value));
+        let rule = match wanted.is_some() || is_complete {
+            true => Rule::Extra,
+            false => Rule::Unread { is_moved },
+        };
+        Row::new(key.as_str(), wanted, rule)
+    }));
+    rows
+}
+
+impl LabelPlan {
+    fn apply(&mut self, node: &Node, row: &Row<'_>, verdict: &Verdict) {
+        for key in row.keys() {
+            let present = node.labels.get(key).map(String::as_str);
+            match verdict {
+                Verdict::Set(value) => {
+                    if present != Some(value.as_str()) {
+                        self.changes.insert(key.to_owned(), Some(value.clone()));
+                    }
+                    self.owned.0.insert(key.to_owned(), value.to_string());
+                }
+                Verdict::Remove => {
+                    self.changes.insert(key.to_owned(), None);
+                    self.owned.0.remove(key);
+                }
+                Verdict::Disown => {
+                    self.owned.0.remove(key);
+                }
+                Verdict::Keep | Verdict::Leave(_) => {
+                    // A held label that has the value of the host is ours.
+                    let held = row.text().filter(|_| row.rule == Rule::Hold);
+                    if let Some(value) = held.filter(|value| Some(*value) == present) {
+                        self.owned.0.insert(key.to_owned(), value.to_owned());
+                    }
                 }
             }
-            (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
-            (None, None) => {}
-            (None, Some(_)) => {
-                let removable = settings.topology.remove_stale
-                    && settings.topology.on_change == OnChange::Follow
-                    && known.absence == Absence::Proven
-                    && owned
-                        .0
-                        .get(key)
-                        .is_some_and(|ours| node.labels.get(key) == Some(ours));
-                if removable {
-                    changes.extend(with_twin(None));
-                } else {
-                    leave(SkipReason::HostHasNone);
-                }
-            }
         }
-    }
-    (changes, left)
-}
-
-fn plan_host_label(
-    settings: &Settings,
-    node: &Node,
-    placement: &Placement,
-    owned: &Owned,
-    plan: &mut LabelPlan,
-) {
-    if let Some(key) = settings.topology.host_label.as_ref().map(LabelKey::as_str) {
-        let host = placement.host.as_str();
-        match LabelValue::parse(host) {
-            Ok(_) => plan.change(node, key, Some(host.to_owned())),
-            // A host name may be longer than a label value. A truncated name could be the name of another host.
-            Err(_) => {
-                let left = Left::new(node, key, Some(host), SkipReason::HostHasNone);
-                plan.left.push(left);
-            }
-        }
-    }
-    // Labels that we own and that are no longer configured: an earlier host label, removed extra labels.
-    for key in owned.0.keys() {
-        let mut wanted = settings
-            .topology
-            .host_label
-            .iter()
-            .chain(settings.labels.extra.keys());
-        let is_wanted = wanted.any(|wanted| wanted.as_str() == key);
-        if !is_topology_key(key) && !is_wanted {
-            plan.drop(node, owned, key);
-        }
-    }
-}
-
-/// Plans the labels of the allow-list. Unlike topology labels, a label that another writer set is never changed.
-fn plan_extra(
-    settings: &Settings,
-    node: &Node,
-    placement: &Placement,
-    owned: &Owned,
-    moved: bool,
-    plan: &mut LabelPlan,
-) {
-    // Labels of the previous host stay until those of the new host can be read. This is reported and retried.
-    let unread = |plan: &mut LabelPlan, key: &str| {
-        if moved && owned.0.contains_key(key) {
-            let left = Left::new(node, key, None, SkipReason::HostNotRead);
-            plan.left.push(left);
-        }
-    };
-    let Some((host_labels, absence)) = &placement.host_labels else {
-        let keys = settings.labels.extra.keys();
-        keys.for_each(|key| unread(plan, key.as_str()));
-        return;
-    };
-    for (key, host_key) in &settings.labels.extra {
-        let (key, host_key) = (key.as_str(), host_key.as_str());
-        let present = node.labels.get(key);
-        let wanted = host_labels.get(host_key).filter(|value| !value.is_empty());
-        let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;
-        match wanted {
-            Some(wanted) if LabelValue::parse(wanted).is_ok() && ours => {
-                plan.change(node, key, Some(wanted.clone()));
-            }
-            None if *absence == Absence::Silent => unread(plan, key),
-            None if owned.0.contains_key(key) => plan.drop(node, owned, key),
-            None => {}
-            Some(wanted) => {
-                let left = Left::new(node, key, Some(wanted), SkipReason::NotManaged);
-                plan.left.push(left);
-            }
-        }
-    }
-}
-
-/// Reports the differences without changes.
-fn report_only(settings: &Settings, node: &Node, placement: &Placement, plan: &mut LabelPlan) {
-    let topology = TWINS.map(|(key, _)| (key, placement.value(key)));
-    let host = settings.topology.host_label.iter();
-    let host = host.map(|key| (key.as_str(), Some(placement.host.as_str())));
-    for (key, wanted) in topology.into_iter().chain(host) {
-        let present = node.labels.get(key).map(String::as_str);
-        if present != wanted && wanted.is_some() {
-            let left = Left::new(node, key, wanted, SkipReason::ReportOnly);
-            plan.left.push(left);
+        if let Verdict::Leave(reason) = verdict {
+            self.left.push(row.left(node, *reason));
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decisions: pure functions of observations, configuration, remembered state, and time.
 //!
-//! Each file contains one decision, or its types. The agent loop calls [`identity::identify`],
-//! [`placement::locate`] and [`placement::place`], between which it reads; [`plan`] calls all others in order and collects the
-//! results. None does I/O, reads a clock or logs, so that a test can pass any input.
+//! Each file contains one decision, or its types. The agent loop calls [`identity::identify`] and [`placement::locate`], the
+//! observer asks the sources that a [`placement::Choice`] wants, and [`plan`] calls all others in order and collects the results.
+//! None does I/O, reads a clock or logs, so that a test can pass any input.
 //!
 //! To add a decision: add a file with its function and result type, and a line in [`plan`].
 

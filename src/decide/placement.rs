@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the region and zone of the host of this VM, from the first source that is allowed and up to date.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, OwnVm};
-use crate::config::{Settings, ZoneFallback};
+use crate::config::{LabelKey, Settings, ZoneFallback};
 use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
-use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
+use crate::facts::placement::{HostLabels, Source};
 use crate::facts::pod_info::PodInfo;
-use crate::facts::topology::{IllegalValue, LabelValue, Topology};
+use crate::facts::topology::{IllegalValue, LabelValue, Topology, label_value};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable};
 use crate::sys::named::named;
+use PlacementOutcome::{Disabled, Empty, Failed, Invalid, NotNeeded, Stale, Used};
 
 /// The host of this VM and its topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub struct Placement {
     pub host_source: &'static str,
     /// Its topology, where a source reported it.
     pub known: Option<Known>,
-    /// All labels of the host, from a source that has all of them, and the meaning of a missing one; used for extra labels.
-    pub host_labels: Option<(HostLabels, Absence)>,
+    /// The host's values of the extra labels, from a source that has all of its labels.
+    pub extra: Option<ExtraLabels>,
     /// The error of a source that could not be read and may answer soon.
     pub trouble: Option<Unavailable>,
     /// The result of each source, in order.
@@ -33,10 +36,18 @@ pub struct Placement {
 
 impl Placement {
     /// Returns the region or zone of the host, under its newer key.
-    pub fn value(&self, key: &str) -> Option<&str> {
-        let known = self.known.as_ref()?;
-        known.topology.value(key).map(LabelValue::as_str)
+    pub fn value(&self, key: &str) -> Option<&LabelValue> {
+        self.known.as_ref()?.topology.value(key)
     }
+}
+
+/// The host's values of the extra labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtraLabels {
+    /// The values, by their keys on our Node.
+    pub values: BTreeMap<LabelKey, Result<LabelValue, IllegalValue>>,
+    /// Whether the host provably has no others.
+    pub is_complete: bool,
 }
 
 /// A topology and its source.
@@ -46,17 +57,8 @@ pub struct Known {
     pub topology: Topology,
     /// The source of the topology.
     pub source: Source,
-    /// The meaning of a missing region or zone.
-    pub absence: Absence,
-}
-
-/// The meaning of a missing region or zone in a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Absence {
-    /// The host has none.
-    Proven,
-    /// Unknown.
-    Silent,
+    /// Whether the host provably has no region or zone if it is missing.
+    pub is_complete: bool,
 }
 
 /// The result of one source.
@@ -157,40 +159,128 @@ pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Optio
     })
 }
 
-/// Selects the source of the topology for the host of this VM.
-pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads) -> Placement {
-    let host = &located.host;
-    let (mut known, mut empty) = (None, None);
-    let mut tried: Vec<Tried> = Vec::new();
-    for &source in Source::ALL {
-        let answer = if !settings.topology.sources.contains(&source) {
+/// The choice of the source of the topology. It names each source to ask, and goes on with the answer.
+#[derive(Debug)]
+pub struct Choice<'a> {
+    settings: &'a Settings,
+    located: &'a Located<'a>,
+    /// From the first source that has region or zone, or else the first that proves that the host has neither.
+    known: Option<Known>,
+    extra: Option<ExtraLabels>,
+    /// Whether a source with all labels of the host could not be read and may answer soon.
+    is_extra_unread: bool,
+    trouble: Option<Unavailable>,
+    tried: Vec<Tried>,
+}
+
+impl<'a> Choice<'a> {
+    /// Creates the choice for the host of this VM.
+    pub fn new(settings: &'a Settings, located: &'a Located<'a>) -> Self {
+        Self {
+            settings,
+            located,
+            known: None,
+            extra: None,
+            is_extra_unread: false,
+            trouble: None,
+            tried: Vec::new(),
+        }
+    }
+
+    /// Returns the next source to ask in the Harvester API, until it is answered or skipped. All others are decided without a request.
+    pub fn wants(&mut self) -> Option<Source> {
+        while let Some(source) = Source::ALL.get(self.tried.len()).copied() {
+            match self.unasked(source) {
+                Some(found) => self.weigh(source, found),
+                None => return Some(source),
+            }
+        }
+        None
+    }
+
+    /// Returns the result of a source that is not asked.
+    fn unasked(&self, source: Source) -> Option<Found> {
+        let (settings, host) = (self.settings, &self.located.host);
+        if !settings.topology.sources.contains(&source) {
             let text = "disabled by `topology.sources`".to_owned();
-            Err((PlacementOutcome::Disabled, text))
-        } else if known.is_some() {
-            let text = "an earlier source has a result".to_owned();
-            Err((PlacementOutcome::NotNeeded, text))
-        } else {
-            topology(settings, located, reads, source)
+            return Some(Err((Disabled, text)));
+        }
+        // A value that is not valid is a result, too.
+        let is_reported = self.has(&[Used, Invalid]);
+        // It may have all labels of the host.
+        let is_for_extra = source == Source::ConfigMap
+            && !settings.labels.extra.is_empty()
+            && self.extra.is_none();
+        Some(match (source, self.located.host_source.vmi()) {
+            _ if self.has(&[Used]) && !is_for_extra => not_needed(EARLIER),
+            (Source::VmiAnnotations, Some(vmi)) => parse(annotations(vmi, host), host),
+            (Source::VmiAnnotations, None) => {
+                not_needed("the VM was not read from the Harvester API")
+            }
+            (Source::HostsTable, _) => stated(settings, host),
+            (Source::PodInfo, _) => parse(of_pod(self.located), host),
+            (_, Some(_)) if !is_reported || is_for_extra => return None,
+            _ => not_needed(NOT_READ),
+        })
+    }
+
+    /// Goes on without the answer of a source.
+    pub fn skip(&mut self, source: Source) {
+        self.weigh(source, not_needed(NOT_READ));
+    }
+
+    /// Goes on with the answer of a source about the host.
+    pub fn answer(&mut self, source: Source, answer: &Fact<HostLabels>) {
+        let passing = answer.why().filter(|why| why.kind.is_passing());
+        if let (Some(why), None) = (passing, &self.trouble) {
+            self.trouble = Some(why.clone());
+        }
+        // Another source may have labels that this one lacks.
+        self.is_extra_unread |= source.has_all() && passing.is_some();
+        if let (Some(labels), true, None) = (answer.known(), source.has_all(), &self.extra) {
+            let refused = |tried: &Tried| tried.source.has_all() && tried.outcome == Failed;
+            let extra = self.settings.labels.extra.iter();
+            let values = extra.filter_map(|(key, host_key)| {
+                let value = label_value(labels, host_key.as_str()).transpose()?;
+                Some((key.clone(), value))
+            });
+            self.extra = Some(ExtraLabels {
+                values: values.collect(),
+                is_complete: !self.tried.iter().any(refused),
+            });
+        }
+        let labels = match answer {
+            _ if self.has(&[Used]) => not_needed(EARLIER),
+            Fact::Known(labels) => Ok(labels),
+            Fact::Absent => Err((Empty, "does not exist".to_owned())),
+            Fact::Failed(why) => Err((Failed, why.text.clone())),
         };
-        let has_all = matches!(source, Source::HostNode | Source::ConfigMap);
+        self.weigh(source, parse(labels, &self.located.host));
+    }
+
+    /// Reports whether a source so far has one of these outcomes.
+    fn has(&self, outcomes: &[PlacementOutcome]) -> bool {
+        let mut tried = self.tried.iter();
+        tried.any(|tried| outcomes.contains(&tried.outcome))
+    }
+
+    /// Adds the result of a source.
+    fn weigh(&mut self, source: Source, found: Found) {
+        let host = &self.located.host;
         // A source before it that cannot be read may have what this one lacks.
-        let absence = match has_all && !tried.iter().any(is_unread) {
-            true => Absence::Proven,
-            false => Absence::Silent,
-        };
-        let found = |topology| Known {
+        let is_complete = source.has_all() && !self.has(&[Failed, Invalid]);
+        let known = |topology| Known {
             topology,
             source,
-            absence,
+            is_complete,
         };
-        let (outcome, detail) = match answer {
+        let (outcome, detail) = match found {
             Err(outcome) => outcome,
             Ok(topology) if topology.is_empty() => {
-                if absence == Absence::Proven {
-                    empty.get_or_insert(found(topology));
+                if is_complete {
+                    self.known.get_or_insert(known(topology));
                 }
-                let detail = format!("has neither region nor zone of {host}");
-                (PlacementOutcome::Empty, detail)
+                (Empty, format!("has neither region nor zone of {host}"))
             }
             Ok(topology) => {
                 let copy = match source.is_copy() {
@@ -198,111 +288,57 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                     false => "",
                 };
                 let detail = format!("region/zone {topology} of {host}{copy}");
-                known = Some(found(topology));
-                (PlacementOutcome::Used, detail)
+                self.known = Some(known(topology));
+                (Used, detail)
             }
         };
-        tried.push(Tried {
+        self.tried.push(Tried {
             source,
             outcome,
             detail,
         });
     }
-    // A host has provably no topology only if all sources that might have one could be read.
-    let silent = |tried: &Tried| {
-        matches!(
-            tried.outcome,
-            PlacementOutcome::Empty | PlacementOutcome::Disabled | PlacementOutcome::NotNeeded
-        )
-    };
-    let empty = empty.filter(|_| tried.iter().all(silent));
-    let current = Some(reads).filter(|reads| reads.host == *host);
-    let answers = current.into_iter().flat_map(|reads| reads.answers.values());
-    let mut failures = answers.filter_map(Fact::why);
-    let trouble = failures.find(|why| why.kind.is_passing()).cloned();
-    Placement {
-        host: host.clone(),
-        host_source: located.host_source.describe(),
-        known: known
-            .or(empty)
-            .map(|known| with_zone(settings, known, located, trouble.is_some())),
-        host_labels: current.and_then(|reads| all_labels(settings, reads)),
-        trouble,
-        tried,
-    }
-}
 
-/// Returns the region and zone of the host according to one source.
-fn topology(
-    settings: &Settings,
-    located: &Located<'_>,
-    reads: &PlacementReads,
-    source: Source,
-) -> Result<Topology, Failed> {
-    let host = &located.host;
-    let answer = match source {
-        Source::HostsTable => return stated(settings, host),
-        Source::PodInfo => return parse(of_pod(located)?, host),
-        Source::VmiAnnotations => {
-            let vmi = located.host_source.vmi().ok_or_else(unasked)?;
-            return parse(annotations(vmi, host)?, host);
+    /// Returns the result; sources that were not answered were not read.
+    pub fn end(mut self) -> Placement {
+        while let Some(source) = self.wants() {
+            self.skip(source);
         }
-        Source::HostNode | Source::LauncherPod | Source::ConfigMap => reads.answers.get(&source),
-    };
-    if reads.host != *host {
-        let text = format!("read for host {}", reads.host);
-        return Err((PlacementOutcome::Stale, text));
-    }
-    parse(weigh(answer)?, host)
-}
-
-/// Returns all labels of the host, from the first source that has them.
-fn all_labels(settings: &Settings, reads: &PlacementReads) -> Option<(HostLabels, Absence)> {
-    let sources = [Source::HostNode, Source::ConfigMap].into_iter();
-    let sources = sources.filter(|source| settings.topology.sources.contains(source));
-    let (mut all, mut absence) = (None, Absence::Proven);
-    for answer in sources.filter_map(|source| reads.answers.get(&source)) {
-        match answer {
-            // It may have labels that the other lacks.
-            Fact::Failed(why) if why.kind.is_passing() => return None,
-            Fact::Failed(_) => absence = Absence::Silent,
-            Fact::Known(labels) if all.is_none() => all = Some((labels.clone(), absence)),
-            Fact::Known(_) | Fact::Absent => {}
+        let Located {
+            host, host_source, ..
+        } = self.located;
+        // A host has provably no topology only if all sources that might have one could be read.
+        let is_unsure = self.has(&[Stale, Failed, Invalid]);
+        let mut known = self.known;
+        known.take_if(|known| known.topology.is_empty() && is_unsure);
+        // A source that is silent about the zone must not replace the zone that another one has shown. A source that is refused for
+        // good is none.
+        if self.settings.topology.zone_fallback == ZoneFallback::Host
+            && self.trouble.is_none()
+            && let Some(Known {
+                topology, source, ..
+            }) = &mut known
+            && source.has_all()
+            && topology.zone.is_none()
+        {
+            topology.zone = LabelValue::parse(host.as_str()).ok();
+        }
+        Placement {
+            host: host.clone(),
+            host_source: host_source.describe(),
+            known,
+            extra: self.extra.filter(|_| !self.is_extra_unread),
+            trouble: self.trouble,
+            tried: self.tried,
         }
     }
-    all
-}
-
-/// Completes the topology of a host without a zone, if the configuration allows it.
-fn with_zone(
-    settings: &Settings,
-    mut known: Known,
-    located: &Located<'_>,
-    is_troubled: bool,
-) -> Known {
-    // A source that is silent about the zone must not replace the zone that another one has shown. A source that is refused for
-    // good is none.
-    let is_complete = matches!(known.source, Source::HostNode | Source::ConfigMap) && !is_troubled;
-    if is_complete && settings.topology.zone_fallback == ZoneFallback::Host {
-        let host = || LabelValue::parse(located.host.as_str()).ok();
-        known.topology.zone = known.topology.zone.or_else(host);
-    }
-    known
-}
-
-/// Reports whether a source may have a topology that was not seen.
-fn is_unread(tried: &Tried) -> bool {
-    matches!(
-        tried.outcome,
-        PlacementOutcome::Failed | PlacementOutcome::Invalid
-    )
 }
 
 /// Returns the topology of a host from our configuration.
-fn stated(settings: &Settings, host: &HostName) -> Result<Topology, Failed> {
+fn stated(settings: &Settings, host: &HostName) -> Found {
     let place = settings.hosts.get(host).ok_or_else(|| {
         let text = format!("the configuration has no [hosts.{host}]");
-        (PlacementOutcome::Empty, text)
+        (Empty, text)
     })?;
     Ok(Topology {
         region: place.region.clone(),
@@ -310,64 +346,50 @@ fn stated(settings: &Settings, host: &HostName) -> Result<Topology, Failed> {
     })
 }
 
-fn unasked() -> Failed {
-    (
-        PlacementOutcome::NotNeeded,
-        "the VM was not read from the Harvester API".to_owned(),
-    )
-}
+/// The region and zone according to a source, or why it has none, with the text.
+type Found<T = Topology> = Result<T, (PlacementOutcome, String)>;
 
-type Failed = (PlacementOutcome, String);
+const EARLIER: &str = "an earlier source has a result";
+const NOT_READ: &str = "not read";
 
-fn weigh(answer: Option<&Fact<HostLabels>>) -> Result<&HostLabels, Failed> {
-    match answer {
-        None => Err((PlacementOutcome::NotNeeded, "not read".to_owned())),
-        Some(Fact::Known(labels)) => Ok(labels),
-        Some(Fact::Absent) => Err((PlacementOutcome::Empty, "does not exist".to_owned())),
-        Some(Fact::Failed(why)) => Err((PlacementOutcome::Failed, why.text.clone())),
-    }
+fn not_needed<T>(text: &str) -> Found<T> {
+    Err((NotNeeded, text.to_owned()))
 }
 
 /// Returns the annotations only if Harvester wrote them for the current host of this VM.
-fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
-    match vmi.annotated_host() {
-        Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
-        Some(annotated) => Err((PlacementOutcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
-        None if vmi.annotated_by_harvester => Err((PlacementOutcome::Empty, "Harvester has not written them yet".to_owned())),
-        None if reports_topology(&vmi.annotations) => {
-            Err((PlacementOutcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
-        }
-        None => Err((
-            PlacementOutcome::Empty,
+fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Found<&'a HostLabels> {
+    if let Some(labels) = vmi.annotations_of_host() {
+        return Ok(labels);
+    }
+    Err(match vmi.annotated_host() {
+        Some(annotated) => (Stale, format!("they are for host {annotated}, the VM runs on {host}")),
+        None if vmi.annotated_by_harvester => (Empty, "Harvester has not written them yet".to_owned()),
+        None if Topology::parse(&vmi.annotations) == Ok(Topology::default()) => (
+            Empty,
             "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
                 .to_owned(),
-        )),
-    }
+        ),
+        None => (Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()),
+    })
 }
 
 /// Returns the labels of the pod from its files. Its region and zone are always those of the host, the label with the host is
 /// late, so another source of the host must agree with it.
-fn of_pod<'a>(located: &Located<'a>) -> Result<&'a HostLabels, Failed> {
+fn of_pod<'a>(located: &Located<'a>) -> Found<&'a HostLabels> {
     let Some(pod) = located.pod else {
-        return Err((
-            PlacementOutcome::Empty,
-            "the VM has no files about its pod".to_owned(),
-        ));
+        return Err((Empty, "the VM has no files about its pod".to_owned()));
     };
     match (located.host_source, &pod.host) {
         (HostSource::PodInfo, _) => Ok(&pod.topology),
         (_, Some(host)) if *host == located.host => Ok(&pod.topology),
-        _ => Err((
-            PlacementOutcome::Empty,
-            format!("pod {} does not show this host", pod.pod),
-        )),
+        _ => Err((Empty, format!("pod {} does not show this host", pod.pod))),
     }
 }
 
-fn parse(labels: &HostLabels, host: &HostName) -> Result<Topology, Failed> {
-    Topology::parse(labels).map_err(|IllegalValue { key, value, source }| {
+fn parse(labels: Found<&HostLabels>, host: &HostName) -> Found {
+    Topology::parse(labels?).map_err(|IllegalValue { key, value, source }| {
         (
-            PlacementOutcome::Invalid,
+            Invalid,
             format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
         )
     })

@@ -58,20 +58,17 @@ fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labe
         REGION | ZONE => topology.value(key).cloned(),
         _ => LabelValue::parse(placement.host.as_str()).ok(),
     };
-    let mut labels = Labels::new();
-    labels.extend(keys.filter_map(|key| Some((key.to_owned(), value(key)?))));
-    Some(labels)
+    let labels = keys.filter_map(|key| Some((key.to_owned(), value(key)?)));
+    Some(labels.collect())
 }
 
 fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPlan) -> Labels {
     let after = |key: &str| match plan.changes.get(key) {
-        Some(change) => change.as_ref(),
-        None => node.labels.get(key),
+        Some(change) => change.clone(),
+        None => LabelValue::parse(node.labels.get(key)?).ok(),
     };
-    let of_key = |key: &str| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?));
-    let mut labels = Labels::new();
-    labels.extend(keys.filter_map(of_key));
-    labels
+    keys.filter_map(|key| Some((key.to_owned(), after(key)?)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::agenda::Job;
 use super::doing::Doing;
-use super::fixtures::{VM, World, forbidden, host_labels};
+use super::fixtures::{Reads, VM, World, forbidden, host_labels};
 use super::label_state::LabelState;
 use super::labels::Owned;
 use super::*;
@@ -21,8 +21,8 @@ use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_PREFIX,
 };
 use crate::facts::observation::{Candidates, Coverage};
-use crate::facts::placement::{PlacementReads, Source};
-use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
+use crate::facts::placement::Source;
+use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use time::UtcDateTime;
@@ -68,7 +68,7 @@ fn with_rack(world: &mut World) {
 
 /// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
-    let changes: [fn(&mut World); 16] = [
+    let changes: [fn(&mut World); 18] = [
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
@@ -85,6 +85,13 @@ fn worlds() -> Vec<World> {
         |w| w.settings.topology.remove_stale = true,
         with_rack,
         |w| w.answer(Source::ConfigMap, forbidden()),
+        |w| {
+            w.answer(
+                Source::LauncherPod,
+                Fact::Known(host_labels("eu-1", "rack-c")),
+            );
+        },
+        |w| w.settings.topology.sources = vec![Source::VmiAnnotations, Source::LauncherPod],
     ];
     let mut worlds = Vec::new();
     for first in changes {
@@ -418,12 +425,16 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
     let mut late = world.clone();
     late.uptime += Duration::from_secs(10);
     assert_eq!(
-        patches(&late.plan())[0].labels[ZONE].as_deref(),
+        patches(&late.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-b")
     );
     world.annotate("hv-b", "eu-1", "rack-b");
     assert_eq!(
-        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        patches(&world.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-b")
     );
 }
@@ -1074,7 +1085,9 @@ fn a_restored_label_ends_the_conflict_and_a_recreated_node_has_none() {
     world.node().uid = "made-anew".to_owned();
     world.node().labels.clear();
     assert_eq!(
-        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        patches(&world.plan())[0].labels[ZONE]
+            .as_ref()
+            .map(LabelValue::as_str),
         Some("rack-a")
     );
 }
@@ -1141,7 +1154,7 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
         // Harvester writes the annotations of the new host later.
         world.annotate("hv-a", "eu-1", "rack-a");
         world.migrate(host, "eu-1", zone);
-        world.reads = PlacementReads::none(HostName::parse(host).unwrap());
+        world.reads = Reads::none(HostName::parse(host).unwrap());
         let plan = world.plan();
         assert!(patches(&plan).is_empty());
         assert!(codes(&plan).contains(&Code::LabelConflict));
@@ -1149,7 +1162,12 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
         world.annotate(host, "eu-1", zone);
         world.migrate(host, "eu-1", zone);
         let plan = world.plan();
-        assert_eq!(patches(&plan)[0].labels[ZONE].as_deref(), Some(zone));
+        assert_eq!(
+            patches(&plan)[0].labels[ZONE]
+                .as_ref()
+                .map(LabelValue::as_str),
+            Some(zone)
+        );
         assert!(codes(&plan).contains(&Code::LabelConflict));
         world.apply(&plan);
         world.settle();

@@ -4,9 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::fact::{Fact, UnavailableKind};
-use super::names::HostName;
-use super::topology::{REGION, ZONE};
 use crate::sys::named::named;
 
 /// The labels of a host according to a source.
@@ -40,42 +37,15 @@ impl Source {
             Self::VmiAnnotations | Self::LauncherPod | Self::PodInfo
         )
     }
+
+    /// Reports whether it has all labels of the host.
+    pub fn has_all(self) -> bool {
+        matches!(self, Self::HostNode | Self::ConfigMap)
+    }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
-}
-
-/// The answers of the sources for one host. A source that was not asked has none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlacementReads {
-    /// The host.
-    pub host: HostName,
-    /// The labels of the host according to each source.
-    pub answers: BTreeMap<Source, Fact<HostLabels>>,
-}
-
-impl PlacementReads {
-    /// Creates reads of which none was sent yet.
-    pub fn none(host: HostName) -> Self {
-        let answers = BTreeMap::new();
-        Self { host, answers }
-    }
-
-    /// Creates reads that all failed for one reason.
-    pub fn failed(host: HostName, text: &str) -> Self {
-        let sources = [Source::HostNode, Source::LauncherPod, Source::ConfigMap];
-        let failed = |source| (source, Fact::failed(UnavailableKind::Unreachable, text));
-        let answers = sources.map(failed).into();
-        Self { host, answers }
-    }
-}
-
-/// Reports whether labels contain a region or a zone.
-pub fn reports_topology(labels: &HostLabels) -> bool {
-    [REGION, ZONE]
-        .iter()
-        .any(|key| labels.get(*key).is_some_and(|value| !value.is_empty()))
 }

@@ -15,6 +15,7 @@ use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
 use super::node::NodeCondition;
+use super::placement::HostLabels;
 use super::topology::{HOSTNAME, is_host_key};
 use crate::sys::document::json::{
     Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
@@ -81,7 +82,7 @@ pub struct Vmi {
     pub annotated_by_harvester: bool,
     /// The annotations that Harvester copies from the host. Others are skipped: they may be large, and thousands of instances are
     /// searched.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: HostLabels,
     /// `status.activePods`: pod UIDs with their hosts. There are two entries during a migration.
     pub active_pods: BTreeMap<String, String>,
     /// What is announced about its future: a migration, a stop.
@@ -96,11 +97,10 @@ impl Vmi {
         self.annotations.get(HOSTNAME).map(String::as_str)
     }
 
-    /// Reports whether the topology annotations were written for the current host of the VM.
-    pub fn annotations_are_fresh(&self) -> bool {
-        self.host
-            .as_ref()
-            .is_some_and(|host| self.annotated_host() == Some(host.as_str()))
+    /// Returns the topology annotations, if they were written for the current host of the VM.
+    pub fn annotations_of_host(&self) -> Option<&HostLabels> {
+        let host = self.host.as_ref().map(HostName::as_str)?;
+        (self.annotated_host() == Some(host)).then_some(&self.annotations)
     }
 
     /// Returns `namespace/name`.
@@ -434,7 +434,7 @@ mod tests {
         );
         let macs: Vec<String> = vmi.macs.iter().map(ToString::to_string).collect();
         assert_eq!(macs, ["6e:22:41:9c:0a:71", "6e:22:41:9c:0a:72"]);
-        assert!(vmi.annotated_by_harvester && vmi.annotations_are_fresh());
+        assert!(vmi.annotated_by_harvester && vmi.annotations_of_host().is_some());
         assert_eq!(vmi.annotations.len(), 1, "what is not used is not kept");
     }
 
@@ -544,6 +544,6 @@ mod tests {
         );
         let vmi = vmi.unwrap();
         assert_eq!(vmi.host, None);
-        assert!(!vmi.annotations_are_fresh());
+        assert!(vmi.annotations_of_host().is_none());
     }
 }

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the labels of the host that runs the VM from each source, but only if the sources before it are not sufficient.
+//! Asks the sources of labels of the host that runs the VM, and keeps their answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::config::Settings;
+use crate::config::{LabelSettings, Settings, TopologySettings};
+use crate::decide::placement::Choice;
 use crate::facts::names::HostName;
-use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
+use crate::facts::placement::{HostLabels, Source};
+use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
+use super::api_access::ApiLink;
 use super::unavailable::why;
 
 /// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
@@ -23,10 +26,16 @@ const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of answers that are cached.
 const KEPT_MAX: usize = 16;
 
-/// The answers about hosts that were asked for recently. A VM that returns to a host needs no request, and a request that is known to
-/// be refused is not sent.
+/// The answers of the sources. A VM that returns to a host needs no request, and a request that is known to be refused is not sent.
 #[derive(Debug, Default)]
-pub struct KeptLabels(BTreeMap<(Source, HostName), Kept>);
+pub struct KeptLabels {
+    /// The host and the settings for which `current` was read.
+    about: Option<(HostName, TopologySettings, LabelSettings)>,
+    /// The answers about the host of the VM, until they are doubted.
+    current: BTreeMap<Source, Fact<HostLabels>>,
+    /// Answers that last, about hosts that were asked for recently.
+    lasting: BTreeMap<(Source, HostName), Kept>,
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -37,19 +46,69 @@ struct Kept {
 }
 
 impl KeptLabels {
+    /// Reports whether the current answers were read with these settings.
+    pub fn are_for(&self, settings: &Settings) -> bool {
+        let wanted = (&settings.topology, &settings.labels);
+        let mut about = self.about.iter();
+        about.all(|(_, topology, labels)| (topology, labels) == wanted)
+    }
+
+    /// Forgets the answers about another host.
+    pub fn start(&mut self, host: &HostName, settings: &Settings) {
+        if self.about.as_ref().is_none_or(|(known, ..)| known != host) {
+            self.current.clear();
+            self.about = Some((
+                host.clone(),
+                settings.topology.clone(),
+                settings.labels.clone(),
+            ));
+        }
+    }
+
+    /// Forgets the current answers, but not those that last.
+    pub fn forget_current(&mut self) {
+        self.about = None;
+    }
+
+    /// Forgets the labels of the host if its VM shows that they may be outdated.
+    pub fn doubt(&mut self, vmi: &Vmi) {
+        let annotated = vmi.annotations_of_host();
+        let annotated = annotated
+            .and_then(|labels| Topology::parse(labels).ok())
+            .filter(|topology| !topology.is_empty());
+        let reported = self.current.get(&Source::HostNode).and_then(Fact::known);
+        let reported = reported.and_then(|labels| Topology::parse(labels).ok());
+        let is_doubtful = match (&annotated, &reported) {
+            // Harvester copies these labels: if they differ, ours are older.
+            (Some(annotated), Some(reported)) => annotated != reported,
+            (Some(_), None) | (None, Some(_)) => false,
+            // A pod of the instance may now have labels that it did not have before.
+            (None, None) => true,
+        };
+        if is_doubtful
+            && self.about.take().is_some()
+            && let Some(host) = &vmi.host
+        {
+            self.lasting.remove(&(Source::HostNode, host.clone()));
+        }
+    }
+
+    /// Answers what is still wanted with a failure.
+    pub fn give_up(&mut self, choice: &mut Choice<'_>, failed: &Fact<HostLabels>) {
+        while let Some(source) = choice.wants() {
+            let answer = self.current.entry(source);
+            choice.answer(source, answer.or_insert_with(|| failed.clone()));
+        }
+    }
+
     /// Forgets the labels of all hosts.
     pub fn forget_labels(&mut self) {
-        self.0.retain(|_, kept| kept.answer.known().is_none());
+        self.lasting.retain(|_, kept| kept.answer.known().is_none());
     }
 
     /// Forgets the refusals.
     pub fn forget_refusals(&mut self) {
-        self.0.retain(|_, kept| kept.answer.why().is_none());
-    }
-
-    /// Forgets the labels of one host.
-    pub fn forget_host(&mut self, host: &HostName) {
-        self.0.remove(&(Source::HostNode, host.clone()));
+        self.lasting.retain(|_, kept| kept.answer.why().is_none());
     }
 
     fn get(
@@ -58,7 +117,7 @@ impl KeptLabels {
         generation: u64,
         uptime: Duration,
     ) -> Option<&Fact<HostLabels>> {
-        let kept = self.0.get(about)?;
+        let kept = self.lasting.get(about)?;
         // Another credential may be for another Harvester, which has hosts of the same names.
         let is_valid = uptime < kept.until && kept.generation == generation;
         is_valid.then_some(&kept.answer)
@@ -78,11 +137,11 @@ impl KeptLabels {
             Fact::Failed(why) if why.kind == UnavailableKind::Forbidden => DENIED_FOR,
             _ => return,
         };
-        self.0.retain(|_, kept| uptime < kept.until);
-        if self.0.len() >= KEPT_MAX {
-            let first = self.0.iter().min_by_key(|(_, kept)| kept.until);
+        self.lasting.retain(|_, kept| uptime < kept.until);
+        if self.lasting.len() >= KEPT_MAX {
+            let first = self.lasting.iter().min_by_key(|(_, kept)| kept.until);
             if let Some(first) = first.map(|(about, _)| about.clone()) {
-                self.0.remove(&first);
+                self.lasting.remove(&first);
             }
         }
         let kept = Kept {
@@ -90,46 +149,28 @@ impl KeptLabels {
             generation,
             until: uptime + lasts,
         };
-        self.0.insert(about, kept);
+        self.lasting.insert(about, kept);
     }
 }
 
-/// Reads the sources in order. Harvester's annotations are part of the instance and cost nothing.
-pub async fn read(
-    client: &Client,
-    generation: u64,
+/// Asks the sources that `choice` wants.
+pub async fn ask(
+    choice: &mut Choice<'_>,
+    link: &ApiLink,
     settings: &Settings,
     vmi: &Vmi,
     host: &HostName,
     kept: &mut KeptLabels,
     uptime: Duration,
-) -> PlacementReads {
-    let mut reads = PlacementReads::none(host.clone());
-    let allowed = Source::ALL.iter().copied();
-    let allowed = allowed.filter(|source| settings.topology.sources.contains(source));
-    // Whether a source has region or zone, so that those after it are not needed.
-    let mut is_reported = false;
-    for source in allowed {
-        let is_needed = match source {
-            Source::HostNode => true,
-            Source::VmiAnnotations => {
-                is_reported |= vmi.annotations_are_fresh() && reports_topology(&vmi.annotations);
-                false
-            }
-            Source::LauncherPod => !is_reported,
-            // It may have all labels of the host.
-            Source::ConfigMap => {
-                let has_extra = !settings.labels.extra.is_empty();
-                let of_node = reads.answers.get(&Source::HostNode);
-                !is_reported || has_extra && of_node.and_then(Fact::known).is_none()
-            }
-            Source::HostsTable | Source::PodInfo => false,
-        };
-        if !is_needed {
+) {
+    let (client, of) = (&link.client, link.generation);
+    while let Some(source) = choice.wants() {
+        if let Some(answer) = kept.current.get(&source) {
+            choice.answer(source, answer);
             continue;
         }
         let about = (source, host.clone());
-        let answer = match kept.get(&about, generation, uptime) {
+        let answer = match kept.get(&about, of, uptime) {
             Some(answer) => answer.clone(),
             None => {
                 let answer = match source {
@@ -137,14 +178,12 @@ pub async fn read(
                     Source::LauncherPod => launcher_pod(client, vmi, host).await,
                     _ => configmap(client, settings, host).await,
                 };
-                kept.keep(about, &answer, generation, uptime, settings.timing.poll);
+                kept.keep(about, &answer, of, uptime, settings.timing.poll);
                 answer
             }
         };
-        is_reported |= answer.known().is_some_and(reports_topology);
-        reads.answers.insert(source, answer);
+        kept.current.insert(source, answer);
     }
-    reads
 }
 
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
@@ -285,12 +324,42 @@ mod tests {
         assert_eq!(kept.get(&about(1), 0, minute), Some(&labels));
         assert_eq!(kept.get(&about(1), 1, minute), None);
         assert_eq!(kept.get(&about(1), 0, minute + 2 * second), None);
-        let (_, host) = about(2);
-        kept.forget_host(&host);
+        let vmi: Vmi = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "vm", "namespace": "default", "uid": "u"},
+            "status": {"nodeName": "hv-2"},
+        }))
+        .unwrap();
+        // What is doubted is what was read for the VM.
+        kept.doubt(&vmi);
+        assert_eq!(kept.get(&about(2), 0, minute), Some(&labels));
+        let settings = Settings::default();
+        kept.start(&about(2).1, &settings);
+        kept.doubt(&vmi);
         assert_eq!(kept.get(&about(2), 0, minute), None);
         kept.forget_refusals();
         assert_eq!(kept.get(&about(3), 0, minute), Some(&labels));
         kept.forget_labels();
         assert_eq!(kept.get(&about(3), 0, minute), None);
+    }
+
+    #[test]
+    fn the_answers_about_another_host_or_for_other_settings_are_never_used() {
+        let host = |name| HostName::parse(name).unwrap();
+        let mut settings = Settings::default();
+        let mut kept = KeptLabels::default();
+        kept.start(&host("hv-a"), &settings);
+        let labels = Fact::Known(HostLabels::new());
+        kept.current.insert(Source::HostNode, labels);
+        kept.start(&host("hv-a"), &settings);
+        assert_eq!(kept.current.len(), 1);
+        assert!(kept.are_for(&settings));
+        settings.topology.sources.pop();
+        assert!(!kept.are_for(&settings));
+        kept.start(&host("hv-b"), &settings);
+        assert!(kept.are_for(&settings) && kept.current.is_empty());
+        kept.current.insert(Source::HostNode, Fact::Absent);
+        kept.forget_current();
+        kept.start(&host("hv-b"), &settings);
+        assert!(kept.current.is_empty());
     }
 }

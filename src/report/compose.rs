@@ -24,7 +24,7 @@ use crate::decide::resync::WindowEnd;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
-use crate::facts::topology::{REGION, ZONE};
+use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
 
@@ -130,7 +130,7 @@ fn identity(round: &Round) -> IdentityStatus {
 
 fn placement(placement: &Placement) -> PlacementStatus {
     let known = placement.known.as_ref();
-    let value = |key| Some(known?.topology.value(key)?.to_string());
+    let value = |key| placement.value(key).map(LabelValue::to_string);
     PlacementStatus {
         host: placement.host.to_string(),
         host_source: placement.host_source.to_owned(),
@@ -153,7 +153,7 @@ fn owned(round: &Round) -> BTreeMap<String, String> {
         if let Action::PatchNode(patch) = action {
             for (key, value) in &patch.labels {
                 match value {
-                    Some(value) => present.insert(key.clone(), value.clone()),
+                    Some(value) => present.insert(key.clone(), value.to_string()),
                     None => present.remove(key),
                 };
             }

@@ -5,7 +5,7 @@ use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::input::Scene;
 use crate::decide::labels::{Left, SkipReason};
-use crate::facts::topology::TWINS;
+use crate::facts::topology::{LabelValue, TWINS};
 
 /// Returns the finding for a label that was not changed.
 pub(super) fn left(left: &Left) -> Option<Finding> {
@@ -46,7 +46,7 @@ pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut
             .as_ref()
             .is_some_and(|key| key.as_str() == label.key);
         let wanted = match (topology, seen.placement) {
-            (Some((key, _)), Some(placement)) => placement.value(key),
+            (Some((key, _)), Some(placement)) => placement.value(key).map(LabelValue::as_str),
             (None, Some(placement)) if is_host => Some(placement.host.as_str()),
             (Some(_) | None, _) => continue,
         };

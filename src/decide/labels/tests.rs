@@ -3,10 +3,10 @@
 use super::*;
 use crate::config::LabelKey;
 use crate::decide::Action;
-use crate::decide::fixtures::{World, forbidden, host_labels};
+use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
 use crate::facts::Fact;
 use crate::facts::node::ANNOTATION_HOST;
-use crate::facts::placement::{PlacementReads, Source};
+use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
 const HOST: &str = "topology.harvesterhci.io/host";
@@ -19,7 +19,10 @@ fn plan(world: &World) -> LabelPlan {
 fn set(plan: &LabelPlan) -> Vec<(&str, &str)> {
     plan.changes
         .iter()
-        .map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or("(removed)")))
+        .map(|(key, value)| {
+            let value = value.as_ref();
+            (key.as_str(), value.map_or("(removed)", LabelValue::as_str))
+        })
         .collect()
 }
 
@@ -297,7 +300,7 @@ fn the_five_cases_of_an_extra_label() {
     let mut world = World::new();
     with_rack(&mut world, Some("r1"));
     assert_eq!(
-        plan(&world).changes[RACK].as_deref(),
+        plan(&world).changes[RACK].as_ref().map(LabelValue::as_str),
         Some("r1"),
         "absent: set and own"
     );
@@ -306,7 +309,7 @@ fn the_five_cases_of_an_extra_label() {
     world.settle();
     with_rack(&mut world, Some("r2"));
     assert_eq!(
-        plan(&world).changes[RACK].as_deref(),
+        plan(&world).changes[RACK].as_ref().map(LabelValue::as_str),
         Some("r2"),
         "owned: update"
     );
@@ -335,7 +338,7 @@ fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read()
     with_rack(&mut world, Some("r1"));
     world.settle();
     let mut unread = world.clone();
-    unread.reads = PlacementReads::none(crate::decide::fixtures::host("hv-a"));
+    unread.reads = Reads::none(crate::decide::fixtures::host("hv-a"));
     assert_eq!(set(&plan(&unread)), []);
     world.answer(Source::HostNode, Fact::Known(host_labels("eu-1", "rack-a")));
     assert_eq!(set(&plan(&world)), [(RACK, "(removed)")]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::Code;
 use crate::config::HostPlace;
 use crate::decide::Write;
-use crate::decide::fixtures::{World, forbidden, host, host_labels};
+use crate::decide::fixtures::{Reads, World, forbidden, host, host_labels};
 use crate::facts::UnavailableKind;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
@@ -84,7 +84,7 @@ fn without_credential(world: &mut World, reported: &str) {
         host: host(reported),
         time: None,
     });
-    world.reads = PlacementReads::none(host(reported));
+    world.reads = Reads::none(host(reported));
 }
 
 #[test]
@@ -191,14 +191,6 @@ fn annotations_for_another_host_are_stale_and_never_used() {
 }
 
 #[test]
-fn reads_for_another_host_are_stale() {
-    let mut world = World::new();
-    world.vmi().host = Some(crate::decide::fixtures::host("hv-b"));
-    let placement = world.placement().unwrap();
-    assert_eq!((placement.known, placement.host_labels), (None, None));
-}
-
-#[test]
 fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
     let mut world = World::new();
     world.answer(
@@ -221,7 +213,7 @@ fn a_host_without_labels_is_known_to_have_none_unless_another_source_reports() {
     world.answer(Source::HostNode, Fact::Known(HostLabels::new()));
     let placement = world.placement().unwrap();
     let known = placement.known.unwrap();
-    assert!(known.topology.is_empty() && known.absence == Absence::Proven);
+    assert!(known.topology.is_empty() && known.is_complete);
     world.answer(
         Source::ConfigMap,
         Fact::Known(host_labels("eu-1", "rack-d")),
@@ -235,7 +227,7 @@ fn a_source_that_is_switched_off_is_not_used() {
     world.settings.topology.sources = vec![Source::VmiAnnotations];
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
-    assert_eq!(placement.host_labels, None);
+    assert_eq!(placement.extra, None);
     assert_eq!(placement.tried[0].outcome, PlacementOutcome::Disabled);
 }
 

@@ -10,7 +10,7 @@ use crate::decide::{Action, Memory, NodePatch, Plan, RunKind};
 use crate::facts::names::NodeName;
 use crate::facts::node::ANNOTATION_PREFIX;
 use crate::facts::placement::Source;
-use crate::facts::topology::{REGION, TWINS, ZONE};
+use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::{Fact, UnavailableKind};
 
@@ -219,7 +219,7 @@ fn check(world: &World, plan: &Plan) {
                 "{key} is not owned by the agent"
             );
             assert!(value.is_some() || is_read, "{key} goes unread");
-            let text = value.as_deref().unwrap_or("x");
+            let text = value.as_ref().map_or("x", LabelValue::as_str);
             let is_value = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             assert!(text.bytes().all(is_value), "{key}={text}");
         }

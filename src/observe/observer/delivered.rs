@@ -4,8 +4,6 @@
 use super::state::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
-use crate::facts::placement::Source;
-use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::unavailable::why;
@@ -102,38 +100,10 @@ impl Observer {
         } == own.vmi;
         self.remember_candidates();
         // Neither an announcement nor the state of the guest agent changes a label.
-        if !is_unrelated {
-            self.doubt_reads();
+        if let (false, Some(own)) = (is_unrelated, &self.own) {
+            self.host_labels.doubt(&own.vmi);
         }
         true
-    }
-
-    /// Drops the labels of the host if the instance indicates that they may be outdated.
-    fn doubt_reads(&mut self) {
-        let (Some(own), Some(reads)) = (&self.own, &self.reads) else {
-            return;
-        };
-        let annotated = own
-            .vmi
-            .annotations_are_fresh()
-            .then(|| Topology::parse(&own.vmi.annotations).ok())
-            .flatten()
-            .filter(|topology| !topology.is_empty());
-        let reported = reads.answers.get(&Source::HostNode).and_then(Fact::known);
-        let reported = reported.and_then(|labels| Topology::parse(labels).ok());
-        let is_doubtful = match (&annotated, &reported) {
-            // Harvester copies these labels: if they differ, ours are older.
-            (Some(annotated), Some(reported)) => annotated != reported,
-            (Some(_), None) | (None, Some(_)) => false,
-            // A pod of the instance may now have labels that it did not have before.
-            (None, None) => true,
-        };
-        if is_doubtful {
-            if let Some(host) = &own.vmi.host {
-                self.host_labels.forget_host(host);
-            }
-            self.reads = None;
-        }
     }
 
     /// Accepts the delivered metadata of our Node. Returns `false` if other fields may have changed too.

@@ -20,10 +20,9 @@ use crate::agent::{Observe, Scope};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{Identity, OwnVm};
-use crate::decide::placement::{HostSource, Located};
+use crate::decide::placement::{Choice, HostSource, Located, Placement};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::observation::Observation;
-use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 use crate::observe::api_access::ApiLink;
 use crate::observe::{distribution, host_labels, machine};
@@ -31,7 +30,7 @@ use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 use crate::wire::kubeapi::{INSTANCES, NODES, ObjectPath};
-use limit::{limited, too_slow_text};
+use limit::{limited, too_slow};
 use read_plan::may_need_credentials;
 
 pub use state::Observer;
@@ -93,30 +92,21 @@ impl Observe for Observer {
         settings: &Settings,
         located: &Located<'_>,
         now: Now,
-    ) -> PlacementReads {
-        let host = &located.host;
-        let HostSource::Harvester(vmi) = located.host_source else {
-            return PlacementReads::none(host.clone());
-        };
-        self.keep_found(vmi);
-        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
-            return reads.clone();
-        }
-        let reads = match self.connections.harvester.link() {
-            Ok(link) => {
-                let (client, generation) = (&link.client, link.generation);
-                let kept = &mut self.host_labels;
-                let reads =
-                    host_labels::read(client, generation, settings, vmi, host, kept, now.uptime);
-                let failed =
-                    || PlacementReads::failed(host.clone(), &too_slow_text("the Harvester API"));
-                Box::pin(limited(reads)).await.unwrap_or_else(failed)
+    ) -> Placement {
+        let mut choice = Choice::new(settings, located);
+        if let HostSource::Harvester(vmi) = located.host_source {
+            self.keep_found(vmi);
+            if let Ok(link) = self.connections.harvester.link() {
+                let (host, kept) = (&located.host, &mut self.host_labels);
+                kept.start(host, settings);
+                let asked =
+                    host_labels::ask(&mut choice, link, settings, vmi, host, kept, now.uptime);
+                if Box::pin(limited(asked)).await.is_none() {
+                    kept.give_up(&mut choice, &too_slow("the Harvester API"));
+                }
             }
-            Err(_) => PlacementReads::none(host.clone()),
-        };
-        self.read_for = Some((settings.topology.clone(), settings.labels.clone()));
-        self.reads = Some(reads.clone());
-        reads
+        }
+        choice.end()
     }
 }
 

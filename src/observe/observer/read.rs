@@ -123,7 +123,7 @@ impl Observer {
         }
         let is_lost = plan.vm.is_some() && self.facts.candidates.known().is_none();
         if plan.forgets_reads || is_lost {
-            self.reads = None;
+            self.host_labels.forget_current();
         }
         if plan.vm.is_some() {
             // Boxed, so that the memory is freed afterwards.

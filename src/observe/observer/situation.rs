@@ -40,7 +40,7 @@ impl Observer {
             is_vm_uncertain: uncertain.vm,
             is_node_uncertain: uncertain.node,
             may_ask_host: settings.topology.sources.contains(&Source::HostsTable),
-            are_reads_current: self.are_reads_for(settings),
+            are_reads_current: self.host_labels.are_for(settings),
         }
     }
 

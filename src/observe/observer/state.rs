@@ -10,7 +10,6 @@ use tokio::sync::Semaphore;
 
 use crate::agent::signal_board::SignalBoard;
 use crate::apply::event::EventApi;
-use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::decide::schedule::Random;
@@ -19,7 +18,6 @@ use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
-use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::observe::api_access::Connections;
 use crate::observe::harvester;
@@ -75,13 +73,9 @@ pub struct Observer {
     /// Our own instance, and the search that found it.
     pub(super) own: Option<harvester::OwnInstance>,
     pub(super) names: harvester::Names,
-    /// The last results of the sources, until the VM is read again.
-    pub(super) reads: Option<PlacementReads>,
     /// The credentials that are known to lead to different APIs.
     pub(super) cleared: Option<[Option<u64>; 2]>,
     pub(super) host_labels: KeptLabels,
-    /// The settings with which `reads` was read.
-    pub(super) read_for: Option<(TopologySettings, LabelSettings)>,
     /// Our Node before its API became unreachable, and the generation of the credential with which it was read.
     pub(super) last_node: Option<(Option<u64>, Node)>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
@@ -131,10 +125,8 @@ impl Observer {
             earlier,
             own: None,
             names: harvester::Names::default(),
-            reads: None,
             cleared: None,
             host_labels: KeptLabels::default(),
-            read_for: None,
             last_node: None,
             duplicates: BTreeSet::new(),
             listing: Listing::default(),
@@ -160,14 +152,6 @@ impl Observer {
     /// Returns why the facts are unknown that are read with the two credentials.
     pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
         [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
-    }
-
-    /// Reports whether the labels of the host were read with these settings.
-    pub(super) fn are_reads_for(&self, settings: &Settings) -> bool {
-        let wanted = (&settings.topology, &settings.labels);
-        self.read_for
-            .as_ref()
-            .is_none_or(|(topology, extra)| (topology, extra) == wanted)
     }
 }
 

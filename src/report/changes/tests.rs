@@ -12,7 +12,7 @@ use crate::decide::scheduled_events::{
 };
 use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
-use crate::facts::topology::ZONE;
+use crate::facts::topology::{LabelValue, ZONE};
 use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
@@ -54,7 +54,7 @@ fn quiet(status: &Status) -> Round {
 }
 
 /// Writes these labels to the Node, so long after the trigger.
-fn label(round: &mut Round, labels: &BTreeMap<String, Option<String>>, latency: Duration) {
+fn label(round: &mut Round, labels: &BTreeMap<String, Option<LabelValue>>, latency: Duration) {
     for action in &mut round.plan.actions {
         if let Action::PatchNode(patch) = action {
             patch.labels.clone_from(labels);
@@ -131,7 +131,7 @@ fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
     news(&mut reported, &status("hv-a", &[]));
     let there = status("hv-b", &[]);
     let mut round = quiet(&there);
-    let labels = [(ZONE.to_owned(), Some("rack-b".to_owned()))];
+    let labels = [(ZONE.to_owned(), LabelValue::parse("rack-b").ok())];
     label(&mut round, &labels.into(), Duration::from_millis(12));
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     round.plan.moved = Some(Migration { from, to, at });
@@ -335,7 +335,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     }
     let keys =
         ["region", "zone", "host"].map(|key| format!("failure-domain.beta.kubernetes.io/{key}"));
-    let labels = keys.map(|key| (key, Some("v".repeat(63))));
+    let labels = keys.map(|key| (key, LabelValue::parse(&"v".repeat(63)).ok()));
     let from = "o".repeat(253);
     let moved = Migration {
         from: from.clone(),
