@@ -16,7 +16,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::documents::yaml;
-use super::{BASE, Target, with_tree};
+use super::{BASE, with_tree};
 use crate::allocation::bounded;
 
 /// Values of these keys are secrets.
@@ -28,75 +28,38 @@ const SECRET: [&str; 4] = [
 ];
 
 /// No error and no `Debug` holds a secret of the file.
-pub(super) const KUBECONFIG: Target = Target {
-    name: "kubeconfig",
-    run: |bytes| {
-        let path = "/etc/kubernetes/cloud-config";
-        let loaded = with_tree(&[(path, bytes)], |root| {
-            bounded(bytes, 8 * BASE, || kubeconfig::load(root, Path::new(path)))
-        });
-        let mut said = format!("{loaded:?}");
-        if let Err(error) = &loaded {
-            said.push_str(&error.to_string());
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                said.push_str(&format!(" {error:?} {error}"));
-                cause = error.source();
-            }
+pub fn kubeconfig(bytes: &[u8]) {
+    let path = "/etc/kubernetes/cloud-config";
+    let loaded = with_tree(&[(path, bytes)], |root| {
+        bounded(bytes, 8 * BASE, || kubeconfig::load(root, Path::new(path)))
+    });
+    let mut said = format!("{loaded:?}");
+    if let Err(error) = &loaded {
+        said.push_str(&error.to_string());
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            said.push_str(&format!(" {error:?} {error}"));
+            cause = error.source();
         }
-        let Ok(document) = yaml(bytes) else {
-            return;
-        };
-        let mut texts = Vec::new();
-        collect("", &document, &mut texts);
-        for (key, text) in &texts {
-            let is_elsewhere = texts
-                .iter()
-                .any(|(other, found)| other != key && found.contains(text.as_str()));
-            if SECRET.contains(&key.as_str())
-                && text.len() >= 12
-                && !is_elsewhere
-                && occurrences(bytes, text) <= 1
-            {
-                assert!(!said.contains(text.as_str()), "{key} is told: {said}");
-            }
+    }
+    let Ok(document) = yaml(bytes) else {
+        return;
+    };
+    let mut texts = Vec::new();
+    collect("", &document, &mut texts);
+    for (key, text) in &texts {
+        let is_elsewhere = texts
+            .iter()
+            .any(|(other, found)| other != key && found.contains(text.as_str()));
+        if SECRET.contains(&key.as_str())
+            && text.len() >= 12
+            && !is_elsewhere
+            && occurrences(bytes, text) <= 1
+        {
+            assert!(!said.contains(text.as_str()), "{key} is told: {said}");
         }
-    },
-    words: &[
-        "token: ",
-        "clusters:\n",
-        "- cluster:\n",
-        "    server: https://192.0.2.1:6443\n",
-        "users:\n",
-        "- name: a\n",
-        "contexts:\n",
-        "current-context: a\n",
-        "certificate-authority-data: ",
-        "client-certificate-data: ",
-        "client-key-data: ",
-        "tokenFile: ",
-        "insecure-skip-tls-verify: true\n",
-        "proxy-url: http://a:b@c\n",
-        "exec:\n",
-        "auth-provider:\n",
-        "username: ",
-        "password: ",
-        "namespace: default\n",
-        "tls-server-name: ",
-        "\n",
-        "  ",
-        "- ",
-        "{",
-        "}",
-        "[",
-        "]",
-        "\"",
-        "null",
-        "&a ",
-        "*a",
-        "K10canary-of-a-token",
-    ],
-};
+    }
+}
 
 /// How often a text stands in a file.
 fn occurrences(bytes: &[u8], text: &str) -> usize {
@@ -133,64 +96,39 @@ fn sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), &'static str> {
 
 /// A certificate that `x509-parser` reads is read in the same way; PEM text that is written again is the same; of the certificates of an
 /// authority, all are given to the TLS library if it can use one of them, and none otherwise.
-pub(super) const X509_PEM: Target = Target {
-    name: "x509_pem",
-    run: |bytes| {
-        let ours = bounded(bytes, BASE, || Certificate::parse(bytes));
-        if let Ok((rest, theirs)) = X509Certificate::from_der(bytes) {
-            compare(ours.as_ref(), rest, &theirs);
+pub fn x509_pem(bytes: &[u8]) {
+    let ours = bounded(bytes, BASE, || Certificate::parse(bytes));
+    if let Ok((rest, theirs)) = X509Certificate::from_der(bytes) {
+        compare(ours.as_ref(), rest, &theirs);
+    }
+    let Ok((certificates, has_key)) = bounded(bytes, BASE, || sections(bytes)) else {
+        return;
+    };
+    let pem: String = certificates
+        .iter()
+        .map(|der| {
+            format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+                BASE64_STANDARD.encode(der)
+            )
+        })
+        .collect();
+    if !certificates.is_empty() {
+        let again = sections(pem.as_bytes()).unwrap();
+        assert_eq!((&again.0, again.1), (&certificates, false), "{has_key}");
+    }
+    let usable = certificates.iter().any(|der| {
+        let one = CertificateDer::from(der.as_slice());
+        RootCertStore::empty().add(one).is_ok()
+    });
+    let trusted = pem::authorities(bytes).map_or(0, |all| all.len());
+    assert_eq!(trusted, if usable { certificates.len() } else { 0 });
+    for der in &certificates {
+        if let Ok((rest, theirs)) = X509Certificate::from_der(der) {
+            compare(Certificate::parse(der).as_ref(), rest, &theirs);
         }
-        let Ok((certificates, has_key)) = bounded(bytes, BASE, || sections(bytes)) else {
-            return;
-        };
-        let pem: String = certificates
-            .iter()
-            .map(|der| {
-                format!(
-                    "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-                    BASE64_STANDARD.encode(der)
-                )
-            })
-            .collect();
-        if !certificates.is_empty() {
-            let again = sections(pem.as_bytes()).unwrap();
-            assert_eq!((&again.0, again.1), (&certificates, false), "{has_key}");
-        }
-        let usable = certificates.iter().any(|der| {
-            let one = CertificateDer::from(der.as_slice());
-            RootCertStore::empty().add(one).is_ok()
-        });
-        let trusted = pem::authorities(bytes).map_or(0, |all| all.len());
-        assert_eq!(trusted, if usable { certificates.len() } else { 0 });
-        for der in &certificates {
-            if let Ok((rest, theirs)) = X509Certificate::from_der(der) {
-                compare(Certificate::parse(der).as_ref(), rest, &theirs);
-            }
-        }
-    },
-    words: &[
-        "-----BEGIN CERTIFICATE-----\n",
-        "-----END CERTIFICATE-----\n",
-        "-----BEGIN PRIVATE KEY-----\n",
-        "-----BEGIN ",
-        "-----",
-        "\n",
-        "\r\n",
-        "=",
-        "MII",
-        "ENCRYPTED",
-        "\u{30}\u{03}",
-        "\u{06}\u{03}\u{55}\u{04}\u{03}",
-        "\u{0c}",
-        "\u{13}",
-        "\u{1e}",
-        "\u{17}\u{0d}",
-        "20500101000000Z",
-        "491231235959Z",
-        "\u{18}\u{0f}",
-        "\u{02}\u{01}\u{01}",
-    ],
-};
+    }
+}
 
 fn compare(ours: Option<&Certificate>, rest: &[u8], theirs: &X509Certificate<'_>) {
     let Some(ours) = ours else {
@@ -245,74 +183,54 @@ fn compare(ours: Option<&Certificate>, rest: &[u8], theirs: &X509Certificate<'_>
 }
 
 /// What a token says of itself is what stands in it, and never a part of its secret.
-pub(super) const TOKEN: Target = Target {
-    name: "token",
-    run: |bytes| {
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            return;
-        };
-        let secret = SecretString::from(text);
-        let kind = bounded(bytes, BASE, || classify(&secret));
-        if token::check(text).is_ok() {
-            assert!(
-                !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()),
-                "cannot be sent"
-            );
+pub fn token(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let secret = SecretString::from(text);
+    let kind = bounded(bytes, BASE, || classify(&secret));
+    if token::check(text).is_ok() {
+        assert!(
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()),
+            "cannot be sent"
+        );
+    }
+    match kind {
+        TokenKind::Rancher { name } => {
+            let (before, secret) = text.split_once(':').unwrap();
+            assert!(name == before && !secret.is_empty());
         }
-        match kind {
-            TokenKind::Rancher { name } => {
-                let (before, secret) = text.split_once(':').unwrap();
-                assert!(name == before && !secret.is_empty());
+        TokenKind::Jwt(claims) => {
+            let parts: Vec<&str> = text.split('.').collect();
+            assert_eq!(parts.len(), 3, "parts of a token");
+            let payload = BASE64_URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
+            // Of claims that nothing reads, a text may be half of a surrogate pair.
+            let Ok(payload) = serde_json::from_slice::<Value>(&payload) else {
+                return;
+            };
+            let claim = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
+            for (read, name) in [(&claims.subject, "sub"), (&claims.issuer, "iss")] {
+                assert!(read.is_none() || *read == claim(name), "{name}: {read:?}");
+                let text = read.as_deref().unwrap_or_default();
+                assert!(
+                    text.len() <= 512 && !text.chars().any(char::is_control),
+                    "{name}: {text:?}"
+                );
             }
-            TokenKind::Jwt(claims) => {
-                let parts: Vec<&str> = text.split('.').collect();
-                assert_eq!(parts.len(), 3, "parts of a token");
-                let payload = BASE64_URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
-                // Of claims that nothing reads, a text may be half of a surrogate pair.
-                let Ok(payload) = serde_json::from_slice::<Value>(&payload) else {
-                    return;
-                };
-                let claim =
-                    |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
-                for (read, name) in [(&claims.subject, "sub"), (&claims.issuer, "iss")] {
-                    assert!(read.is_none() || *read == claim(name), "{name}: {read:?}");
-                    let text = read.as_deref().unwrap_or_default();
-                    assert!(
-                        text.len() <= 512 && !text.chars().any(char::is_control),
-                        "{name}: {text:?}"
-                    );
-                }
-                if let Some(expires) = claims.expires {
-                    let said = payload.get("exp").and_then(Value::as_f64).unwrap();
-                    assert!(
-                        (said - expires as f64).abs() <= 1.0 + said.abs() / 1e15
-                            || said.abs() > 9e18,
-                        "{said} is read as {expires}"
-                    );
-                }
-                if let Some(account) = claims.service_account {
-                    assert_eq!(
-                        Some(format!("system:serviceaccount:{account}")),
-                        claims.subject
-                    );
-                }
+            if let Some(expires) = claims.expires {
+                let said = payload.get("exp").and_then(Value::as_f64).unwrap();
+                assert!(
+                    (said - expires as f64).abs() <= 1.0 + said.abs() / 1e15 || said.abs() > 9e18,
+                    "{said} is read as {expires}"
+                );
             }
-            TokenKind::Opaque => {}
+            if let Some(account) = claims.service_account {
+                assert_eq!(
+                    Some(format!("system:serviceaccount:{account}")),
+                    claims.subject
+                );
+            }
         }
-    },
-    words: &[
-        ".",
-        ":",
-        "token-",
-        "kubeconfig-u-",
-        "eyJ",
-        "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ",
-        "eyJzdWIiOiJhIn0",
-        "eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIn0",
-        "eyJleHAiOjFlMzAwfQ",
-        "eyJleHAiOi0xLjV9",
-        "=",
-        "\n",
-        "K10",
-    ],
-};
+        TokenKind::Opaque => {}
+    }
+}

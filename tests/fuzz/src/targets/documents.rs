@@ -12,7 +12,7 @@ use harvester_node_agent::sys::document::yaml::{YamlValue, parse};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
-use super::{BASE, Target, with_tree};
+use super::{BASE, with_tree};
 use crate::allocation::bounded;
 
 /// What a tree may cost beside its text, and the parser: it keeps the tokens of up to 1024 characters, some 700 bytes for each, until it
@@ -28,52 +28,6 @@ fn is_unprintable(bytes: &[u8]) -> bool {
 
 /// A text of this size is never too large in memory, whatever it says.
 const SHORT: usize = 1024;
-
-const YAML_WORDS: &[&str] = &[
-    ": ",
-    "- ",
-    "? ",
-    "\n",
-    "\n  ",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "\"",
-    "'",
-    "&a ",
-    "*a",
-    "!!str ",
-    "!x ",
-    "|\n",
-    ">-\n",
-    "---\n",
-    "...\n",
-    "%YAML 1.2\n",
-    "#",
-    "<<",
-    "null",
-    "true",
-    "~",
-    "1e3",
-    "-0",
-    "0x1F",
-    ".inf",
-    "\\u0041",
-    "\\ud83d\\ude00",
-    "\\/",
-    "\t",
-    "\r\n",
-    "\u{feff}",
-    "\u{85}",
-    "\u{2028}",
-    "\u{7f}",
-    "a: b\n",
-    "\"a\":1",
-    "[[[[[[[[",
-    "{\"a\":",
-];
 
 /// The document of a YAML or JSON text. The order of its keys is lost.
 pub(super) fn yaml(text: &[u8]) -> Result<Value, DocumentError> {
@@ -96,30 +50,26 @@ fn json_of(value: YamlValue) -> Value {
 }
 
 /// JSON is read as `serde_json` reads it, within memory.
-pub(super) const YAML: Target = Target {
-    name: "yaml_document",
-    run: |bytes| {
-        bounded(bytes, YAML_BASE, || parse(bytes).is_ok());
-        let read = yaml(bytes);
-        let Ok(json) = serde_json::from_slice::<Strict>(bytes) else {
-            return;
-        };
-        if is_unprintable(bytes) {
-            return;
+pub fn yaml_document(bytes: &[u8]) {
+    bounded(bytes, YAML_BASE, || parse(bytes).is_ok());
+    let read = yaml(bytes);
+    let Ok(json) = serde_json::from_slice::<Strict>(bytes) else {
+        return;
+    };
+    if is_unprintable(bytes) {
+        return;
+    }
+    match read {
+        Ok(read) => assert_eq!(read, json.value, "another document than JSON's"),
+        Err(DocumentError::DuplicateKey { .. }) => {
+            assert!(json.has_twice, "no key is there twice")
         }
-        match read {
-            Ok(read) => assert_eq!(read, json.value, "another document than JSON's"),
-            Err(DocumentError::DuplicateKey { .. }) => {
-                assert!(json.has_twice, "no key is there twice")
-            }
-            Err(DocumentError::TooDeep) => assert!(json.depth > 64, "only {} deep", json.depth),
-            Err(DocumentError::TooLarge { .. }) => assert!(bytes.len() > SHORT, "not large"),
-            Err(DocumentError::Unsupported { .. }) => assert!(json.has_merge, "nothing but JSON"),
-            Err(error) => panic!("JSON {error}"),
-        }
-    },
-    words: YAML_WORDS,
-};
+        Err(DocumentError::TooDeep) => assert!(json.depth > 64, "only {} deep", json.depth),
+        Err(DocumentError::TooLarge { .. }) => assert!(bytes.len() > SHORT, "not large"),
+        Err(DocumentError::Unsupported { .. }) => assert!(json.has_merge, "nothing but JSON"),
+        Err(error) => panic!("JSON {error}"),
+    }
+}
 
 /// A JSON value, with what our reader refuses.
 struct Strict {
@@ -217,114 +167,70 @@ impl<'de> Visitor<'de> for StrictVisitor {
 }
 
 /// An object of strings in JSON is read as it is.
-pub(super) const CONFIGMAP_ENTRY: Target = Target {
-    name: "configmap_entry",
-    run: |bytes| {
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            return;
-        };
-        let read = bounded(bytes, YAML_BASE, || configmap::labels(text));
-        let Ok(Strict {
-            value: Value::Object(entries),
-            has_twice: false,
-            has_merge: false,
-            ..
-        }) = serde_json::from_str(text)
-        else {
-            return;
-        };
-        let strings: Option<Vec<(String, String)>> = entries
-            .into_iter()
-            .map(|(key, value)| Some((key, value.as_str()?.to_owned())))
-            .collect();
-        let is_read = bytes.len() < SHORT && !is_unprintable(bytes);
-        let Some(strings) = strings.filter(|_| is_read) else {
-            return;
-        };
-        let read = read.unwrap();
-        let mut read: Vec<(String, String)> = read
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        read.sort();
-        assert_eq!(read, strings);
-    },
-    words: YAML_WORDS,
-};
+pub fn configmap_entry(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let read = bounded(bytes, YAML_BASE, || configmap::labels(text));
+    let Ok(Strict {
+        value: Value::Object(entries),
+        has_twice: false,
+        has_merge: false,
+        ..
+    }) = serde_json::from_str(text)
+    else {
+        return;
+    };
+    let strings: Option<Vec<(String, String)>> = entries
+        .into_iter()
+        .map(|(key, value)| Some((key, value.as_str()?.to_owned())))
+        .collect();
+    let is_read = bytes.len() < SHORT && !is_unprintable(bytes);
+    let Some(strings) = strings.filter(|_| is_read) else {
+        return;
+    };
+    let read = read.unwrap();
+    let mut read: Vec<(String, String)> = read
+        .iter()
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    read.sort();
+    assert_eq!(read, strings);
+}
 
 /// What is shown of a configuration is the same configuration.
-pub(super) const CONFIG_TOML: Target = Target {
-    name: "config_toml",
-    run: |bytes| {
-        let path = "/etc/harvester-node-agent/config.toml";
-        let load = |text: &[u8]| {
-            with_tree(&[(path, text)], |root| {
-                config::load(root, Some(Path::new(path)))
-            })
-        };
-        match load(bytes) {
-            Ok(loaded) => {
-                let shown = show::text(&loaded.values);
-                let again =
-                    load(shown.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{shown}"));
-                assert_eq!(
-                    format!("{:?}", loaded.settings),
-                    format!("{:?}", again.settings),
-                    "{shown}"
-                );
-                let values = |values: &[config::Effective]| {
-                    let pairs = values
-                        .iter()
-                        .map(|value| (value.key.clone(), value.value.clone()));
-                    pairs.collect::<Vec<_>>()
-                };
-                assert_eq!(values(&loaded.values), values(&again.values));
-            }
-            Err(errors) => {
-                assert!(!errors.problems.is_empty(), "a refusal without a reason");
-                for problem in &errors.problems {
-                    one_line(&problem.to_string());
-                }
+pub fn config_toml(bytes: &[u8]) {
+    let path = "/etc/harvester-node-agent/config.toml";
+    let load = |text: &[u8]| {
+        with_tree(&[(path, text)], |root| {
+            config::load(root, Some(Path::new(path)))
+        })
+    };
+    match load(bytes) {
+        Ok(loaded) => {
+            let shown = show::text(&loaded.values);
+            let again = load(shown.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+            assert_eq!(
+                format!("{:?}", loaded.settings),
+                format!("{:?}", again.settings),
+                "{shown}"
+            );
+            let values = |values: &[config::Effective]| {
+                let pairs = values
+                    .iter()
+                    .map(|value| (value.key.clone(), value.value.clone()));
+                pairs.collect::<Vec<_>>()
+            };
+            assert_eq!(values(&loaded.values), values(&again.values));
+        }
+        Err(errors) => {
+            assert!(!errors.problems.is_empty(), "a refusal without a reason");
+            for problem in &errors.problems {
+                one_line(&problem.to_string());
             }
         }
-    },
-    words: &[
-        "\n",
-        " = ",
-        "\"",
-        "'''",
-        "\"\"\"",
-        "[",
-        "]",
-        "{",
-        "}",
-        ".",
-        ",",
-        "true",
-        "false",
-        "1979-05-27",
-        "0x1f",
-        "inf",
-        "1_0",
-        "\\u0000",
-        "\\n",
-        "\u{202e}",
-        "[labels.extra]\n",
-        "[hosts.\"hv-a\"]\n",
-        "[harvester]\n",
-        "[topology]\n",
-        "[timing]\n",
-        "10s",
-        "1h30m",
-        "zone-a",
-        "poll = ",
-        "sources = ",
-        "\"x/y\" = ",
-        "vm = ",
-        "listen = ",
-        "host_label = ",
-    ],
-};
+    }
+}
 
 /// No message breaks its line or hides a part of it.
 fn one_line(text: &str) {
@@ -335,72 +241,29 @@ fn one_line(text: &str) {
 const RKE2: &str = "/etc/rancher/rke2/config.yaml";
 
 /// The files of a distribution.
-pub(super) const DISTRIBUTION: Target = Target {
-    name: "distribution",
-    run: |bytes| {
-        let text = String::from_utf8_lossy(bytes);
-        for (name, value) in variables(&text) {
-            assert!(
-                !name.contains('=') && name.len() + value.len() <= 2 * text.len(),
-                "{name}"
-            );
-        }
-        for (name, _) in flags(&text) {
-            assert!(!name.contains('='), "{name}");
-        }
-        // A quoted word is the word that it was.
-        if let Some(line) = text
-            .lines()
-            .next()
-            .filter(|line| !line.contains(['\0', '\'']))
-        {
-            let flags = flags(&format!("--name='{line}'"));
-            assert_eq!(flags, [("name".to_owned(), line.to_owned())]);
-        }
-        let read = |text: &[u8]| with_tree(&[(RKE2, text)], read_distribution);
-        let (_, problems) = read(bytes);
-        for problem in &problems {
-            one_line(&problem.to_string());
-        }
-    },
-    words: &[
-        "token: K10\n",
-        "agent-token: x\n",
-        "node-name: w-1\n",
-        "node-label:\n",
-        "node-label: ",
-        "- topology.kubernetes.io/zone=z\n",
-        "  - ",
-        "- ",
-        "a=b\n",
-        "kubelet-arg:\n",
-        "- hostname-override=w-1\n",
-        "\"",
-        "'",
-        ": ",
-        "+",
-        "\n",
-        "#",
-        "|\n",
-        ">-\n",
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        "kubernetes.io/hostname=",
-        "topology.kubernetes.io/region=r",
-        "--node-labels=",
-        "RKE2_TOKEN=",
-        "\\\n",
-        "datastore-endpoint: postgres://a:b@c/d\n",
-        "token-file: /x\n",
-        "\t",
-        "\r\n",
-        "? ",
-        "&a ",
-        "*a",
-        "!!str ",
-        "---\n",
-    ],
-};
+pub fn distribution(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for (name, value) in variables(&text) {
+        assert!(
+            !name.contains('=') && name.len() + value.len() <= 2 * text.len(),
+            "{name}"
+        );
+    }
+    for (name, _) in flags(&text) {
+        assert!(!name.contains('='), "{name}");
+    }
+    // A quoted word is the word that it was.
+    if let Some(line) = text
+        .lines()
+        .next()
+        .filter(|line| !line.contains(['\0', '\'']))
+    {
+        let flags = flags(&format!("--name='{line}'"));
+        assert_eq!(flags, [("name".to_owned(), line.to_owned())]);
+    }
+    let read = |text: &[u8]| with_tree(&[(RKE2, text)], read_distribution);
+    let (_, problems) = read(bytes);
+    for problem in &problems {
+        one_line(&problem.to_string());
+    }
+}

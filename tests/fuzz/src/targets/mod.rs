@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The targets: what is run on bytes, and what must hold of it.
+//! The targets: what is run on bytes, and what must hold of it. A target panics where something does not hold.
 
 mod access;
 mod documents;
@@ -12,33 +12,11 @@ use std::path::Path;
 use harvester_node_agent::sys::root::Root;
 use tempfile::TempDir;
 
-/// What is run on bytes.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) name: &'static str,
-    /// Panics where something does not hold.
-    pub(crate) run: fn(&[u8]),
-    /// Words that mean something to it.
-    pub(crate) words: &'static [&'static str],
-}
-
-/// All of them.
-pub(crate) const TARGETS: &[Target] = &[
-    documents::YAML,
-    documents::CONFIGMAP_ENTRY,
-    access::KUBECONFIG,
-    access::X509_PEM,
-    access::TOKEN,
-    wire::WATCH_STREAM,
-    wire::API_OBJECTS,
-    wire::NETLINK,
-    wire::QGA,
-    host::HOST_METRICS,
-    documents::CONFIG_TOML,
-    documents::DISTRIBUTION,
-    texts::ESCAPE,
-    wire::HTTP_REQUEST,
-];
+pub use access::{kubeconfig, token, x509_pem};
+pub use documents::{config_toml, configmap_entry, distribution, yaml_document};
+pub use host::host_metrics;
+pub use texts::escape;
+pub use wire::{api_objects, http_request, netlink, qga, watch_stream};
 
 /// Bytes that a reader may hold beside a multiple of its input.
 const BASE: usize = 64 << 10;

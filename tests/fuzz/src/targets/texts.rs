@@ -6,34 +6,10 @@ use std::borrow::Cow;
 use harvester_node_agent::sys::escape::{in_json, is_plain, one_line, shell_word};
 use serde_json::Value;
 
-use super::Target;
-
 /// What a terminal would take for more than text is escaped, and a second pass of each function changes nothing.
-pub(super) const ESCAPE: Target = Target {
-    name: "escape",
-    run: |bytes| escaped(&String::from_utf8_lossy(bytes)),
-    words: &[
-        "\"",
-        "'",
-        "\\",
-        "\n",
-        " ",
-        "\\n",
-        "{\"a\":",
-        "[",
-        "}",
-        "]",
-        ",",
-        "\u{202e}",
-        "\u{1b}[31m",
-        "\0",
-        "\u{e0041}",
-        "\u{85}",
-        "%2b",
-        "\\u002f",
-        "\\ud800",
-    ],
-};
+pub fn escape(bytes: &[u8]) {
+    escaped(&String::from_utf8_lossy(bytes))
+}
 
 fn escaped(text: &str) {
     for max in [0, 1, 7, 120, usize::MAX] {

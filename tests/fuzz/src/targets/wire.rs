@@ -16,7 +16,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkInfo};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{BASE, Target, pieces};
+use super::{BASE, pieces};
 use crate::allocation::{bounded, peak};
 
 /// The lines of a stream that arrives in these pieces, and whether the last one is whole; none if one is too long.
@@ -34,113 +34,60 @@ fn lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<Vec<u8>>
 }
 
 /// However a stream is cut, the same lines come out of it.
-pub(super) const WATCH_STREAM: Target = Target {
-    name: "watch_stream",
-    run: |bytes| {
-        let (whole, is_done) = bounded(bytes, BASE + 100 * bytes.len(), || lines([bytes])).unwrap();
-        for cut in [pieces(bytes), bytes.chunks(1).collect()] {
-            assert_eq!(lines(cut).unwrap(), (whole.clone(), is_done));
-        }
-        let expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-        let (last, expected) = expected.split_last().unwrap();
-        let expected: Vec<&[u8]> = expected
-            .iter()
-            .copied()
-            .filter(|line| !line.trim_ascii().is_empty())
-            .collect();
-        assert_eq!(
-            (whole, is_done),
-            (
-                expected.iter().map(|line| line.to_vec()).collect(),
-                last.trim_ascii().is_empty()
-            )
-        );
-    },
-    words: &[
-        "\n",
-        "\r\n",
-        "\n\n",
-        " ",
-        "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"7\"}}}\n",
-        "\0",
-    ],
-};
+pub fn watch_stream(bytes: &[u8]) {
+    let (whole, is_done) = bounded(bytes, BASE + 100 * bytes.len(), || lines([bytes])).unwrap();
+    for cut in [pieces(bytes), bytes.chunks(1).collect()] {
+        assert_eq!(lines(cut).unwrap(), (whole.clone(), is_done));
+    }
+    let expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let (last, expected) = expected.split_last().unwrap();
+    let expected: Vec<&[u8]> = expected
+        .iter()
+        .copied()
+        .filter(|line| !line.trim_ascii().is_empty())
+        .collect();
+    assert_eq!(
+        (whole, is_done),
+        (
+            expected.iter().map(|line| line.to_vec()).collect(),
+            last.trim_ascii().is_empty()
+        )
+    );
+}
 
 /// An object that is read costs little, says what the text says, and an error of it is one harmless line.
-pub(super) const API_OBJECTS: Target = Target {
-    name: "api_objects",
-    run: |bytes| {
-        // What nothing reads is not checked, such as half of a surrogate pair.
-        let value: Option<Value> = serde_json::from_slice(bytes).ok();
-        let of = |key: &str| value.as_ref()?.pointer(key).cloned();
-        if let Some(node) = read::<Node>(bytes).filter(|_| value.is_some()) {
-            assert_eq!(of("/metadata/name"), Some(json!(node.name.as_str())));
-            assert_eq!(of("/metadata/uid"), Some(json!(node.uid)));
-            if !node.labels.is_empty() {
-                assert_eq!(of("/metadata/labels"), Some(json!(node.labels)));
-            }
-            if !node.annotations.is_empty() {
-                assert_eq!(of("/metadata/annotations"), Some(json!(node.annotations)));
-            }
+pub fn api_objects(bytes: &[u8]) {
+    // What nothing reads is not checked, such as half of a surrogate pair.
+    let value: Option<Value> = serde_json::from_slice(bytes).ok();
+    let of = |key: &str| value.as_ref()?.pointer(key).cloned();
+    if let Some(node) = read::<Node>(bytes).filter(|_| value.is_some()) {
+        assert_eq!(of("/metadata/name"), Some(json!(node.name.as_str())));
+        assert_eq!(of("/metadata/uid"), Some(json!(node.uid)));
+        if !node.labels.is_empty() {
+            assert_eq!(of("/metadata/labels"), Some(json!(node.labels)));
         }
-        if let Some(vmi) = read::<Vmi>(bytes).filter(|_| value.is_some()) {
-            assert_eq!(of("/metadata/name"), Some(json!(vmi.name.as_str())));
-            if let Some(host) = &vmi.host {
-                assert_eq!(of("/status/nodeName"), Some(json!(host.as_str())));
-            }
-            for (key, text) in &vmi.annotations {
-                let annotations = of("/metadata/annotations").unwrap();
-                assert_eq!(annotations.get(key), Some(&json!(text)));
-            }
+        if !node.annotations.is_empty() {
+            assert_eq!(of("/metadata/annotations"), Some(json!(node.annotations)));
         }
-        bounded(bytes, BASE, || serde_json::from_slice::<Pod>(bytes).is_ok());
-        read::<PartialObjectMetadata>(bytes);
-        if let Some(status) = read::<ApiStatus>(bytes)
-            && let Some(code) = status.code.filter(|_| value.is_some())
-        {
-            assert_eq!(of("/code"), Some(json!(code)));
+    }
+    if let Some(vmi) = read::<Vmi>(bytes).filter(|_| value.is_some()) {
+        assert_eq!(of("/metadata/name"), Some(json!(vmi.name.as_str())));
+        if let Some(host) = &vmi.host {
+            assert_eq!(of("/status/nodeName"), Some(json!(host.as_str())));
         }
-    },
-    words: &[
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        ":",
-        "null",
-        "\"metadata\":",
-        "\"name\":",
-        "\"uid\":",
-        "\"labels\":{",
-        "\"annotations\":{",
-        "\"a\":\"b\"",
-        "\"status\":{",
-        "\"nodeName\":\"hv-b\"",
-        "\"spec\":{",
-        "\"managedFields\":[",
-        "\"fieldsV1\":{",
-        "\"f:metadata\":{",
-        "\"f:labels\":{",
-        "\"f:a\":{}",
-        "\"interfaces\":[",
-        "\"mac\":\"6e:22:41:9c:0a:71\"",
-        "\"conditions\":[",
-        "\"type\":\"Ready\"",
-        "\"code\":410",
-        "\"reason\":",
-        "\"details\":{",
-        "\"retryAfterSeconds\":1",
-        "\"containers\":[{",
-        "\"image\":\"a/harvester-csi-driver:v1\"",
-        "\"activePods\":{",
-        "1e999",
-        "\\u0000",
-        "\\ud800",
-        "-1",
-        "\"topology.kubernetes.io/zone\":\"z\"",
-    ],
-};
+        for (key, text) in &vmi.annotations {
+            let annotations = of("/metadata/annotations").unwrap();
+            assert_eq!(annotations.get(key), Some(&json!(text)));
+        }
+    }
+    bounded(bytes, BASE, || serde_json::from_slice::<Pod>(bytes).is_ok());
+    read::<PartialObjectMetadata>(bytes);
+    if let Some(status) = read::<ApiStatus>(bytes)
+        && let Some(code) = status.code.filter(|_| value.is_some())
+    {
+        assert_eq!(of("/code"), Some(json!(code)));
+    }
+}
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     match bounded(bytes, BASE, || serde_json::from_slice(bytes)) {
@@ -158,49 +105,30 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 /// Links are read as `netlink-packet-route` reads them.
-pub(super) const NETLINK: Target = Target {
-    name: "netlink",
-    run: |bytes| {
-        let read: Vec<_> = bounded(bytes, BASE + 200 * bytes.len() / 16, || {
-            messages(bytes).collect()
-        });
-        assert!(
-            read.len() <= bytes.len() / 16 + 1,
-            "more messages than there is room for"
-        );
-        let is_broken = read.iter().position(Result::is_err);
-        assert!(
-            is_broken.is_none_or(|at| at + 1 == read.len()),
-            "read on behind a broken message"
-        );
-        let Ok(theirs) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
-            return;
-        };
-        if let (
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(theirs)),
-            Some(Ok(Message::Link(ours))),
-        ) = (theirs.payload, read.first())
-        {
-            compare(ours, &theirs.attributes);
-        }
-    },
-    words: &[
-        "\u{10}\0",
-        "\u{03}\0",
-        "\u{2c}\0",
-        "\u{12}\0",
-        "\u{36}\0",
-        "\u{39}\0",
-        "\u{08}\0",
-        "\u{04}\0\0\0",
-        "virtio",
-        "eth0\0",
-        "\u{03}\0\0\0",
-        "\u{02}\0\0\0",
-        "\0\0\0\0",
-        "vlan\0",
-    ],
-};
+pub fn netlink(bytes: &[u8]) {
+    let read: Vec<_> = bounded(bytes, BASE + 200 * bytes.len() / 16, || {
+        messages(bytes).collect()
+    });
+    assert!(
+        read.len() <= bytes.len() / 16 + 1,
+        "more messages than there is room for"
+    );
+    let is_broken = read.iter().position(Result::is_err);
+    assert!(
+        is_broken.is_none_or(|at| at + 1 == read.len()),
+        "read on behind a broken message"
+    );
+    let Ok(theirs) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
+        return;
+    };
+    if let (
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(theirs)),
+        Some(Ok(Message::Link(ours))),
+    ) = (theirs.payload, read.first())
+    {
+        compare(ours, &theirs.attributes);
+    }
+}
 
 fn compare(ours: &Link, attributes: &[LinkAttribute]) {
     for attribute in attributes {
@@ -247,39 +175,18 @@ fn is_once(attributes: &[LinkAttribute], attribute: &LinkAttribute) -> bool {
 }
 
 /// However requests are cut, the same commands come out, each with one line for an answer, and little is kept.
-pub(super) const QGA: Target = Target {
-    name: "qga",
-    run: |bytes| {
-        let whole = commands([bytes]);
-        // A number or a word at the top ends where the piece does, since nothing else ends it; it is refused in any case.
-        let is_open = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
-        let has_word = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
-        let words: [&[u8]; 3] = [b"null", b"true", b"false"];
-        let is_open = bytes.iter().any(is_open) || words.into_iter().any(has_word);
-        for cut in [pieces(bytes), bytes.chunks(1).collect()] {
-            let found = commands(cut);
-            assert!(is_open || found == whole, "{found:?} and not {whole:?}");
-        }
-    },
-    words: &[
-        "{\"execute\":\"guest-sync\",\"arguments\":{\"id\":7}}",
-        "{\"execute\":\"guest-ping\"}",
-        "\"execute\":",
-        "\"arguments\":{",
-        "\"id\":",
-        "{",
-        "}",
-        "[",
-        "\"",
-        "\\",
-        "\n",
-        "\"guest-info\"",
-        "\"node-agent-resync\"",
-        "\"guest-sync-delimited\"",
-        "null",
-        "\\u001b",
-    ],
-};
+pub fn qga(bytes: &[u8]) {
+    let whole = commands([bytes]);
+    // A number or a word at the top ends where the piece does, since nothing else ends it; it is refused in any case.
+    let is_open = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+    let has_word = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    let words: [&[u8]; 3] = [b"null", b"true", b"false"];
+    let is_open = bytes.iter().any(is_open) || words.into_iter().any(has_word);
+    for cut in [pieces(bytes), bytes.chunks(1).collect()] {
+        let found = commands(cut);
+        assert!(is_open || found == whole, "{found:?} and not {whole:?}");
+    }
+}
 
 fn commands<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<QgaCommand>> {
     let mut input = Input::default();
@@ -325,36 +232,29 @@ fn answer(method: &str, uri: &str, page: &str) -> Option<(u16, String)> {
 }
 
 /// Metrics are told to whom asks for them in the one way, and only then.
-pub(super) const HTTP_REQUEST: Target = Target {
-    name: "http_request",
-    run: |bytes| {
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            return;
-        };
-        let (method, uri) = text.split_once(' ').unwrap_or(("GET", text));
-        let page = "up 1\n";
-        let Some((status, said)) = bounded(bytes, BASE, || answer(method, uri, page)) else {
-            return;
-        };
-        let path = uri.split(['?', '#']).next().unwrap_or_default();
-        let is_path = path == "/metrics" || path.ends_with("/metrics");
-        match status {
-            200 => assert!(
-                is_path && ["GET", "HEAD"].contains(&method),
-                "{method} {uri}"
-            ),
-            404 => assert_ne!(path, "/metrics"),
-            405 => assert!(
-                is_path && !["GET", "HEAD"].contains(&method),
-                "{method} {uri}"
-            ),
-            other => panic!("status {other}"),
-        }
-        assert_eq!(said == page, status == 200);
-        assert!(!said.contains(uri) || uri.len() < 9, "{said}");
-    },
-    words: &[
-        "GET ", "HEAD ", "POST ", "/metrics", "?", "#", "http://a", "//", "%2f", "..", ":80", "*",
-        "@",
-    ],
-};
+pub fn http_request(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let (method, uri) = text.split_once(' ').unwrap_or(("GET", text));
+    let page = "up 1\n";
+    let Some((status, said)) = bounded(bytes, BASE, || answer(method, uri, page)) else {
+        return;
+    };
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    let is_path = path == "/metrics" || path.ends_with("/metrics");
+    match status {
+        200 => assert!(
+            is_path && ["GET", "HEAD"].contains(&method),
+            "{method} {uri}"
+        ),
+        404 => assert_ne!(path, "/metrics"),
+        405 => assert!(
+            is_path && !["GET", "HEAD"].contains(&method),
+            "{method} {uri}"
+        ),
+        other => panic!("status {other}"),
+    }
+    assert_eq!(said == page, status == 200);
+    assert!(!said.contains(uri) || uri.len() < 9, "{said}");
+}
