@@ -10,8 +10,7 @@ use std::fmt::{self, Display};
 use serde::Deserialize;
 
 use super::types::{MAXIMUM_ITEMS, PARTIAL};
-use crate::config::ConfigMapName;
-use crate::facts::names::{HostName, Namespace, NodeName, VmName};
+use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
 use crate::sys::document::json::Capped;
 
 const CORE: &str = "/api/v1";
