@@ -348,8 +348,7 @@ fn public_form(url: &Url) -> Url {
 /// Builds the URL of a request. The server's own path stays in front: the proxy of Rancher is at `/k8s/clusters/ID`.
 fn request_url(base: &Url, path: &ObjectPath, query: &[(&'static str, String)]) -> Url {
     let mut url = base.clone();
-    let prefix = base.path();
-    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    let prefix = base.path().trim_end_matches('/');
     url.set_path(&format!("{prefix}{path}"));
     if !query.is_empty() {
         url.query_pairs_mut().extend_pairs(query);
@@ -383,6 +382,7 @@ mod tests {
         for server in [
             "https://r.example/k8s/clusters/local",
             "https://r.example/k8s/clusters/local/",
+            "https://r.example/k8s/clusters/local//",
         ] {
             let query = [("limit", "5".to_owned())];
             let requested = request_url(&url(server), &NODES.named("n"), &query);
