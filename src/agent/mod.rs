@@ -15,18 +15,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use crate::facts::trigger::{HintSink, Next, Reasons, Scope, Trigger};
-pub use round::Round;
+pub use round::{Answer, Round};
 
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate};
-use crate::decide::{self, Action, FollowUp, Memory, Now, RunKind, WriteResult};
+use crate::decide::{self, Action, Memory, Now, RunKind, Write};
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
-
-/// The maximum number of rounds of `once`: labels, then the conditions that describe them, then a round without changes.
-const ONCE_ROUNDS: usize = 4;
 
 /// The maximum number of consecutive rounds that a new name interrupts.
 const CUTS_MAX: u32 = 8;
@@ -71,7 +68,7 @@ pub trait Observe {
 /// Executes writes.
 pub trait Apply {
     /// Executes the action, or returns a one-line error.
-    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = WriteResult>;
+    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Answer>;
     /// Sends the Events of the actions so far. The daemon does not wait until they are sent.
     fn announce(&mut self) -> impl Future<Output = ()>;
 }
@@ -198,7 +195,7 @@ pub async fn run<IO, P, T, R, C>(
                         wait.renamed().await;
                     }
                 };
-                let round = round(
+                let mut round = round(
                     &settings,
                     io,
                     publish,
@@ -213,28 +210,25 @@ pub async fn run<IO, P, T, R, C>(
                     wait.verify(since);
                 }
                 publish.publish(&round, &settings);
+                describe(&mut round, io, publish).await;
                 cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
                 if round.cut.is_some() {
                     next_cut = Some(Instant::now() + CUT_AGAIN);
                 }
-                wake = match (round.cut, round.follow_up) {
-                    (Some(cut), _) => Wake::Reconcile(cut),
-                    (None, FollowUp::Immediate) => {
-                        Wake::Reconcile(round.reasons.again(clock.now().uptime))
-                    }
-                    (None, FollowUp::Wait(next)) => {
-                        // After the report: an Event that hangs must not delay it, nor the conditions.
+                wake = match round.cut {
+                    Some(cut) => Wake::Reconcile(cut),
+                    None => {
                         io.announce().await;
-                        wait.wait(next, &mut || publish.alive()).await
+                        wait.wait(round.plan.next, &mut || publish.alive()).await
                     }
                 };
-                memory = round.memory;
+                memory = round.plan.memory;
             }
         }
     }
 }
 
-/// Runs rounds until there is nothing left to write. `Mode::DryRun` writes nothing. Returns the rounds.
+/// Runs one round. `Mode::DryRun` writes nothing.
 pub async fn once(
     settings: &Settings,
     io: &mut (impl Observe + Apply),
@@ -242,32 +236,19 @@ pub async fn once(
     clock: &impl Clock,
     memory: Memory,
     mode: Mode,
-) -> Vec<Round> {
-    let mut rounds: Vec<Round> = Vec::new();
-    let mut memory = memory;
-    for _ in 0..ONCE_ROUNDS {
-        let at = clock.now().uptime;
-        let mut reasons = Reasons::new(Trigger::Startup, at);
-        if !rounds.is_empty() {
-            // Everything was read, and the response to each write contained the current Node.
-            reasons.scope = Scope::NONE;
-        }
-        let attempt = Attempt {
-            reasons,
-            run_kind: RunKind::Once,
-            mode,
-        };
-        let never = pin!(std::future::pending());
-        let round = round(settings, io, publish, clock, memory, attempt, never).await;
-        memory = round.memory.clone();
-        let is_done = mode == Mode::DryRun || round.is_settled();
-        rounds.push(round);
-        if is_done {
-            break;
-        }
+) -> Round {
+    let attempt = Attempt {
+        reasons: Reasons::new(Trigger::Startup, clock.now().uptime),
+        run_kind: RunKind::Once,
+        mode,
+    };
+    let never = pin!(std::future::pending());
+    let mut round = round(settings, io, publish, clock, memory, attempt, never).await;
+    if mode == Mode::Write {
+        describe(&mut round, io, publish).await;
     }
     io.announce().await;
-    rounds
+    round
 }
 
 /// The write mode of [`once`].
@@ -286,8 +267,8 @@ struct Attempt {
     mode: Mode,
 }
 
-/// Observes, decides, and applies. An unavailable API may take long to time out, and a new name is reported immediately: when
-/// `renamed` completes, the reads are canceled for a round on cached facts, and repeated after it.
+/// Observes, decides, and writes all but the conditions. An unavailable API may take long to time out, and a new name is reported
+/// immediately: when `renamed` completes, the reads are canceled for a round on cached facts, and repeated after it.
 async fn round(
     settings: &Settings,
     io: &mut (impl Observe + Apply),
@@ -326,16 +307,8 @@ async fn round(
         identity: &identity,
         placement: placement.as_ref(),
     };
-    let plan = decide::plan(settings, scene, &memory, attempt.run_kind, now);
-    let mut results = Vec::new();
-    while let Some(action) = plan.next_action(&results)
-        && attempt.mode == Mode::Write
-    {
-        results.push(io.apply(action, now).await);
-        publish.alive();
-    }
-    let learned = decide::learn(&plan, &results, reasons.scope, now);
-    Round {
+    let plan = decide::plan(settings, scene, memory, attempt.run_kind, now);
+    let mut round = Round {
         reasons,
         cut,
         now,
@@ -343,11 +316,29 @@ async fn round(
         identity,
         placement,
         plan,
-        results,
-        ended: clock.now().uptime,
-        requests: io.requests(),
-        memory: learned.memory,
-        follow_up: learned.follow_up,
+        results: Vec::new(),
+        requests: Vec::new(),
+    };
+    while attempt.mode == Mode::Write
+        && let Some(action) = round.next_action()
+        && action.write() != Write::Conditions
+    {
+        let answer = io.apply(&action, round.now).await;
+        publish.alive();
+        if round.note(&action, answer) {
+            round.conclude(settings, attempt.run_kind, clock.now());
+        }
+    }
+    round.requests = io.requests();
+    round
+}
+
+/// Writes the conditions, the last action of a round. They come after the report, which must not wait if they hang.
+async fn describe(round: &mut Round, io: &mut impl Apply, publish: &mut dyn Publish) {
+    if let Some(action) = round.next_action() {
+        let answer = io.apply(&action, round.now).await;
+        publish.alive();
+        round.note(&action, answer);
     }
 }
 

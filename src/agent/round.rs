@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
-use crate::decide::{Action, FollowUp, Memory, Now, Plan, WriteResult};
-use crate::facts::UnavailableKind;
-use crate::facts::node::ANNOTATION_HOST;
+use crate::decide::{Action, Now, Plan, Refusal, RunKind, Scene, Write, WriteResult};
+use crate::facts::node::{ANNOTATION_HOST, Node};
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 use crate::facts::trigger::{Reasons, Trigger};
+use crate::facts::{Fact, UnavailableKind};
+
+/// The result of an action, with our Node if it was changed.
+pub type Answer = Result<Option<Node>, Refusal>;
 
 /// The result of one round.
 #[derive(Debug)]
@@ -19,26 +23,20 @@ pub struct Round {
     pub reasons: Reasons,
     /// The reasons of the round that a new name interrupted, which must be repeated.
     pub cut: Option<Reasons>,
-    /// The time of the decision.
+    /// The time of the decisions: if labels were written, after that.
     pub now: Now,
-    /// The observed facts.
+    /// The observed facts, with the Node after the labels were written.
     pub observation: Observation,
     /// The identity that follows from them.
     pub identity: Identity,
     /// The host of the VM and its topology.
     pub placement: Option<Placement>,
-    /// The decision.
+    /// The decisions, and the state to remember.
     pub plan: Plan,
-    /// The results of the first actions of the plan; the others were not attempted.
+    /// The results of the first actions of the plan; the others are not attempted yet.
     pub results: Vec<WriteResult>,
-    /// The time when the last write was finished, since the start of the process.
-    pub ended: Duration,
     /// The number of requests to each API until then.
     pub requests: Vec<Requests>,
-    /// The state to remember.
-    pub memory: Memory,
-    /// The next step.
-    pub follow_up: FollowUp,
 }
 
 impl Round {
@@ -54,16 +52,41 @@ impl Round {
             .any(|why| why.kind == UnavailableKind::Unreachable)
     }
 
-    /// Reports whether nothing is left to send to the API of the guest cluster, or a write was refused.
-    pub(super) fn is_settled(&self) -> bool {
-        let is_refused =
-            |(action, result): (&Action, &WriteResult)| action.is_sent() && result.is_err();
-        !self.plan.actions.iter().any(Action::is_sent) || self.tried().any(is_refused)
+    /// Returns the next action.
+    pub(super) fn next_action(&self) -> Option<Action> {
+        self.plan.actions.get(self.results.len()).cloned()
+    }
+
+    /// Records the result of an action. Returns whether labels were written, so that the state is decided again.
+    pub(super) fn note(&mut self, action: &Action, answer: Answer) -> bool {
+        let result = answer.map(|node| {
+            // The response is the newest version of our Node.
+            if let Some(node) = node {
+                self.observation.node = Fact::Known(node);
+            }
+        });
+        let is_labeled = result.is_ok() && action.write() == Write::Node;
+        self.plan.tried(action, &result, self.now);
+        self.results.push(result);
+        is_labeled
+    }
+
+    /// Decides again after labels were written.
+    pub(super) fn conclude(&mut self, settings: &Settings, run_kind: RunKind, now: Now) {
+        self.now = now;
+        let seen = Scene {
+            reasons: self.reasons,
+            observation: &self.observation,
+            identity: &self.identity,
+            placement: self.placement.as_ref(),
+        };
+        let count = self.results.len();
+        self.plan.conclude(settings, seen, count, run_kind, now);
     }
 
     /// Returns each attempted write with its result.
     pub fn tried(&self) -> impl Iterator<Item = (&Action, &WriteResult)> {
-        self.plan.tried(&self.results)
+        self.plan.actions.iter().zip(&self.results)
     }
 
     /// Returns the trigger to report.
@@ -71,15 +94,15 @@ impl Round {
         self.cause().0
     }
 
-    /// Returns the time from the arrival of that trigger to the end of the last write.
+    /// Returns the time from the arrival of that trigger until the labels were written.
     pub fn latency(&self) -> Duration {
-        self.ended.saturating_sub(self.cause().1)
+        self.now.uptime.saturating_sub(self.cause().1)
     }
 
     /// A migration is reported with its first hint.
     fn cause(&self) -> (Trigger, Duration) {
         let first = (self.reasons.trigger, self.reasons.at);
-        self.plan.memory.cause.unwrap_or(first)
+        self.plan.cause.unwrap_or(first)
     }
 
     /// Reports whether the labels of the last migration were written in this round.
@@ -90,6 +113,6 @@ impl Round {
             }
             _ => false,
         };
-        self.memory.last_migration.is_some() && self.tried().any(is_labeled)
+        self.plan.memory.last_migration.is_some() && self.tried().any(is_labeled)
     }
 }

@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::answer::{Answer, Exit, Output, with};
 use super::process::Process;
-use super::run::rounds;
+use super::run::one_round;
 use crate::agent::{Mode, Round};
 use crate::catalog::{Finding, Severity};
 use crate::decide::label_state::LabelState;
-use crate::decide::{self, Action};
+use crate::decide::{Action, WriteResult};
 use crate::report::status::Status;
 use crate::sys::escape::json_text;
 
@@ -21,26 +21,23 @@ or the service is running; 78 invalid configuration.";
 /// Reconciles the Node, or with `is_dry` only prints what would change.
 pub fn run(process: &Process, is_dry: bool, is_strict: bool) -> Answer {
     let mode = if is_dry { Mode::DryRun } else { Mode::Write };
-    rounds(process, mode, false, |rounds, last, status| {
-        answer(rounds, last, status, mode, process.output).with_warnings(is_strict, status)
+    one_round(process, mode, false, |round, status| {
+        answer(round, status, mode, process.output).with_warnings(is_strict, status)
     })
 }
 
-/// Returns the changes of `rounds` in the style of kubectl; problems go to standard error.
-fn answer(rounds: &[Round], last: &Round, status: &Status, mode: Mode, output: Output) -> Answer {
+/// Returns the changes of `round` in the style of kubectl; problems go to standard error.
+fn answer(round: &Round, status: &Status, mode: Mode, output: Output) -> Answer {
     let node = match &status.labels.node {
         Some(node) => format!("node/{node}"),
         None => "node".to_owned(),
     };
     let mut lines = Vec::new();
     let mut stderr = String::new();
-    for round in rounds {
-        for (index, action) in round.plan.actions.iter().enumerate() {
-            match round.results.get(index) {
-                Some(Err(refusal)) => stderr.push_str(&format!("error: {}\n", refusal.text)),
-                None if mode == Mode::Write => {}
-                _ => lines.extend(changes(&node, action)),
-            }
+    for (index, action) in round.plan.actions.iter().enumerate() {
+        match round.results.get(index) {
+            Some(Err(refusal)) => stderr.push_str(&format!("error: {}\n", refusal.text)),
+            _ => lines.extend(changes(&node, action)),
         }
     }
     let text = if output == Output::Json {
@@ -52,7 +49,7 @@ fn answer(rounds: &[Round], last: &Round, status: &Status, mode: Mode, output: O
             stderr.push_str(&format!("{}\n", problem.line()));
         }
         if lines.is_empty() {
-            let is_read = last.observation.node.known().is_some();
+            let is_read = round.observation.node.known().is_some();
             let what = if is_read { "unchanged" } else { "not checked" };
             lines.push(format!("{node} {what}"));
         }
@@ -66,7 +63,7 @@ fn answer(rounds: &[Round], last: &Round, status: &Status, mode: Mode, output: O
     Answer {
         text,
         stderr,
-        exit: exit(rounds, last),
+        exit: exit(round),
     }
 }
 
@@ -103,26 +100,18 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
 
 /// Returns 75 if an API was unreachable or temporarily rejected a request, 1 if there is an error or a write or start failed, 0
 /// otherwise.
-fn exit(rounds: &[Round], last: &Round) -> Exit {
-    let failed = |round: &Round, is_concerned: fn(&Action) -> bool| {
-        let tried = round.plan.tried(&round.results);
-        let concerned = tried.filter(|(action, _)| is_concerned(action));
-        concerned
-            .filter_map(|(_, result)| result.clone().err())
-            .collect::<Vec<_>>()
+fn exit(round: &Round) -> Exit {
+    let is_passing = |(action, result): (&Action, &WriteResult)| {
+        action.is_sent() && result.as_ref().is_err_and(|refusal| refusal.passing)
     };
-    let refusals = failed(last, Action::is_sent);
-    if last.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
+    if round.is_unanswered() || round.tried().any(is_passing) {
         return Exit::TryAgain;
     }
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
     // Any other reason has a finding.
-    let is_settled = last.plan.sync != LabelState::HarvesterNotRead;
-    // A patch is sent again in each round, but a unit is started in only one of them.
-    let is_unit = |action: &Action| action.write() == decide::Write::Unit;
-    let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
-    let is_written = failed(last, |_| true).is_empty() && is_started;
-    if is_written && is_settled && !last.plan.findings.iter().any(is_error) {
+    let is_settled = round.plan.sync != LabelState::HarvesterNotRead;
+    let is_written = round.results.iter().all(Result::is_ok);
+    if is_written && is_settled && !round.plan.findings.iter().any(is_error) {
         Exit::Ok
     } else {
         Exit::Failed
@@ -137,28 +126,26 @@ mod tests {
     use crate::facts::names::NodeName;
     use crate::report::tests::round;
 
-    /// Two rounds of a node without any problem.
-    fn rounds() -> [Round; 2] {
+    /// Returns the exit status of a round with these writes, of a node without any problem.
+    fn code(actions: Vec<Action>, results: Vec<WriteResult>) -> Exit {
         let mut world = World::new();
         world.settle();
-        [round(&world, &[]), round(&world, &[])]
-    }
-
-    fn code(rounds: &[Round]) -> Exit {
-        exit(rounds, rounds.last().unwrap())
+        let mut round = round(&world, &[]);
+        (round.plan.actions, round.results) = (actions, results);
+        exit(&round)
     }
 
     #[test]
     fn what_could_not_be_written_or_started_is_a_failure() {
-        let refused = || {
+        let refused = |passing| {
             Err(Refusal {
                 text: "denied".to_owned(),
-                passing: false,
+                passing,
                 retry_after: None,
                 is_deferred: false,
             })
         };
-        assert_eq!(code(&rounds()), Exit::Ok);
+        assert_eq!(code(Vec::new(), Vec::new()), Exit::Ok);
         let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
         let patch = || {
             Action::PatchConditions(ConditionsPatch {
@@ -167,24 +154,18 @@ mod tests {
                 announce: Vec::new(),
             })
         };
-        let tried = |round: &mut Round, actions: Vec<Action>, results: Vec<WriteResult>| {
-            round.plan.actions = actions;
-            round.results = results;
-        };
-        let mut unstarted = rounds();
-        tried(&mut unstarted[0], vec![start()], vec![refused()]);
-        assert_eq!(code(&unstarted), Exit::Failed);
-        let mut unwritten = rounds();
-        tried(
-            &mut unwritten[1],
-            vec![patch(), patch()],
-            vec![Ok(()), refused()],
-        );
-        assert_eq!(code(&unwritten), Exit::Failed);
-        // The second round writes them.
-        let mut written = rounds();
-        tried(&mut written[0], vec![patch()], vec![refused()]);
-        tried(&mut written[1], vec![patch()], vec![Ok(())]);
-        assert_eq!(code(&written), Exit::Ok);
+        for (actions, results, expected) in [
+            (vec![start()], vec![refused(false)], Exit::Failed),
+            (vec![start()], vec![refused(true)], Exit::Failed),
+            (
+                vec![start(), patch()],
+                vec![Ok(()), refused(false)],
+                Exit::Failed,
+            ),
+            (vec![patch()], vec![refused(true)], Exit::TryAgain),
+            (vec![start(), patch()], vec![Ok(()), Ok(())], Exit::Ok),
+        ] {
+            assert_eq!(code(actions, results), expected);
+        }
     }
 }

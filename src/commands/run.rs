@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `run`: the service. Assembles the parts of the agent, also for the commands that run a few rounds.
+//! `run`: the service. Assembles the parts of the agent, also for the commands that run one round.
 
 mod invalid_config;
 mod write_access;
@@ -69,13 +69,12 @@ pub fn run(process: &Process) -> Answer {
     in_loop(serve(process, loaded, &machine)).unwrap_or_else(|error| failed(&error))
 }
 
-/// Runs rounds until nothing changes, and returns what `answer` makes of them. `is_examined` adds event sources and permissions to
-/// the status.
-pub(super) fn rounds(
+/// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status.
+pub(super) fn one_round(
     process: &Process,
     mode: Mode,
     is_examined: bool,
-    answer: impl FnOnce(&[Round], &Round, &Status) -> Answer,
+    answer: impl FnOnce(&Round, &Status) -> Answer,
 ) -> Answer {
     let settings = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded.settings,
@@ -96,10 +95,7 @@ pub(super) fn rounds(
         let health = SignalBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, health.clone(), &state);
-        let rounds = reconcile(&settings, &mut observer, &clock, mode).await;
-        let Some(last) = rounds.last() else {
-            return Ok(Answer::new("", Exit::TryAgain));
-        };
+        let round = reconcile(&settings, &mut observer, &clock, mode).await;
         if is_examined {
             triggers::probe(&process.root, &process.bus(), &health).await;
         }
@@ -109,12 +105,12 @@ pub(super) fn rounds(
             event_sources: health.signals(),
             ..Context::default()
         };
-        let mut status = Status::new(last, &context);
+        let mut status = Status::new(&round, &context);
         if is_examined {
-            let permissions = permissions::read(observer.connections(), &settings, last).await;
+            let permissions = permissions::read(observer.connections(), &settings, &round).await;
             status.permissions = permissions.iter().map(PermissionStatus::from).collect();
         }
-        Ok(answer(&rounds, last, &status))
+        Ok(answer(&round, &status))
     };
     in_loop(work).unwrap_or_else(|error| failed(&error))
 }
@@ -125,23 +121,16 @@ pub(super) fn observer(process: &Process, health: SignalBoard, state: &State) ->
     Observer::new(root, process.bus(), health, earlier(state))
 }
 
-/// Reconciles until nothing changes. The command prints the result of these rounds at the end.
+/// Reconciles once. The command prints the result of the round at the end.
 pub(super) async fn reconcile(
     settings: &Settings,
     observer: &mut Observer,
     clock: &SystemClock,
     mode: Mode,
-) -> Vec<Round> {
-    let memory = Memory::default();
-    Box::pin(agent::once(
-        settings,
-        observer,
-        &mut Silent,
-        clock,
-        memory,
-        mode,
-    ))
-    .await
+) -> Round {
+    let (memory, mut silent) = (Memory::default(), Silent);
+    let round = agent::once(settings, observer, &mut silent, clock, memory, mode);
+    Box::pin(round).await
 }
 
 /// Runs a future to completion in an event loop.

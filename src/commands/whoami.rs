@@ -5,7 +5,7 @@ use time::UtcDateTime;
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
-use super::run::rounds;
+use super::run::one_round;
 use crate::agent::Mode;
 use crate::catalog::{Finding, Group, Severity};
 use crate::report::show;
@@ -19,7 +19,7 @@ virtual machine; 75 an API is unreachable; 78 invalid configuration.";
 /// Runs one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an error, 75 if an API
 /// was unreachable, 1 otherwise.
 pub fn run(process: &Process, is_strict: bool) -> Answer {
-    rounds(process, Mode::DryRun, true, |_, round, status| {
+    one_round(process, Mode::DryRun, true, |round, status| {
         let text = match process.output {
             Output::Json => json_text(&status.to_json()),
             Output::Text => show::whoami(status, process.show(UtcDateTime::now())),

@@ -22,7 +22,6 @@
 use std::time::Duration;
 
 use super::action::NodePatch;
-use super::agenda::Job;
 use super::conflict::ConflictBackoff;
 use super::labels::LabelPlan;
 
@@ -50,16 +49,6 @@ pub enum Doing {
 }
 
 impl Doing {
-    /// Returns when a wait ends that a round is scheduled for. That of a refused patch is scheduled with those of other writes.
-    pub(super) fn until(&self, job: Job) -> Option<Duration> {
-        match (job, self) {
-            (Job::Settle, Self::Settling(until)) | (Job::Withheld, Self::Withheld(until)) => {
-                Some(*until)
-            }
-            _ => None,
-        }
-    }
-
     /// Reports whether it is decided that the Node needs no patch.
     pub(super) fn is_at_rest(&self) -> bool {
         matches!(self, Self::NotOurs | Self::Settled | Self::WindowOpen)

@@ -14,7 +14,7 @@ use super::schedule::Random;
 use super::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
 };
-use super::{Memory, Now, Plan, RunKind, Scene as Decided};
+use super::{Action, Memory, Now, Plan, RunKind, Scene as Decided, Write, WriteResult};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
 use crate::facts::distribution::{Configured, Distribution, DistributionKind};
@@ -113,21 +113,40 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let identity = self.identity();
-        let placement = self.placement();
-        let seen = Decided {
+        let (settings, kind, now) = (&self.settings, self.run_kind, now(self.uptime));
+        self.see(|seen| super::plan(settings, seen, self.memory.clone(), kind, now))
+    }
+
+    fn see<T>(&self, decide: impl FnOnce(Decided<'_>) -> T) -> T {
+        let (identity, placement) = (self.identity(), self.placement());
+        decide(Decided {
             reasons: self.reasons,
             observation: &self.observation,
             identity: &identity,
             placement: placement.as_ref(),
-        };
-        super::plan(
-            &self.settings,
-            seen,
-            &self.memory,
-            self.run_kind,
-            now(self.uptime),
-        )
+        })
+    }
+
+    /// Plays a round. `write` changes the Node and returns the result of an action, or `None` at the end. Returns the decisions and
+    /// the results.
+    pub(crate) fn round(
+        &mut self,
+        mut write: impl FnMut(&mut Self, &Action) -> Option<WriteResult>,
+    ) -> (Plan, Vec<WriteResult>) {
+        let now = now(self.uptime);
+        let (mut plan, mut results) = (self.plan(), Vec::new());
+        while let Some(action) = plan.actions.get(results.len()).cloned()
+            && let Some(result) = write(self, &action)
+        {
+            plan.tried(&action, &result, now);
+            let is_labeled = result.is_ok() && action.write() == Write::Node;
+            results.push(result);
+            if is_labeled {
+                let (settings, kind, count) = (&self.settings, self.run_kind, results.len());
+                self.see(|seen| plan.conclude(settings, seen, count, kind, now));
+            }
+        }
+        (plan, results)
     }
 
     pub(crate) fn vmi(&mut self) -> &mut Vmi {
@@ -167,36 +186,41 @@ impl World {
     pub(crate) fn apply(&mut self, plan: &Plan) {
         self.memory = plan.memory.clone();
         for action in &plan.actions {
-            if action.write() == super::Write::Node {
+            if action.write() == Write::Node {
                 self.memory.writes.note(self.uptime);
             }
-            match action {
-                super::Action::StartUnit(_)
-                | super::Action::RunHooks(_)
-                | super::Action::SendEvents(_) => {}
-                super::Action::PatchNode(patch) => {
-                    self.memory.note_patch(patch);
-                    let node = self.node();
-                    for (key, value) in &patch.labels {
-                        match value {
-                            Some(value) => node.labels.insert(key.clone(), value.to_string()),
-                            None => node.labels.remove(key),
-                        };
-                    }
-                    node.annotations.extend(patch.annotations.clone());
+            if let Action::PatchNode(patch) = action {
+                self.memory.note_patch(patch);
+            }
+            self.change(action);
+        }
+    }
+
+    /// Changes the Node as the API does.
+    pub(crate) fn change(&mut self, action: &Action) {
+        match action {
+            Action::StartUnit(_) | Action::RunHooks(_) | Action::SendEvents(_) => {}
+            Action::PatchNode(patch) => {
+                let node = self.node();
+                for (key, value) in &patch.labels {
+                    match value {
+                        Some(value) => node.labels.insert(key.clone(), value.to_string()),
+                        None => node.labels.remove(key),
+                    };
                 }
-                super::Action::PatchConditions(patch) => {
-                    let node = self.node();
-                    for (wanted, _) in &patch.conditions {
-                        node.conditions
-                            .retain(|condition| condition.kind != wanted.kind);
-                        node.conditions.push(crate::facts::node::NodeCondition {
-                            kind: wanted.kind.to_owned(),
-                            status: wanted.status.to_owned(),
-                            reason: Some(wanted.reason.to_owned()),
-                            message: Some(wanted.message.clone()),
-                        });
-                    }
+                node.annotations.extend(patch.annotations.clone());
+            }
+            Action::PatchConditions(patch) => {
+                let node = self.node();
+                for (wanted, _) in &patch.conditions {
+                    node.conditions
+                        .retain(|condition| condition.kind != wanted.kind);
+                    node.conditions.push(crate::facts::node::NodeCondition {
+                        kind: wanted.kind.to_owned(),
+                        status: wanted.status.to_owned(),
+                        reason: Some(wanted.reason.to_owned()),
+                        message: Some(wanted.message.clone()),
+                    });
                 }
             }
         }

@@ -2,8 +2,8 @@
 //! Decisions: pure functions of observations, configuration, remembered state, and time.
 //!
 //! Each file contains one decision, or its types. The agent loop calls [`identity::identify`] and [`placement::locate`], the
-//! observer asks the sources that a [`placement::Choice`] wants, and [`plan`] calls all others in order and collects the results.
-//! None does I/O, reads a clock or logs, so that a test can pass any input.
+//! observer asks the sources that a [`placement::Choice`] wants, and [`plan`] calls all others in order and collects the results;
+//! [`Plan::conclude`] calls it again after labels were written. None does I/O, reads a clock or logs, so that a test can pass any input.
 //!
 //! To add a decision: add a file with its function and result type, and a line in [`plan`].
 
@@ -34,7 +34,7 @@ pub mod schedule;
 pub mod scheduled_events;
 pub mod unread;
 pub mod watch_cuts;
-pub mod write_results;
+mod write_results;
 
 pub use action::{
     Action, ConditionsPatch, HookRun, NodeEvents, NodePatch, Refusal, Write, WriteResult,
@@ -42,7 +42,6 @@ pub use action::{
 pub use input::{Now, RunKind, Scene};
 pub use memory::{Memory, Migration, Refused};
 pub use plan::{Plan, new_hint, plan};
-pub use write_results::{FollowUp, learn};
 
 #[cfg(test)]
 pub(crate) mod fixtures;

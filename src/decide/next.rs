@@ -191,13 +191,19 @@ fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: 
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
     let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
+    // A refused patch is scheduled with other refused writes.
+    let (settle, withheld) = match doing {
+        Doing::Settling(until) => (Some(*until), None),
+        Doing::Withheld(until) => (None, Some(*until)),
+        _ => (None, None),
+    };
     let waits = [
-        (Job::Settle, doing.until(Job::Settle)),
+        (Job::Settle, settle),
         (Job::Names, names.map(after)),
         (Job::Start, start.map(after)),
         (Job::GuestAgent, guest_agent.map(after)),
         (Job::Refused, refused),
-        (Job::Withheld, doing.until(Job::Withheld)),
+        (Job::Withheld, withheld),
         (
             Job::Reports,
             memory.report_writes.left(now.uptime).map(after),

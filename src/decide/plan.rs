@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes all decisions of one round, in order.
+//! Makes all decisions of one round, in order. They are made once more when labels were written in it.
 
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub struct Plan {
     /// The time, since the start of the process, since which a watch must have delivered something. Other watches are
     /// re-established.
     pub verify: Option<Duration>,
+    /// The first hint of the migration whose labels are not written yet, or are written in this round, or what showed it.
+    pub cause: Option<(Trigger, Duration)>,
     /// The next scheduled round.
     pub next: Next,
     /// The new states of scheduled events, in order.
@@ -69,11 +71,10 @@ pub struct Plan {
 pub fn plan(
     settings: &Settings,
     seen: Scene<'_>,
-    memory: &Memory,
+    mut memory: Memory,
     run_kind: RunKind,
     now: Now,
 ) -> Plan {
-    let mut memory = memory.clone();
     let own = memory.reporters.without_node_of_another_machine(seen, now);
     memory.note_pod(seen, now);
     let seen = Scene {
@@ -112,22 +113,23 @@ pub fn plan(
         actions.push(Action::PatchNode(patch.clone()));
     }
     actions.extend(start_of_unit(settings, seen, &memory, now));
+    if wanted.doing.is_at_rest() {
+        memory.forget_refusal(Write::Node);
+    }
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
-    if let Some(node) = seen
-        .observation
-        .node
-        .known()
-        .filter(|_| !are_reports_paused)
-    {
+    let node = seen.observation.node.known();
+    if let Some(node) = node.filter(|_| !are_reports_paused) {
         let events = events::scheduled(settings, node, &scheduled);
         actions.extend(events.map(Action::SendEvents));
         let shown = (&identity, &sync);
         let conditions = desired_conditions(settings, shown, &wanted, &memory, run_kind, now);
-        let patch = conditions_patch(settings, node, conditions);
-        actions.extend(patch.map(Action::PatchConditions));
+        let patch = conditions_patch(settings, node, conditions).map(Action::PatchConditions);
+        // A round that cannot tell whether a change is wanted forgets no refusal.
+        if patch.is_none() && sync != LabelState::Pending {
+            memory.forget_refusal(Write::Conditions);
+        }
+        actions.extend(patch.filter(|patch| memory.held(patch, seen, now).is_none()));
     }
-    forget_refusals(&actions, seen, &wanted, &sync, &mut memory, now);
-    actions.retain(|action| memory.held(action, seen, now).is_none());
     let (findings, consequences) = findings::raise(settings, seen, &wanted, &sync, &memory, now);
     memory.note_findings(&findings);
     let found = probe_result(seen, &wanted.doing, &sync, &memory);
@@ -158,6 +160,7 @@ pub fn plan(
         interruption,
         window_end,
         verify,
+        cause: memory.cause,
         next,
         scheduled,
         doing: wanted.doing,
@@ -236,28 +239,6 @@ fn desired_conditions(
     conditions
         .filter(|wanted| !(is_in_grace && wanted.status == "Unknown"))
         .collect()
-}
-
-/// Forgets the refusals of writes that are not wanted.
-fn forget_refusals(
-    actions: &[Action],
-    seen: Scene<'_>,
-    wanted: &Labeling,
-    sync: &LabelState,
-    memory: &mut Memory,
-    now: Now,
-) {
-    // A round that cannot tell whether a change is wanted forgets no refusal.
-    if wanted.doing.is_at_rest() {
-        memory.forget_refusal(Write::Node);
-    }
-    let has_node = seen.observation.node.known().is_some();
-    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
-    let is_described = has_node && *sync != LabelState::Pending && !are_reports_paused;
-    let is_wanted = |action: &Action| action.write() == Write::Conditions;
-    if is_described && !actions.iter().any(is_wanted) {
-        memory.forget_refusal(Write::Conditions);
-    }
 }
 
 /// Returns what this round means for an open re-sync window.

@@ -1,64 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Evaluates the results of the writes of a plan: what to remember, and when to reconcile next.
+//! Evaluates the results of the writes of a plan: what to remember, what is decided again, and when to reconcile next.
 
 use std::time::Duration;
 
 use super::action::{Action, Refusal, Write, WriteResult};
-use super::input::Now;
-use super::memory::{Memory, Refused};
-use super::plan::Plan;
+use super::input::{Now, RunKind, Scene};
+use super::memory::Refused;
+use super::plan::{Plan, plan};
 use super::schedule;
+use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
-/// The result of [`learn`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Learned {
-    /// The state to remember.
-    pub memory: Memory,
-    /// The next step.
-    pub follow_up: FollowUp,
-}
-
-/// The next step after a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FollowUp {
-    /// A round for the same reason that reads nothing.
-    Immediate,
-    /// A wait for a trigger or for this round.
-    Wait(Next),
-}
+/// The maximum number of changes of labels in one round: as many as show that a webhook reverts them.
+const PATCHES_MAX: usize = 3;
 
 impl Plan {
-    /// Returns the next write after those with `results`; `None` at the end of the round. Conditions describe the current labels,
-    /// so they are decided again after labels were written.
-    pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
-        let next = self.actions.get(results.len())?;
-        let is_skipped = self.has_patched_node(results) && next.write() != Write::Events;
-        (!is_skipped).then_some(next)
-    }
-
-    /// Returns each attempted write with its result.
-    pub fn tried<'a>(
-        &'a self,
-        results: &'a [WriteResult],
-    ) -> impl Iterator<Item = (&'a Action, &'a WriteResult)> {
-        self.actions.iter().zip(results)
-    }
-
-    /// Reports whether labels or annotations were written.
-    fn has_patched_node(&self, results: &[WriteResult]) -> bool {
-        self.tried(results)
-            .any(|(action, result)| action.write() == Write::Node && result.is_ok())
-    }
-}
-
-/// Evaluates the results. `results` belong to the first actions of the plan; it is empty in a round that does not write. `scope`
-/// is what the round read.
-pub fn learn(plan: &Plan, results: &[WriteResult], scope: Scope, now: Now) -> Learned {
-    let mut memory = plan.memory.clone();
-    let mut next = plan.next;
-    for (action, result) in plan.tried(results) {
-        match action.write() {
+    /// Remembers the result of an action. A refused change may be due before the next scheduled round.
+    pub fn tried(&mut self, action: &Action, result: &WriteResult, now: Now) {
+        let (write, memory) = (action.write(), &mut self.memory);
+        match write {
             Write::Node => memory.writes.note(now.uptime),
             Write::Conditions | Write::Events => memory.report_writes.note(now.uptime),
             Write::Unit => {}
@@ -67,13 +27,13 @@ pub fn learn(plan: &Plan, results: &[WriteResult], scope: Scope, now: Now) -> Le
             (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
             (Action::PatchNode(patch), Ok(())) => {
                 memory.note_patch(patch);
-                memory.forget_refusal(Write::Node);
+                memory.forget_refusal(write);
+                memory.cause = None;
             }
-            (Action::PatchConditions(_), Ok(())) => memory.forget_refusal(Write::Conditions),
+            (Action::PatchConditions(_), Ok(())) => memory.forget_refusal(write),
             // A failed hook becomes a finding. An Event that was not sent is lost: the journal has the same state.
             (Action::RunHooks(_) | Action::SendEvents(_), _) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
-                let write = action.write();
                 // An attempt that was not sent is none.
                 let before = memory.refusal(write).map_or(0, |refused| refused.count);
                 let count = before.saturating_add(u32::from(!why.is_deferred)).max(1);
@@ -86,8 +46,8 @@ pub fn learn(plan: &Plan, results: &[WriteResult], scope: Scope, now: Now) -> Le
                     count,
                     due: now.uptime + after,
                 });
-                if after < next.after {
-                    next = Next {
+                if after < self.next.after {
+                    self.next = Next {
                         after,
                         trigger: Trigger::Timer,
                         scope: Scope::REFUSED,
@@ -96,17 +56,37 @@ pub fn learn(plan: &Plan, results: &[WriteResult], scope: Scope, now: Now) -> Le
             }
         }
     }
-    let is_labeled = plan.has_patched_node(results);
-    if is_labeled {
-        memory.cause = None;
+
+    /// Decides again when the API has accepted labels: what is said describes the Node of its response. `count` is the number of
+    /// actions that were tried. If a webhook changes what the API accepted, the labels are written again, until that is a conflict.
+    pub fn conclude(
+        &mut self,
+        settings: &Settings,
+        seen: Scene<'_>,
+        count: usize,
+        run_kind: RunKind,
+        now: Now,
+    ) {
+        let seen = Scene {
+            reasons: seen.reasons.again(now.uptime),
+            ..seen
+        };
+        let memory = std::mem::take(&mut self.memory);
+        let mut first = std::mem::replace(self, plan(settings, seen, memory, run_kind, now));
+        let mut untried = first.actions.split_off(count);
+        untried.retain(|action| action.write() == Write::Events);
+        let is_patch = |action: &&Action| action.write() == Write::Node;
+        if first.actions.iter().filter(is_patch).count() >= PATCHES_MAX {
+            self.actions.retain(|action| !is_patch(&action));
+        }
+        self.actions = [first.actions, untried, std::mem::take(&mut self.actions)].concat();
+        self.moved = first.moved.or_else(|| self.moved.take());
+        self.interruption = first.interruption.or(self.interruption);
+        self.scheduled = [first.scheduled, std::mem::take(&mut self.scheduled)].concat();
+        self.window_end = self.window_end.take().or(first.window_end);
+        self.verify = first.verify.or(self.verify);
+        self.cause = first.cause;
     }
-    // The response to the patch is the current Node: conditions and status are decided on it immediately.
-    let follow_up = if is_labeled && scope != Scope::NONE {
-        FollowUp::Immediate
-    } else {
-        FollowUp::Wait(next)
-    };
-    Learned { memory, follow_up }
 }
 
 /// Returns how long to wait before a write that failed `failures` times is sent again.

@@ -151,7 +151,7 @@ impl Reasons {
         }
     }
 
-    /// Returns the same reason for a round at `at` that reads nothing.
+    /// Returns the same reason for decisions at `at` before which nothing is read.
     #[must_use]
     pub fn again(self, at: Duration) -> Self {
         Self {

@@ -271,7 +271,9 @@ fn written_labels(round: &Round) -> Vec<String> {
         Action::PatchNode(patch) => Some(&patch.labels),
         _ => None,
     });
-    let mut labels: Vec<_> = labels.flatten().collect();
+    // A label that a webhook dropped was written again.
+    let labels: BTreeMap<_, _> = labels.flatten().collect();
+    let mut labels: Vec<_> = labels.into_iter().collect();
     // A long message is cut at its end.
     labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(&key.as_str()));
     let labels = labels.into_iter().map(|(key, value)| match value {

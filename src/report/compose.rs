@@ -16,7 +16,6 @@ use crate::agent::signal_board::Signal;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
-use crate::decide::Action;
 use crate::decide::identity::{JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
@@ -141,25 +140,13 @@ fn placement(placement: &Placement) -> PlacementStatus {
     }
 }
 
-/// Returns the labels that we own, with the values that the Node has at the end of this round. A planned change that was not sent
-/// or was refused is not one of them.
+/// Returns the labels that we own, with the values that the Node has.
 fn owned(round: &Round) -> BTreeMap<String, String> {
     let Some(node) = round.observation.node.known() else {
         return BTreeMap::new();
     };
     let mut present = node.labels.clone();
-    let mut owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-    for (action, _) in round.tried().filter(|(_, result)| result.is_ok()) {
-        if let Action::PatchNode(patch) = action {
-            for (key, value) in &patch.labels {
-                match value {
-                    Some(value) => present.insert(key.clone(), value.to_string()),
-                    None => present.remove(key),
-                };
-            }
-            owned.clone_from(&round.plan.labels.owned);
-        }
-    }
+    let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
     present.retain(|key, _| owned.0.contains_key(key));
     present
 }

@@ -13,7 +13,7 @@ use crate::agent::state::MachineId;
 use crate::catalog::{Api, Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::decide::{FollowUp, Now, Refusal, Write, WriteResult};
+use crate::decide::{Now, Refusal, Write, WriteResult};
 use crate::facts::requests::Requests;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::Reasons;
@@ -46,7 +46,15 @@ fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult])
 
 /// Returns a round with the plan of a world and the results of its first writes.
 pub(crate) fn round(world: &World, results: &[WriteResult]) -> Round {
-    let plan = world.plan();
+    let mut after = world.clone();
+    let mut given = results.iter();
+    let (plan, _) = after.round(|world, action| {
+        let result = given.next()?;
+        if result.is_ok() {
+            world.change(action);
+        }
+        Some(result.clone())
+    });
     Round {
         reasons: Reasons {
             trigger: Trigger::Vmi,
@@ -57,14 +65,11 @@ pub(crate) fn round(world: &World, results: &[WriteResult]) -> Round {
             wall: now(world.uptime).wall + world.uptime,
             ..now(world.uptime)
         },
-        observation: world.observation.clone(),
+        observation: after.observation,
         identity: world.identity(),
         placement: world.placement(),
         results: results.to_vec(),
-        ended: world.reasons.at,
         requests: Vec::new(),
-        memory: plan.memory.clone(),
-        follow_up: FollowUp::Immediate,
         plan,
     }
 }

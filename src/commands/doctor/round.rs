@@ -80,17 +80,16 @@ fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
     let (end, ended) = mpsc::channel();
     let (process, shared) = (process.clone(), shared.clone());
     let work = move || {
-        if gather(&runtime, &process, &shared).is_some() {
-            // After the timeout, there is no receiver.
-            end.send(()).unwrap_or_default();
-        }
+        gather(&runtime, &process, &shared);
+        // After the timeout, there is no receiver.
+        end.send(()).unwrap_or_default();
     };
     thread::Builder::new().name("look".to_owned()).spawn(work)?;
     Ok(ended)
 }
 
-/// Runs the round in its thread, and shares the results after each step. `None` if it ended early.
-fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
+/// Runs the round in its thread, and shares the results after each step.
+fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
     let clock = SystemClock::new();
     let (settings, findings) = settings(process);
@@ -104,7 +103,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
         let seen = format!("SMBIOS vendor is {vendor}");
         let finding = Finding::new(Code::NotKubevirt, seen);
         shared.add("", |found| found.checked.findings.push(finding));
-        return Some(());
+        return;
     }
     shared.add("credentials, both APIs, qemu-guest-agent", |found| {
         found.checked.findings.extend(found.service.finding());
@@ -114,25 +113,24 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let observer = observer(process, SignalBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let rounds = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
-    let rounds = runtime.block_on(rounds);
-    let round = rounds.last()?;
+    let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
+    let round = runtime.block_on(round);
     let context = Context {
         agent: process_status(&clock),
         ..Context::default()
     };
-    let status = Status::new(round, &context);
+    let status = Status::new(&round, &context);
     shared.add("the additional checks of doctor", |found| {
         let findings = &mut found.checked.findings;
         findings.extend(round.plan.findings.iter().cloned());
         findings.extend(round.plan.consequences.iter().cloned());
-        found.checked.gaps.extend(gaps(round));
+        found.checked.gaps.extend(gaps(&round));
         found.status = Some(status);
         found.is_unanswered = round.is_unanswered();
     });
 
     let checked = runtime.block_on(Box::pin(async {
-        let reads = Reads::after(round, &observer, &settings, clock.now()).await;
+        let reads = Reads::after(&round, &observer, &settings, clock.now()).await;
         checks::all(&reads).await
     }));
     shared.add("", |found| {
@@ -140,7 +138,6 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) -> Option<()> {
         let reported = found.service.reported(&found.checked.findings);
         found.checked.findings.extend(reported);
     });
-    Some(())
 }
 
 /// Returns the settings, or the defaults and a finding for each error in the configuration.

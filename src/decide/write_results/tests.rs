@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use super::*;
 use crate::decide::fixtures::{World, now};
+use crate::decide::label_state::LabelState;
 use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// Returns the plan for a Node without labels: its patch, then its conditions.
+/// Returns the plan for a Node without labels.
 fn plan() -> Plan {
-    let mut plan = World::new().plan();
-    let mut settled = World::new();
-    settled.apply(&plan);
-    plan.actions.extend(settled.plan().actions);
+    let plan = World::new().plan();
     let writes: Vec<Write> = plan.actions.iter().map(Action::write).collect();
-    assert_eq!(writes, [Write::Node, Write::Conditions]);
+    assert_eq!(writes, [Write::Node]);
     plan
 }
 
@@ -29,47 +27,11 @@ fn refused(passing: bool, retry_after: Option<u64>) -> WriteResult {
     })
 }
 
-fn learned(plan: &Plan, results: &[WriteResult]) -> Learned {
-    learn(plan, results, Scope::ALL, now(UPTIME))
-}
-
-fn waited(learned: &Learned) -> Next {
-    match learned.follow_up {
-        FollowUp::Wait(next) => next,
-        FollowUp::Immediate => panic!("immediate"),
-    }
-}
-
-#[test]
-fn conditions_are_written_only_with_labels_that_stay() {
-    let plan = plan();
-    assert_eq!(plan.next_action(&[]), plan.actions.first());
-    assert_eq!(plan.next_action(&[Ok(())]), None);
-    let refused = refused(true, None);
-    assert_eq!(
-        plan.next_action(std::slice::from_ref(&refused)),
-        plan.actions.get(1)
-    );
-    assert_eq!(plan.next_action(&[refused, Ok(())]), None);
-}
-
-#[test]
-fn written_labels_are_looked_at_immediately_unless_nothing_was_read() {
-    let mut plan = plan();
-    plan.memory.cause = Some((Trigger::Link, UPTIME));
-    let written = learned(&plan, &[Ok(())]);
-    assert_eq!(
-        (written.follow_up, written.memory.cause),
-        (FollowUp::Immediate, None)
-    );
-    let unread = learn(&plan, &[Ok(())], Scope::NONE, now(UPTIME));
-    assert_eq!(unread.follow_up, FollowUp::Wait(plan.next));
-    // Without a write, nothing changes.
-    let dry = learned(&plan, &[]);
-    assert_eq!(
-        (dry.memory, dry.follow_up),
-        (plan.memory.clone(), FollowUp::Wait(plan.next))
-    );
+/// Returns the plan after its first action.
+fn tried(plan: &Plan, result: &WriteResult) -> Plan {
+    let mut after = plan.clone();
+    after.tried(&plan.actions[0], result, now(UPTIME));
+    after
 }
 
 #[test]
@@ -77,12 +39,12 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
     let mut plan = plan();
     plan.next.after = Duration::from_secs(3600);
     let after = |passing, retry_after| {
-        let learned = learned(&plan, &[refused(passing, retry_after)]);
-        let [refused] = learned.memory.refusals.as_slice() else {
-            panic!("{:?}", learned.memory.refusals)
+        let tried = tried(&plan, &refused(passing, retry_after));
+        let [refused] = tried.memory.refusals.as_slice() else {
+            panic!("{:?}", tried.memory.refusals)
         };
         assert_eq!((refused.passing, refused.count), (passing, 1));
-        let next = waited(&learned);
+        let next = tried.next;
         assert_eq!(refused.due, UPTIME + next.after);
         assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::REFUSED));
         next.after
@@ -99,11 +61,10 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
         retry_after: Some(Duration::ZERO),
         ..Refusal::passing("timeout")
     });
-    let once = learned(&plan, std::slice::from_ref(&deferred));
-    assert_eq!(waited(&once).after, Duration::ZERO);
+    assert_eq!(tried(&plan, &deferred).next.after, Duration::ZERO);
     // An attempt that was not sent is none.
-    plan.memory = learned(&plan, &[refused(true, None)]).memory;
-    let again = learned(&plan, &[deferred]);
+    plan.memory = tried(&plan, &refused(true, None)).memory;
+    let again = tried(&plan, &deferred);
     assert_eq!(again.memory.refusals[0].count, 1);
 }
 
@@ -112,30 +73,37 @@ fn a_failed_write_is_retried_before_the_next_read_of_a_window_and_delays_none() 
     let mut plan = plan();
     plan.next.trigger = Trigger::Resync;
     plan.next.after = Duration::from_secs(30);
-    let late = learned(&plan, &[refused(true, None)]);
+    let next = tried(&plan, &refused(true, None)).next;
     let backoff = schedule::retry(1, None, now(UPTIME).random);
-    let next = waited(&late);
     assert_eq!((next.after, next.scope), (backoff, Scope::REFUSED));
     plan.next.after = backoff / 2;
-    let soon = learned(&plan, &[refused(true, None)]);
-    assert_eq!(soon.follow_up, FollowUp::Wait(plan.next));
+    let soon = tried(&plan, &refused(true, None));
+    assert_eq!(soon.next, plan.next);
 }
 
 /// Plays a round in which the API refuses each write. Returns its plan and the writes.
 fn refuse_all(world: &mut World, retry_after: Option<u64>) -> (Plan, Vec<Write>) {
-    let plan = world.plan();
-    let (mut sent, mut results) = (Vec::new(), Vec::new());
-    while let Some(action) = plan.next_action(&results) {
-        sent.push(action.write());
-        results.push(Err(Refusal {
+    let refuse = |action: &Action| {
+        Err(Refusal {
             text: format!("no {:?}", action.write()),
             passing: false,
             retry_after: retry_after.map(Duration::from_secs),
             is_deferred: false,
-        }));
-    }
-    world.memory = learn(&plan, &results, world.reasons.scope, now(world.uptime)).memory;
+        })
+    };
+    let (plan, _) = world.round(|_, action| Some(refuse(action)));
+    world.memory = plan.memory.clone();
+    let sent = plan.actions.iter().map(Action::write).collect();
     (plan, sent)
+}
+
+/// Plays a round in which the API accepts each write.
+fn accept_all(world: &mut World) -> Plan {
+    let accept = |world: &mut World, action: &Action| {
+        world.change(action);
+        Some(Ok(()))
+    };
+    world.round(accept).0
 }
 
 /// Returns a world with labels, whose VM has migrated.
@@ -198,10 +166,8 @@ fn a_refused_migration_counts_from_its_hint_until_its_labels_are_written() {
         world.reasons = Reasons::new(Trigger::Node, world.uptime);
     }
     world.uptime += Duration::from_secs(3600);
-    let plan = world.plan();
-    assert_eq!(plan.memory.cause, cause);
-    let written = learn(&plan, &[Ok(())], Scope::ALL, now(world.uptime));
-    assert_eq!(written.memory.cause, None);
+    let written = accept_all(&mut world);
+    assert_eq!((written.cause, written.memory.cause), (cause, None));
 }
 
 #[test]
@@ -209,8 +175,46 @@ fn a_unit_is_not_started_again_whatever_came_of_it() {
     let mut plan = plan();
     plan.actions = vec![Action::StartUnit("qemu-guest-agent.service".to_owned())];
     for result in [Ok(()), refused(true, None)] {
-        let learned = learned(&plan, &[result]);
-        assert_ne!(learned.memory.guest_agent, plan.memory.guest_agent);
-        assert_eq!(learned.follow_up, FollowUp::Wait(plan.next));
+        let tried = tried(&plan, &result);
+        assert_ne!(tried.memory.guest_agent, plan.memory.guest_agent);
+        assert_eq!(tried.next, plan.next);
     }
+}
+
+#[test]
+fn accepted_labels_are_described_in_the_same_round_and_refused_ones_are_not() {
+    let mut world = World::new();
+    let kinds = |plan: &Plan| plan.actions.iter().map(Action::write).collect::<Vec<_>>();
+    let plan = refuse_all(&mut world.clone(), None).0;
+    assert_eq!(
+        (kinds(&plan), plan.sync),
+        (vec![Write::Node], LabelState::Pending)
+    );
+    let plan = accept_all(&mut world);
+    assert_eq!(
+        (kinds(&plan), plan.sync),
+        (vec![Write::Node, Write::Conditions], LabelState::Synced)
+    );
+}
+
+#[test]
+fn a_migration_ends_its_window_in_the_round_that_writes_its_labels() {
+    let mut world = migrated();
+    let plan = accept_all(&mut world);
+    let end = plan.window_end.unwrap();
+    assert_eq!((end.trigger, end.reads), (Trigger::Link, 1));
+    assert_eq!(plan.memory.window, None);
+}
+
+#[test]
+fn labels_that_a_webhook_drops_are_a_conflict_in_the_same_round() {
+    let mut world = World::new();
+    let is_patch = |action: &&Action| action.write() == Write::Node;
+    let (plan, _) = world.round(|_, _| Some(Ok(())));
+    assert_eq!(plan.actions.iter().filter(is_patch).count(), 3);
+    assert_eq!(plan.sync.reason(), "LabelConflict");
+    world.memory = plan.memory;
+    world.uptime += Duration::from_secs(1);
+    let (plan, _) = world.round(|_, _| Some(Ok(())));
+    assert_eq!(plan.actions.iter().find(is_patch), None);
 }

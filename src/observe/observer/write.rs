@@ -7,12 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::limit::{limited, too_slow_text};
 use super::state::{BESIDE_MAX, Observer};
-use crate::agent::Apply;
 use crate::agent::signal_board::SignalBoard;
+use crate::agent::{Answer, Apply};
 use crate::apply::{hook, patch_conditions, patch_node, send_events, unit};
 use crate::catalog::{Code, Finding};
 use crate::decide::action::EventDraft;
-use crate::decide::{Action, HookRun, Now, Refusal, WriteResult};
+use crate::decide::{Action, HookRun, Now, Refusal};
 use crate::facts::Fact;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
@@ -22,9 +22,9 @@ use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::Client;
 
 impl Apply for Observer {
-    async fn apply(&mut self, action: &Action, now: Now) -> WriteResult {
+    async fn apply(&mut self, action: &Action, now: Now) -> Answer {
         match action {
-            Action::StartUnit(unit) => unit::start(&self.bus, unit).await,
+            Action::StartUnit(unit) => unit::start(&self.bus, unit).await?,
             Action::RunHooks(run) => {
                 // Not awaited: a hook, or systemd, must not delay the loop.
                 tokio::spawn(run_hooks(
@@ -34,28 +34,27 @@ impl Apply for Observer {
                     Arc::clone(&self.hook_runs),
                     run.clone(),
                 ));
-                Ok(())
             }
             Action::SendEvents(events) => {
                 self.announce_later(&events.node, &events.announce, now);
-                Ok(())
             }
             Action::PatchNode(patch) => {
                 let send =
                     async |client: &Client, own: &NodeName| patch_node(client, own, patch).await;
-                self.send(send).await?;
+                let node = self.send(send).await?;
                 self.announce_later(&patch.node, patch.announce.as_slice(), now);
-                Ok(())
+                return Ok(Some(node));
             }
             Action::PatchConditions(patch) => {
                 let send = async |client: &Client, own: &NodeName| {
                     patch_conditions(client, own, patch, now).await
                 };
-                self.send(send).await?;
+                let node = self.send(send).await?;
                 self.announce_later(&patch.node, &patch.announce, now);
-                Ok(())
+                return Ok(Some(node));
             }
         }
+        Ok(None)
     }
 
     async fn announce(&mut self) {
@@ -131,11 +130,11 @@ impl Observer {
         }
     }
 
-    /// Sends one patch of our own Node, and keeps the Node of the response.
+    /// Sends one patch of our own Node. Keeps and returns the Node of the response.
     async fn send(
         &mut self,
         patch: impl AsyncFnOnce(&Client, &NodeName) -> Result<Node, Refusal>,
-    ) -> WriteResult {
+    ) -> Result<Node, Refusal> {
         let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.facts.kubelet.known())
         else {
             return Err(Refusal::passing("no kubelet credential"));
@@ -143,8 +142,8 @@ impl Observer {
         match limited(patch(&link.client, &kubelet.node_name)).await {
             Some(Ok(node)) => {
                 // The response is the newest version of our Node: the next decision must not use the old one.
-                self.facts.node = Fact::Known(node);
-                Ok(())
+                self.facts.node = Fact::Known(node.clone());
+                Ok(node)
             }
             Some(Err(refusal)) => {
                 let left = self.connections.guest.deferred();

@@ -61,7 +61,7 @@ fn label(round: &mut Round, labels: &BTreeMap<String, Option<LabelValue>>, laten
         }
     }
     round.results = vec![Ok(())];
-    round.ended = round.reasons.at + latency;
+    round.now.uptime = round.reasons.at + latency;
 }
 
 /// Reports a status, with its findings.
