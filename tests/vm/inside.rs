@@ -195,6 +195,13 @@ impl Inside {
             .await;
     }
 
+    /// Waits until one status is of this host and has no finding: one of before the move is of another host.
+    pub async fn has_no_finding_on(&mut self, host: &str) {
+        let is_well =
+            |status: &Value| status["placement"]["host"] == host && codes_of(status).is_empty();
+        self.status_becomes("no finding on the host", is_well).await;
+    }
+
     /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of another program would not do: `journalctl`
     /// takes the first one that it finds after a cursor for the cursor's own.
     pub async fn cursor(&mut self) -> String {

@@ -5,9 +5,11 @@ use harvester_lab::admin::paths;
 use harvester_lab::pki::Validity;
 use harvester_lab::world::{HOSTS, NodeVersion, condition_of, eventually};
 use serde_json::Value;
+use time::format_description::well_known::Rfc3339;
 
 use super::migration::{is_sign, label_patches};
 use crate::hardware::Port;
+use crate::inside::codes_of;
 use crate::kubelet::{CURRENT, POD};
 use crate::machine::BOOT_LIMIT;
 use crate::stage::{REGISTRATION, Stage, Telling, WRONG_NAME};
@@ -154,6 +156,8 @@ pub async fn migrations_leave_the_node_ready_and_its_pod_running(stage: &mut Sta
 pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
+    let expiry = |status: &Value| status["credentials"]["kubelet"]["expirationTime"].to_string();
+    let first = expiry(&stage.inside.status().await);
     let user = format!("system:node:{}", stage.world.node_name());
     let guest = stage.world.guest_api.real();
     let validity = Validity::from_now(time::Duration::minutes(5));
@@ -167,13 +171,20 @@ pub async fn a_certificate_that_the_kubelet_renews_is_used(stage: &mut Stage) {
     stage.inside.sh(&script).await;
     let renewed = format!("[ $(readlink {CURRENT}) != {OLD} ]");
     stage.inside.until(&renewed).await;
-    stage.inside.has_no_finding().await;
-    stage.says_that_it_is_synced().await;
+    // Neither that of before nor the old one, both of which may have been without a finding.
+    let old = validity.not_after.replace_nanosecond(0).unwrap();
+    let old = format!("{:?}", old.format(&Rfc3339).unwrap());
+    let is_new = |status: &Value| {
+        let now = expiry(status);
+        now != "null" && now != first && now != old && codes_of(status).is_empty()
+    };
+    let what = "the new certificate and no finding";
+    stage.inside.status_becomes(what, is_new).await;
     let remove = format!("rm {OLD}");
     stage.inside.sh(&remove).await;
     stage.migrate("hv-c", Telling::default()).await;
     stage.labelled("hv-c").await;
-    stage.inside.has_no_finding().await;
+    stage.inside.has_no_finding_on("hv-c").await;
 }
 
 /// The machine of a registered Node gets another name, and its kubelet starts with it. The certificate is for the Node, so no second

@@ -60,7 +60,7 @@ pub async fn the_files_of_the_pod_alone_lead_to_labels(stage: &mut Stage) {
         for record in stage.recorded("labeled in").await {
             println!("{}", record.message());
         }
-        stage.inside.has_no_finding().await;
+        stage.inside.has_no_finding_on(to).await;
     }
     let credentials =
         "find / -xdev -name '*cloud-provider-config*' -o -xdev -name 'harvester*.kubeconfig'";
