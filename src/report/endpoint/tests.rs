@@ -81,7 +81,8 @@ async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_
     served.board.show(Some(second), "a 3\n", "");
     let text = ask(connect(second).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 3\n"), "{text}");
-    TcpStream::connect(first).await.unwrap_err();
+    let is_closed = async || TcpStream::connect(first).await.is_err();
+    eventually(SOON, "the first port is closed", is_closed).await;
     served.board.show(None, "", "");
     let is_closed = async || TcpStream::connect(second).await.is_err();
     eventually(SOON, "the port is closed", is_closed).await;
