@@ -98,10 +98,8 @@ fn hidden(other: &Path) -> String {
     let is_environment = other.starts_with("/etc/default") || other.starts_with("/etc/sysconfig");
     let other = other.display();
     let empty = match is_environment {
-        true => format!(
-            "where its line is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise "
-        ),
-        false => String::new(),
+        true => "if the line `KUBELET_EXTRA_ARGS=` in it is empty, remove that line; otherwise ",
+        false => "",
     };
     format!(
         "{other} sets KUBELET_EXTRA_ARGS, so {path} gets no labels; {empty}move its arguments to KUBELET_KUBEADM_ARGS in \

@@ -123,7 +123,15 @@ fn while_another_file_sets_the_arguments_ours_has_none() {
     assert!(!hidden.stderr.contains("sed"), "{hidden:?}");
     assert_eq!(read(&root, LabelFileKind::Kubelet), None);
     put(&root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n");
-    assert!(answer().stderr.contains("sed -i"));
+    let empty = answer().stderr;
+    assert!(
+        empty.contains("/etc/default/kubelet sets KUBELET_EXTRA_ARGS"),
+        "{empty}"
+    );
+    assert!(
+        empty.contains("if the line `KUBELET_EXTRA_ARGS=` in it is empty"),
+        "{empty}"
+    );
     put(&root, "/etc/default/kubelet", "");
     put(&root, other, "");
     assert_eq!(answer().stderr, "");
