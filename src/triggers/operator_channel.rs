@@ -43,12 +43,8 @@ pub(super) struct OperatorChannel {
 }
 
 impl Source for OperatorChannel {
-    fn name(&self) -> &'static str {
-        "port"
-    }
-
-    fn loss(&self) -> &'static str {
-        "the host is not answered"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("port", "the host is not answered")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
