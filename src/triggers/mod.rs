@@ -243,7 +243,7 @@ fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Source>> 
         Box::new(Link::new(root.clone(), hint_sink)),
         Box::new(Clock),
         Box::new(Hostname(root.clone())),
-        Box::new(OperatorChannel::new(root.clone())),
+        Box::new(OperatorChannel(root.clone())),
         Box::new(Units(bus.clone())),
     ]
 }
