@@ -47,17 +47,6 @@ pub enum CredentialError {
     /// The kubeconfig, or a file that it names, cannot be used.
     #[error("{0}")]
     Unusable(String),
-    /// The TLS library rejected the key or the certificate.
-    #[error("the client certificate and key of `{key}` in `{path}` cannot be used")]
-    ClientCertificate {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// The user.
-        key: String,
-        /// The error of the library.
-        #[source]
-        source: rustls::Error,
-    },
 }
 
 impl CredentialError {

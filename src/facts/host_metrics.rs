@@ -8,6 +8,10 @@ use roxmltree::{Document, Node, ParsingOptions};
 use serde::Serialize;
 
 use super::names::HostName;
+use super::{
+    Unavailable,
+    UnavailableKind::{Malformed, Refused, Unreachable},
+};
 use crate::sys::escape::one_line;
 
 /// The maximum number of XML nodes in a document. KubeVirt's has about 200.
@@ -29,54 +33,17 @@ pub struct HostMetrics {
     pub time: Option<i64>,
 }
 
-/// The reason why a document has no host name. Each is formatted as one escaped line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MetricsError {
-    /// The document is not well-formed, or refers to an entity that XML does not define.
-    #[error("not XML: {0}")]
-    NotXml(String),
-    /// The document has a document type. It is rejected without parsing, because it can define entities that expand without limit.
-    #[error("it has a document type declaration, which is not allowed")]
-    Dtd,
-    /// The document has more nodes or attributes than metrics have.
-    #[error("it has too many elements or attributes")]
-    TooMany,
-    /// The document is another kind of XML.
-    #[error("the document is `{0}`, not `metrics`")]
-    NotMetrics(String),
-    /// The host could not collect the metrics, which is temporary.
-    #[error("the host has no metrics at the moment")]
-    NoMetrics,
-    /// The document has only metrics of the VM. The host could not collect its own, which is temporary.
-    #[error("the name of the host is missing in the metrics")]
-    NoHostName,
-    /// A value that must be unique exists twice.
-    #[error("the metrics have a duplicate `{0}` of the host")]
-    Twice(&'static str),
-    /// The host name is not a valid name of a Node.
-    #[error("`{0}` is not a valid name of a host")]
-    IllegalHostName(String),
-    /// The time is not a number of seconds.
-    #[error("`{0}` is not a time in seconds")]
-    IllegalTime(String),
-}
-
-impl MetricsError {
-    /// Reports whether the host has no metrics at present. The previous metrics stay valid.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::NoMetrics | Self::NoHostName)
-    }
-}
-
 impl HostMetrics {
     /// Parses a document.
     ///
     /// # Errors
     ///
-    /// Returns an error if the document has another format or contains no host name.
-    pub fn parse(document: &str) -> Result<Self, MetricsError> {
+    /// Returns one escaped line if the document has another format or contains no host name. It is of the kind `Unreachable` if the host
+    /// has no metrics at present.
+    pub fn parse(document: &str) -> Result<Self, Unavailable> {
+        let too_many = || Unavailable::new(Refused, "it has too many elements or attributes");
         if document.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
-            return Err(MetricsError::TooMany);
+            return Err(too_many());
         }
         let options = ParsingOptions {
             nodes_limit: NODES_MAX,
@@ -84,34 +51,44 @@ impl HostMetrics {
             allow_dtd: false,
             entity_resolver: None,
         };
-        let parsed = Document::parse_with_options(document.trim(), options).map_err(not_xml)?;
+        let parsed = Document::parse_with_options(document.trim(), options);
+        let parsed = parsed.map_err(|error| match error {
+            // It can define entities that expand without limit.
+            roxmltree::Error::DtdDetected => {
+                let problem = "it has a document type declaration, which is not allowed";
+                Unavailable::new(Refused, problem)
+            }
+            roxmltree::Error::NodesLimitReached => too_many(),
+            error => malformed(format!("not XML: {}", shown(&error.to_string()))),
+        })?;
         let metrics = parsed.root_element();
         if !metrics.has_tag_name("metrics") {
-            return Err(MetricsError::NotMetrics(shown(metrics.tag_name().name())));
+            let name = shown(metrics.tag_name().name());
+            let problem = format!("the document is `{name}`, not `metrics`");
+            return Err(Unavailable::new(Refused, problem));
         }
+        let missing = |problem| Unavailable::new(Unreachable, problem);
         if !metrics.children().any(|child| child.is_element()) {
-            return Err(MetricsError::NoMetrics);
+            return Err(missing("the host has no metrics at the moment"));
         }
-        let host = value(metrics, "HostName")?.ok_or(MetricsError::NoHostName)?;
-        let host = HostName::parse(host.trim())
-            .map_err(|_| MetricsError::IllegalHostName(shown(host.trim())))?;
-        let time = value(metrics, "Time")?
-            .map(|time| {
-                time.trim()
-                    .parse()
-                    .map_err(|_| MetricsError::IllegalTime(shown(time.trim())))
+        let host = value(metrics, "HostName")?
+            .ok_or_else(|| missing("the name of the host is missing in the metrics"))?;
+        let host = HostName::parse(host.trim()).map_err(|_| {
+            let host = shown(host.trim());
+            malformed(format!("`{host}` is not a valid name of a host"))
+        })?;
+        let seconds = |time: String| {
+            time.trim().parse().map_err(|_| {
+                malformed(format!("`{}` is not a time in seconds", shown(time.trim())))
             })
-            .transpose()?;
+        };
+        let time = value(metrics, "Time")?.map(seconds).transpose()?;
         Ok(Self { host, time })
     }
 }
 
-fn not_xml(error: roxmltree::Error) -> MetricsError {
-    match error {
-        roxmltree::Error::DtdDetected => MetricsError::Dtd,
-        roxmltree::Error::NodesLimitReached => MetricsError::TooMany,
-        error => MetricsError::NotXml(shown(&error.to_string())),
-    }
+fn malformed(problem: String) -> Unavailable {
+    Unavailable::new(Malformed, problem)
 }
 
 fn shown(text: &str) -> String {
@@ -119,14 +96,16 @@ fn shown(text: &str) -> String {
 }
 
 /// Returns the value of the host's metric with this name. The VM has metrics with the same names.
-fn value(metrics: Node<'_, '_>, name: &'static str) -> Result<Option<String>, MetricsError> {
+fn value(metrics: Node<'_, '_>, name: &'static str) -> Result<Option<String>, Unavailable> {
     let mut found = metrics.children().filter(|metric| {
         metric.has_tag_name("metric")
             && metric.attribute("context") == Some("host")
             && text(*metric, "name").is_some_and(|text| text.trim() == name)
     });
     match (found.next(), found.next()) {
-        (Some(_), Some(_)) => Err(MetricsError::Twice(name)),
+        (Some(_), Some(_)) => Err(malformed(format!(
+            "the metrics have a duplicate `{name}` of the host"
+        ))),
         (metric, _) => Ok(metric.and_then(|metric| text(metric, "value"))),
     }
 }

@@ -170,9 +170,9 @@ pub struct Owners {
 }
 
 impl From<Leading<WireVmiOwner, OWNERS_MAX>> for Owners {
-    fn from(Leading(owners): Leading<WireVmiOwner, OWNERS_MAX>) -> Self {
+    fn from(owners: Leading<WireVmiOwner, OWNERS_MAX>) -> Self {
         let is_vm = |owner: &WireVmiOwner| owner.kind.as_deref() == Some("VirtualMachine");
-        let vm = owners.into_iter().find(is_vm);
+        let vm = owners.0.into_iter().find(is_vm);
         Self {
             vm_uid: vm.and_then(|owner| owner.uid).map(|uid| uid.0),
         }

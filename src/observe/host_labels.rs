@@ -282,6 +282,7 @@ fn absent_or_failed(error: &Error) -> Fact<HostLabels> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::placement::{HostSource, Located};
 
     #[test]
     fn a_refusal_is_not_asked_again_for_an_hour_or_until_the_credential_changes() {
@@ -340,6 +341,34 @@ mod tests {
         assert_eq!(kept.get(&about(3), 0, minute), Some(&labels));
         kept.forget_labels();
         assert_eq!(kept.get(&about(3), 0, minute), None);
+    }
+
+    #[test]
+    fn what_is_not_answered_in_time_fails_and_what_is_stays() {
+        let vmi: Vmi = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "vm", "namespace": "default", "uid": "u"},
+            "status": {"nodeName": "hv-a"},
+        }))
+        .unwrap();
+        let located = Located {
+            host: HostName::parse("hv-a").unwrap(),
+            host_source: HostSource::Harvester(&vmi),
+            pod: None,
+        };
+        let settings = Settings::default();
+        let failed = Fact::failed(UnavailableKind::Unreachable, "timeout");
+        for answered in [None, Some(Fact::Absent)] {
+            let mut kept = KeptLabels::default();
+            kept.start(&located.host, &settings);
+            let mut choice = Choice::new(&settings, &located);
+            let wanted = choice.wants().expect("a source is asked");
+            kept.current
+                .extend(answered.clone().map(|answer| (wanted, answer)));
+            kept.give_up(&mut choice, &failed);
+            assert_eq!(choice.wants(), None);
+            let answer = kept.current.get(&wanted);
+            assert_eq!(answer, Some(&answered.unwrap_or(failed.clone())));
+        }
     }
 
     #[test]

@@ -6,29 +6,20 @@ use time::UtcDateTime;
 use crate::facts::Fact;
 use crate::facts::host_metrics::HostMetrics;
 use crate::sys::root::Root;
-use crate::wire::virtio::downward_metrics::{self, AskError, ReadTimeouts, ask};
+use crate::wire::virtio::downward_metrics::{PORT, ReadTimeouts, ask};
 use crate::wire::virtio::port;
 
 /// Reads the metrics. `wall` is the current time: an earlier response is rejected.
 ///
 /// Takes up to 20 s if the host is slow, and 5 s if the port is not served: read it concurrently with the other sources.
 pub async fn read(root: &Root, wall: UtcDateTime) -> Fact<HostMetrics> {
-    read_within(root, wall, ReadTimeouts::default()).await
-}
-
-async fn read_within(root: &Root, wall: UtcDateTime, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
-    match ask(root, wall.unix_timestamp(), timeouts).await {
-        Ok(metrics) => Fact::Known(metrics),
-        Err(AskError::NotOffered) => Fact::Absent,
-        Err(AskError::Failed(kind, text)) => Fact::failed(kind, text),
-    }
+    ask(root, wall.unix_timestamp(), ReadTimeouts::default()).await
 }
 
 /// Reports whether the host provides its metrics, and returns a description of the device.
 pub fn probe(root: &Root) -> (bool, String) {
-    let port = downward_metrics::PORT;
-    match port::find(root, port) {
-        Some(_) => (true, format!("offered as channel `{port}`")),
+    match port::find(root, PORT) {
+        Some(_) => (true, format!("offered as channel `{PORT}`")),
         None => (
             false,
             "not offered: the VM has no downwardMetrics device".to_owned(),

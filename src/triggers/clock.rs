@@ -27,12 +27,8 @@ const FAR_FUTURE: Duration = Duration::from_secs(8_000_000_000);
 pub(super) struct Clock;
 
 impl Source for Clock {
-    fn name(&self) -> &'static str {
-        "clock"
-    }
-
-    fn loss(&self) -> &'static str {
-        "steps of the clock are not detected"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("clock", "steps of the clock are not detected")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {

@@ -19,12 +19,8 @@ pub(super) struct Files {
 }
 
 impl Source for Files {
-    fn name(&self) -> &'static str {
-        "files"
-    }
-
-    fn loss(&self) -> &'static str {
-        "changes of files are detected late"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("files", "changes of files are detected late")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {

@@ -31,12 +31,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Hostname(pub(super) Root);
 
 impl Source for Hostname {
-    fn name(&self) -> &'static str {
-        "hostname"
-    }
-
-    fn loss(&self) -> &'static str {
-        "the hostname is read at each reconcile"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("hostname", "the hostname is read at each reconcile")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {

@@ -13,6 +13,7 @@ mod tests;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
@@ -24,9 +25,7 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
 use crate::wire::netlink::inventory::{bus_of, read_nics};
-use crate::wire::netlink::socket::{
-    KERNEL, MessageSource, NetlinkError, RECEIVE_BUFFER, Received, subscribe,
-};
+use crate::wire::netlink::socket::{KERNEL, MessageSource, RECEIVE_BUFFER, Received, subscribe};
 use burst::Burst;
 use judge::judge;
 
@@ -52,12 +51,11 @@ impl Link {
 }
 
 impl Source for Link {
-    fn name(&self) -> &'static str {
-        "link"
-    }
-
-    fn loss(&self) -> &'static str {
-        "a migration is detected later, by the other event sources"
+    fn about(&self) -> (&'static str, &'static str) {
+        (
+            "link",
+            "a migration is detected later, by the other event sources",
+        )
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
@@ -71,14 +69,12 @@ impl Source for Link {
         );
         Box::pin(async move {
             let opened = subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER).and_then(|socket| {
-                let edges = EdgeTriggered::of(&socket, EpollFlags::EPOLLIN);
-                edges
-                    .map(|edges| (socket, edges))
-                    .map_err(NetlinkError::Open)
+                let edges = EdgeTriggered::of(&socket, EpollFlags::EPOLLIN)?;
+                Ok((socket, edges))
             });
             let (socket, edges) = match opened {
                 Ok(opened) => opened,
-                Err(error) => return Lost::Failed(detail(&error)),
+                Err(error) => return unopened(&error),
             };
             listening.update();
             if was_deaf {
@@ -97,15 +93,23 @@ impl Source for Link {
                     Err(error) => Some(error),
                 };
                 if let Some(error) = ended {
-                    return Lost::Failed(detail(&NetlinkError::Io(error)));
+                    let detail = format!("rtnetlink: failed to use a netlink socket: {error}");
+                    return Lost::Failed(detail);
                 }
             }
         })
     }
 }
 
-fn detail(error: &NetlinkError) -> String {
-    format!("rtnetlink: {}", chain(error))
+fn unopened(error: &std::io::Error) -> Lost {
+    let problem = match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAFNOSUPPORT) => {
+            "netlink sockets are not permitted (`RestrictAddressFamilies=` without `AF_NETLINK`)"
+                .to_owned()
+        }
+        _ => format!("failed to open a netlink socket: {error}"),
+    };
+    Lost::Failed(format!("rtnetlink: {problem}"))
 }
 
 /// The counts of received messages.

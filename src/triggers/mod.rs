@@ -243,7 +243,7 @@ fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Source>> 
         Box::new(Link::new(root.clone(), hint_sink)),
         Box::new(Clock),
         Box::new(Hostname(root.clone())),
-        Box::new(OperatorChannel::new(root.clone())),
+        Box::new(OperatorChannel(root.clone())),
         Box::new(Units(bus.clone())),
     ]
 }
@@ -284,7 +284,7 @@ pub async fn probe(root: &Root, bus: &Bus, health: &SignalBoard) {
         let (sender, _) = Inbox::new(|| Random::from_bits(0));
         let out = Output::new(&*source, sender, SignalBoard::default());
         let signal = source.probe(&out).await;
-        health.set(source.name(), signal.live, signal.detail);
+        health.set(source.about().0, signal.live, signal.detail);
     }
 }
 

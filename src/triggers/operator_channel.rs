@@ -7,11 +7,11 @@
 //! ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host may read the
 //! status, and request a round; it cannot change anything.
 
-use std::path::{Path, PathBuf};
+use std::convert::Infallible;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::source::{Lost, Output, Source, Work};
@@ -19,10 +19,9 @@ use crate::agent::Trigger;
 use crate::agent::signal_board::Signal;
 use crate::report::status_file;
 use crate::sys::escape::chain;
-use crate::sys::file_watch::{What, watch};
 use crate::sys::root::Root;
-use crate::wire::virtio::port::{self, Change, Port, PortError, READ_MAX, Read};
-use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal, Request};
+use crate::wire::virtio::port::{self, Port, PortError, Read};
+use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal};
 
 /// The name of the port.
 pub const NAME: &str = "io.harvesterhci.node_agent.0";
@@ -30,113 +29,52 @@ pub const NAME: &str = "io.harvesterhci.node_agent.0";
 /// The maximum time between a response and an intentional disconnect. A later disconnect is treated as caused by a migration.
 const VISIT: Duration = Duration::from_secs(10);
 
-const NO_PORT: &str = "the host does not provide the port";
-
 const NOT_CONNECTED: &str = "provided, host not connected";
 
 /// The event source.
 #[derive(Debug)]
-pub(super) struct OperatorChannel {
-    root: Root,
-    /// The path of udev's link to the port.
-    link: PathBuf,
-}
+pub(super) struct OperatorChannel(pub(super) Root);
 
 impl Source for OperatorChannel {
-    fn name(&self) -> &'static str {
-        "port"
-    }
-
-    fn loss(&self) -> &'static str {
-        "the host is not answered"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("port", "the host is not answered")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         Box::pin(async move {
+            let link = Path::new(port::BY_NAME).join(NAME);
             let error = loop {
-                let target = self.root.link_target(&self.link);
-                let served = self.serve(target.as_deref(), out).await;
+                let target = self.0.link_target(&link);
+                let error = match Port::open(&self.0, NAME) {
+                    Ok(port) => {
+                        let mut conversation = Conversation::new(&self.0, out, port);
+                        let Err(error) = conversation.serve().await;
+                        conversation.stands(false);
+                        error
+                    }
+                    Err(error) => error,
+                };
                 // Another port may have replaced one that failed.
-                if let Err(error) = served
-                    && self.root.link_target(&self.link) == target
-                {
+                if self.0.link_target(&link) == target {
                     break error;
                 }
             };
-            let detail = detail(&describe(&error));
+            let detail = detail(&chain(&error));
             match error {
                 // Only a new port can help.
-                PortError::NotOffered(_) | PortError::Unplugged(_) => {
-                    Lost::Absent(detail, Some(self.link.clone()))
-                }
-                PortError::Busy(_) | PortError::Denied(_) | PortError::Io { .. } => {
-                    Lost::Failed(detail)
-                }
+                PortError::NotOffered | PortError::Unplugged => Lost::Absent(detail, Some(link)),
+                PortError::Busy | PortError::Denied | PortError::Io(_) => Lost::Failed(detail),
             }
         })
     }
 
     /// Does not open the port: it has one reader.
     fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
-        let (live, what) = match port::find(&self.root, NAME) {
-            Some(_) => (true, "provided"),
-            None => (false, NO_PORT),
+        let (live, detail) = match port::find(&self.0, NAME) {
+            Some(_) => (true, detail("provided")),
+            None => (false, detail(&PortError::NotOffered.to_string())),
         };
-        let detail = detail(what);
         Box::pin(std::future::ready(Signal { live, detail }))
-    }
-}
-
-impl OperatorChannel {
-    pub(super) fn new(root: Root) -> Self {
-        let link = Path::new(port::BY_NAME).join(NAME);
-        Self { root, link }
-    }
-
-    /// Serves the port until it fails or its link no longer points to `target`.
-    async fn serve(&self, target: Option<&Path>, out: &Output) -> Result<(), PortError> {
-        let port = Port::open(&self.root, NAME)?;
-        let replaced = Notify::new();
-        let look = || {
-            if self.root.link_target(&self.link).as_deref() != target {
-                replaced.notify_one();
-            }
-        };
-        let watching = watch(self.root.clone(), vec![self.link.clone()], What::Name, look);
-        tokio::select! {
-            ended = self.converse(port, &replaced, out) => ended,
-            // Without inotify, a port is used until it is removed.
-            () = async { let _ = watching.await; std::future::pending().await } => Ok(()),
-        }
-    }
-
-    async fn converse(&self, port: Port, replaced: &Notify, out: &Output) -> Result<(), PortError> {
-        let say = |what: &str| out.live(detail(what));
-        say(NOT_CONNECTED);
-        let mut conversation = Conversation::new(self.root.clone(), port);
-        loop {
-            let attached = conversation.is_attached();
-            let event = tokio::select! {
-                event = conversation.next() => event,
-                // A host that is attached to the open port is served first.
-                () = replaced.notified(), if !attached => return Ok(()),
-            };
-            match event {
-                Ok(Event::Attached) => say("host connected"),
-                Ok(Event::HungUp) => {
-                    say(NOT_CONNECTED);
-                    out.fire(Trigger::Port);
-                }
-                Ok(Event::Left) => say(NOT_CONNECTED),
-                Ok(Event::Resync) => out.fire(Trigger::Operator),
-                Err(error) => {
-                    if conversation.is_attached() && !conversation.has_just_answered() {
-                        out.fire(Trigger::Port);
-                    }
-                    return Err(error);
-                }
-            }
-        }
     }
 }
 
@@ -144,175 +82,129 @@ fn detail(what: &str) -> String {
     format!("{NAME}: {what}")
 }
 
-fn describe(error: &PortError) -> String {
-    match error {
-        PortError::NotOffered(_) => NO_PORT.to_owned(),
-        PortError::Unplugged(_) => "the host removed the port".to_owned(),
-        PortError::Busy(_) => "the port is in use by another program".to_owned(),
-        PortError::Denied(_) | PortError::Io { .. } => chain(error),
-    }
-}
-
-/// An event on the host side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    /// The host opened the port.
-    Attached,
-    /// The host side closed.
-    HungUp,
-    /// The host side closed just after a response.
-    Left,
-    /// The host requests a round.
-    Resync,
-}
-
-/// The result of one step.
-enum ChannelStep {
-    /// An event that the agent must handle.
-    Event(Event),
-    /// Work was done, and there may be more.
-    Worked,
-    /// Nothing can be done until the state of the port changes.
-    Stuck,
-}
-
 /// The communication on one open port.
-struct Conversation {
-    root: Root,
+struct Conversation<'a> {
+    root: &'a Root,
+    out: &'a Output,
     port: Port,
+    /// The rest of the last read.
+    received: std::vec::IntoIter<u8>,
     input: Input,
     /// The rest of the last reply.
     output: Vec<u8>,
     /// Whether the host side was open at the last read.
-    attached: bool,
+    is_attached: bool,
     /// Whether the last change of the port was a disconnect of the host. Data that a host sends while it connects may arrive
     /// before that notification: the kernel accepts data immediately, and delivers the notification later.
-    away: bool,
-    /// Whether an attached host disconnected: its earlier requests are still executed, but not answered.
-    left: bool,
+    is_away: bool,
     /// The time of the last response.
     answered: Option<Instant>,
 }
 
-impl Conversation {
+impl<'a> Conversation<'a> {
     /// Starts on a port that was just opened.
-    fn new(root: Root, port: Port) -> Self {
+    fn new(root: &'a Root, out: &'a Output, port: Port) -> Self {
+        out.live(detail(NOT_CONNECTED));
         Self {
             root,
+            out,
             port,
+            received: Vec::new().into_iter(),
             input: Input::default(),
             output: Vec::new(),
-            attached: false,
-            away: false,
-            left: false,
+            is_attached: false,
+            is_away: false,
             answered: None,
         }
     }
 
-    /// Reports whether the host side was open at the last read.
-    fn is_attached(&self) -> bool {
-        self.attached
-    }
-
-    /// Reports whether a request was answered recently.
-    fn has_just_answered(&self) -> bool {
-        self.answered.is_some_and(|at| at.elapsed() < VISIT)
-    }
-
-    /// Answers requests until an event that the agent must handle. Cancel-safe.
-    async fn next(&mut self) -> Result<Event, PortError> {
+    /// Answers requests until the port fails.
+    async fn serve(&mut self) -> Result<Infallible, PortError> {
         loop {
             match self.step()? {
-                ChannelStep::Event(event) => return Ok(event),
                 // A host that sends requests continuously must not block the thread for the rest of the agent.
-                ChannelStep::Worked => tokio::task::yield_now().await,
-                ChannelStep::Stuck => {
-                    self.away = self.port.changed().await? == Change::HostAway;
-                    self.left = self.away && self.attached;
-                }
+                true => tokio::task::yield_now().await,
+                false => self.is_away = self.port.changed().await?,
             }
         }
     }
 
-    /// Writes part of a reply, or answers one request, or reads once; never blocks.
-    fn step(&mut self) -> Result<ChannelStep, PortError> {
-        if self.left {
-            self.output = Vec::new();
+    /// Writes part of a reply, or answers one request, or reads once; never blocks. Reports whether there may be more to do before the
+    /// state of the port changes.
+    fn step(&mut self) -> Result<bool, PortError> {
+        // The earlier requests of a host that disconnected are still executed, but not answered.
+        if self.is_attached && self.is_away {
+            self.output.clear();
         }
         if !self.output.is_empty() {
             let count = self.port.write(&self.output)?;
-            if count == 0 {
-                return Ok(ChannelStep::Stuck);
-            }
             self.output.drain(..count.min(self.output.len()));
-            return Ok(ChannelStep::Worked);
+            return Ok(count > 0);
         }
-        if let Some(input) = self.input.take() {
-            let request = Request::parse(input);
-            let outcome = match &request.command {
-                Ok(command) => self.answer(command),
-                Err(refusal) => Err(refusal.clone()),
-            };
-            let is_resync = request.command == Ok(QgaCommand::Resync);
+        if let Some(request) = self.received.find_map(|byte| self.input.push(byte)) {
+            let command = request.command.clone();
+            let outcome = command.and_then(|command| self.answer(command));
             self.output = request.reply(outcome);
             self.answered = Some(Instant::now());
-            return Ok(if is_resync {
-                ChannelStep::Event(Event::Resync)
-            } else {
-                ChannelStep::Worked
-            });
+            return Ok(true);
         }
-        let mut buffer = [0; READ_MAX];
-        Ok(match self.port.read(&mut buffer)? {
-            Read::Data(count) => {
-                self.input.push(buffer.get(..count).unwrap_or_default());
+        match self.port.read()? {
+            Read::Data(bytes) => {
+                self.received = bytes.into_iter();
                 // Data that a disconnected host left behind does not prove that it is connected.
-                self.stands(self.attached || !self.away)
-                    .map_or(ChannelStep::Worked, ChannelStep::Event)
+                self.stands(self.is_attached || !self.is_away);
+                return Ok(true);
             }
             Read::Nothing => {
-                self.away = false;
-                self.left = false;
-                self.stands(true)
-                    .map_or(ChannelStep::Stuck, ChannelStep::Event)
+                self.is_away = false;
+                self.stands(true);
             }
             Read::HostAway => {
-                if self.attached {
-                    self.input.clear();
+                if self.is_attached {
+                    self.input = Input::default();
                 }
-                self.stands(false)
-                    .map_or(ChannelStep::Stuck, ChannelStep::Event)
+                self.stands(false);
             }
-        })
+        }
+        Ok(false)
     }
 
-    /// Records whether the host side is open, and returns the event if that changed.
-    fn stands(&mut self, attached: bool) -> Option<Event> {
-        match std::mem::replace(&mut self.attached, attached) {
-            before if before == attached => None,
-            false => Some(Event::Attached),
-            true if self.has_just_answered() => Some(Event::Left),
-            true => Some(Event::HungUp),
+    /// Records whether the host side is open. That it was closed is a hint, unless it was closed just after a response.
+    fn stands(&mut self, is_attached: bool) {
+        if std::mem::replace(&mut self.is_attached, is_attached) == is_attached {
+            return;
+        }
+        let what = if is_attached {
+            "host connected"
+        } else {
+            NOT_CONNECTED
+        };
+        self.out.live(detail(what));
+        if !is_attached && self.answered.is_none_or(|at| at.elapsed() >= VISIT) {
+            self.out.fire(Trigger::Port);
         }
     }
 
-    fn answer(&self, command: &QgaCommand) -> Result<Value, QgaRefusal> {
+    fn answer(&self, command: QgaCommand) -> Result<Value, QgaRefusal> {
         match command {
-            QgaCommand::Sync(number) | QgaCommand::SyncDelimited(number) => Ok(json!(number)),
-            QgaCommand::Ping | QgaCommand::Resync => Ok(json!({})),
-            QgaCommand::Info => Ok(info()),
-            QgaCommand::Status => status_file::read(&self.root)
-                .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
+            QgaCommand::GuestSync { id } | QgaCommand::GuestSyncDelimited { id } => Ok(json!(id)),
+            QgaCommand::GuestPing {} => Ok(json!({})),
+            QgaCommand::NodeAgentResync {} => {
+                self.out.fire(Trigger::Operator);
+                Ok(json!({}))
+            }
+            QgaCommand::GuestInfo {} => Ok(info()),
+            QgaCommand::NodeAgentStatus {} => {
+                status_file::read(self.root).map_err(|error| QgaRefusal::new(chain(&error)))
+            }
         }
     }
 }
 
 /// Returns the response to `guest-info`. A client looks up a command in it before use.
 fn info() -> Value {
-    let commands: Vec<Value> = QgaCommand::NAMES
-        .iter()
-        .map(|name| json!({"name": name, "enabled": true, "success-response": true}))
-        .collect();
+    let commands = QgaCommand::NAMES
+        .map(|name| json!({"name": name, "enabled": true, "success-response": true}));
     json!({"version": env!("CARGO_PKG_VERSION"), "supported_commands": commands})
 }
 

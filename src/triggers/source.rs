@@ -29,11 +29,8 @@ pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An event source.
 pub(super) trait Source: Send + Sync {
-    /// Returns its name in reports.
-    fn name(&self) -> &'static str;
-
-    /// Returns what is not detected, or later, without it.
-    fn loss(&self) -> &'static str;
+    /// Returns its name in reports, and what is not detected, or later, without it.
+    fn about(&self) -> (&'static str, &'static str);
 
     /// Listens. Reports its state once it does, and returns when it no longer can.
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost>;
@@ -86,9 +83,10 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new<S: Source + ?Sized>(source: &S, sender: Sender, board: SignalBoard) -> Self {
+        let (name, loss) = source.about();
         Self {
-            name: source.name(),
-            loss: source.loss(),
+            name,
+            loss,
             sender,
             board,
             news: Arc::default(),
@@ -226,12 +224,8 @@ mod tests {
     struct Played(VecDeque<(Duration, Lost)>);
 
     impl Source for Played {
-        fn name(&self) -> &'static str {
-            "played"
-        }
-
-        fn loss(&self) -> &'static str {
-            "nothing is heard"
+        fn about(&self) -> (&'static str, &'static str) {
+            ("played", "nothing is heard")
         }
 
         fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {

@@ -18,12 +18,8 @@ use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, Messages, PROPERTIES, SO
 pub(super) struct Units(pub(super) Bus);
 
 impl Source for Units {
-    fn name(&self) -> &'static str {
-        "units"
-    }
-
-    fn loss(&self) -> &'static str {
-        "the unit of qemu-guest-agent is only polled"
+    fn about(&self) -> (&'static str, &'static str) {
+        ("units", "the unit of qemu-guest-agent is only polled")
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {

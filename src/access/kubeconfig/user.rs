@@ -12,6 +12,7 @@ use super::reader::KubeconfigReader;
 use crate::access::credential::ClientCertificate;
 use crate::access::error::CredentialError;
 use crate::access::{pem, token};
+use crate::sys::escape::chain;
 
 /// The keys that are not supported, and the reasons.
 const REFUSED: [(&str, &str); 8] = [
@@ -131,18 +132,18 @@ impl KubeconfigReader<'_> {
         user: &KubeconfigKey<'_>,
         client: &ClientCertificate,
     ) -> Result<(), CredentialError> {
-        let unusable = |source| CredentialError::ClientCertificate {
-            path: self.path.to_owned(),
-            key: user.name.clone(),
-            source,
+        let (name, path) = (&user.name, self.path.display());
+        let unusable = |error: TlsError| {
+            let error = chain(&error);
+            CredentialError::Unusable(format!(
+                "the client certificate and key of `{name}` in `{path}` cannot be used: {error}"
+            ))
         };
         let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
         match CertifiedKey::new(client.chain.clone(), key).keys_match() {
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
             Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::Unusable(format!(
-                "the private key of `{}` in `{}` does not match the client certificate",
-                user.name,
-                self.path.display()
+                "the private key of `{name}` in `{path}` does not match the client certificate"
             ))),
             Err(source) => Err(unusable(source)),
         }

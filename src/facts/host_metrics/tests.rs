@@ -3,7 +3,7 @@ use harvester_lab::downward_metrics::document;
 
 use super::*;
 
-fn parse(document: &str) -> Result<HostMetrics, MetricsError> {
+fn parse(document: &str) -> Result<HostMetrics, Unavailable> {
     HostMetrics::parse(document)
 }
 
@@ -38,7 +38,7 @@ fn a_host_name_is_understood_however_xml_may_write_it() {
         "hv<!-- a comment cuts nothing short -->-a",
     ] {
         let found = parse(&metrics(&metric("host", "HostName", value)));
-        let found = found.unwrap_or_else(|error| panic!("{value:?}: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("{value:?}: {}", error.text));
         assert_eq!(
             (found.host.as_str(), found.time),
             ("hv-a", None),
@@ -55,7 +55,11 @@ fn the_vms_metrics_of_the_same_names_are_not_the_hosts() {
         let found = parse(&metrics(&text)).unwrap();
         assert_eq!((found.host.as_str(), found.time), ("hv-a", Some(7)));
     }
-    assert_eq!(parse(&metrics(&vm)), Err(MetricsError::NoHostName));
+    let missing = "the name of the host is missing in the metrics";
+    assert_eq!(
+        parse(&metrics(&vm)),
+        Err(Unavailable::new(Unreachable, missing))
+    );
 }
 
 #[test]
@@ -65,9 +69,8 @@ fn what_the_host_cannot_collect_is_no_fault() {
         "<metrics></metrics>",
         "<metrics/>",
     ] {
-        let error = parse(text).unwrap_err();
-        assert_eq!(error, MetricsError::NoMetrics);
-        assert!(error.is_passing());
+        let missing = "the host has no metrics at the moment";
+        assert_eq!(parse(text), Err(Unavailable::new(Unreachable, missing)));
     }
 }
 
@@ -156,13 +159,13 @@ fn invalid_host_metrics_are_rejected_with_a_one_line_error() {
         ),
     ] {
         let error = parse(&text).unwrap_err();
-        let line = error.to_string();
+        let line = error.text;
         assert!(line.contains(part), "{what}: {line}");
         assert!(
             line.len() < 250 && !line.chars().any(char::is_control),
             "{what}: {line:?}"
         );
-        assert!(!error.is_passing() || part == "is missing", "{what}");
+        assert_eq!(error.kind == Unreachable, part == "is missing", "{what}");
     }
 }
 
@@ -209,10 +212,7 @@ fn no_text_whatever_makes_it_panic() {
             }
         }
         if let Err(error) = parse(&text) {
-            assert!(
-                !error.to_string().chars().any(char::is_control),
-                "{error:?}"
-            );
+            assert!(!error.text.chars().any(char::is_control), "{error:?}");
         }
     }
 }

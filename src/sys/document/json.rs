@@ -36,34 +36,38 @@ pub(crate) const DATA_BYTES: usize = (1 << 20) + MAP_BYTES;
 /// stack.
 pub const MAXIMUM_DEPTH: usize = 64;
 
-/// Reports whether the text nests arrays and objects deeper than `limit`. It never fails: the parser rejects an invalid text.
-pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    for byte in text {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
+/// The nesting at a place of a JSON text. It never fails: the parser rejects an invalid text.
+#[derive(Debug, Default)]
+pub(crate) struct Nesting {
+    /// The number of open arrays and objects.
+    pub(crate) depth: usize,
+    /// Whether a string is open.
+    pub(crate) is_in_string: bool,
+    is_escaped: bool,
+}
+
+impl Nesting {
+    /// Goes on to the place after the next byte.
+    pub(crate) fn add(&mut self, byte: u8) {
         match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => {
-                depth = depth.saturating_add(1);
-                if depth > limit {
-                    return true;
-                }
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.is_in_string => self.is_escaped = true,
+            b'"' => self.is_in_string = !self.is_in_string,
+            _ if self.is_in_string => {}
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
     }
-    false
+}
+
+/// Reports whether the text nests arrays and objects deeper than `limit`.
+pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
+    let mut nesting = Nesting::default();
+    text.iter().any(|byte| {
+        nesting.add(*byte);
+        nesting.depth > limit
+    })
 }
 
 /// A map of strings, such as labels or annotations, of at most `BYTES` bytes: `null` is empty, a duplicate key is an error.
@@ -129,53 +133,36 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
     }
 }
 
-/// A list of at most `MAX` elements; `null` is empty.
+/// A list of at most `MAX` elements; `null` is empty. Further ones are skipped if `IS_CUT`, and otherwise an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capped<T, const MAX: usize>(pub Vec<T>);
+pub struct Limit<T, const MAX: usize, const IS_CUT: bool>(pub Vec<T>);
 
-impl<T, const MAX: usize> Default for Capped<T, MAX> {
+/// A list of at most `MAX` elements.
+pub type Capped<T, const MAX: usize> = Limit<T, MAX, false>;
+
+/// The first elements of a list, at most `MAX`.
+pub type Leading<T, const MAX: usize> = Limit<T, MAX, true>;
+
+impl<T, const MAX: usize, const IS_CUT: bool> Default for Limit<T, MAX, IS_CUT> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Capped<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize, const IS_CUT: bool> Deserialize<'de>
+    for Limit<T, MAX, IS_CUT>
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CappedVisitor {
-            is_cut: false,
-            elements: PhantomData,
-        })
+        deserializer.deserialize_any(LimitVisitor(PhantomData))
     }
 }
 
-/// The first elements of a list, at most `MAX`; `null` is empty. Further ones are skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leading<T, const MAX: usize>(pub Vec<T>);
+struct LimitVisitor<T, const MAX: usize, const IS_CUT: bool>(PhantomData<T>);
 
-impl<T, const MAX: usize> Default for Leading<T, MAX> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Leading<T, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let list: Capped<T, MAX> = deserializer.deserialize_any(CappedVisitor {
-            is_cut: true,
-            elements: PhantomData,
-        })?;
-        Ok(Self(list.0))
-    }
-}
-
-struct CappedVisitor<T, const MAX: usize> {
-    /// Whether further elements are skipped; otherwise they are an error.
-    is_cut: bool,
-    elements: PhantomData<T>,
-}
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<T, MAX> {
-    type Value = Capped<T, MAX>;
+impl<'de, T: Deserialize<'de>, const MAX: usize, const IS_CUT: bool> Visitor<'de>
+    for LimitVisitor<T, MAX, IS_CUT>
+{
+    type Value = Limit<T, MAX, IS_CUT>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list or null")
@@ -183,23 +170,23 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<
 
     /// `null`.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Capped::default())
+        Ok(Limit::default())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::new();
         while list.len() < MAX {
             let Some(element) = access.next_element()? else {
-                return Ok(Capped(list));
+                return Ok(Limit(list));
             };
             list.push(element);
         }
         while access.next_element::<IgnoredAny>()?.is_some() {
-            if !self.is_cut {
+            if !IS_CUT {
                 return Err(too_many(MAX));
             }
         }
-        Ok(Capped(list))
+        Ok(Limit(list))
     }
 }
 

@@ -209,10 +209,7 @@ impl Tree {
                 };
                 self.place(value, line)
             }
-            Event::Alias(_) => {
-                let what = "an alias";
-                Err(DocumentError::Unsupported { what, line })
-            }
+            Event::Alias(_) => unsupported("an alias", line),
             _ => Ok(()),
         }
     }
@@ -254,18 +251,18 @@ impl Tree {
     }
 }
 
+fn unsupported<T>(what: &'static str, line: usize) -> Result<T, DocumentError> {
+    Err(DocumentError::Unsupported { what, line })
+}
+
 fn key_of(value: YamlValue, line: usize) -> Result<String, DocumentError> {
     match value {
-        YamlValue::Text(text) if text.as_str() == "<<" => {
-            let what = "the merge key `<<`";
-            Err(DocumentError::Unsupported { what, line })
-        }
+        YamlValue::Text(text) if text.as_str() == "<<" => unsupported("the merge key `<<`", line),
         YamlValue::Text(text) => Ok(text.to_string()),
         YamlValue::Number(number) => Ok(number),
         YamlValue::Bool(value) => Ok(value.to_string()),
         YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => {
-            let what = "a key that is not a string";
-            Err(DocumentError::Unsupported { what, line })
+            unsupported("a key that is not a string", line)
         }
     }
 }
@@ -290,10 +287,7 @@ fn known(tag: Option<&Tag>, line: usize) -> Result<Option<&str>, DocumentError> 
         None => Ok(None),
         Some(tag) => match tag.core_suffix() {
             Some(kind) => Ok(Some(kind)),
-            None => Err(DocumentError::Unsupported {
-                what: "a tag",
-                line,
-            }),
+            None => unsupported("a tag", line),
         },
     }
 }

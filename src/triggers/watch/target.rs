@@ -12,7 +12,7 @@ use crate::triggers::feed::Feed;
 use crate::wire::kubeapi::{Client, Error, ObjectPath, Watch, WatchEvent};
 
 /// The object to watch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Target<T> {
     /// The client; a new one after each change of the credential.
     pub client: Client,
@@ -26,18 +26,6 @@ pub struct Target<T> {
     pub delay: Duration,
 }
 
-impl<T> Clone for Target<T> {
-    fn clone(&self) -> Self {
-        Self {
-            client: self.client.clone(),
-            generation: self.generation,
-            path: self.path.clone(),
-            feed: self.feed.clone(),
-            delay: self.delay,
-        }
-    }
-}
-
 impl<T> Target<T> {
     /// Reports whether a watch of `other` also serves this target.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -46,7 +34,7 @@ impl<T> Target<T> {
 }
 
 /// An object as a watch delivers it.
-pub trait Watched: DeserializeOwned + Send + 'static {
+pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     /// The part whose change is a reason to reconcile.
     type Snapshot: PartialEq + Send + Sync;
 

@@ -178,6 +178,7 @@ fn status(code: u16, message: &str) -> Value {
 /// A running keeper, and its output.
 struct Kept {
     model: Model,
+    client: Client,
     backoff: Backoff,
     feed: Feed<Thing>,
     inbox: Inbox,
@@ -195,6 +196,10 @@ impl Drop for Kept {
 
 fn random() -> Random {
     Random::from_bits(u64::MAX / 2)
+}
+
+fn ours() -> ObjectPath {
+    ObjectPath::all("/api/v1", "things", Some("Thing")).named("ours")
 }
 
 fn keep(script: Vec<Answer>) -> Kept {
@@ -215,14 +220,15 @@ fn keep(script: Vec<Answer>) -> Kept {
         Timeouts::default(),
         Tally::default(),
         backoff.clone(),
-    );
+    )
+    .unwrap();
     let feed = Feed::default();
     let (sender, inbox) = Inbox::new(random);
     let health = SignalBoard::default();
     let target = Target {
-        client: client.unwrap(),
+        client: client.clone(),
         generation: 1,
-        path: ObjectPath::all("/api/v1", "things", Some("Thing")).named("ours"),
+        path: ours(),
         feed: feed.clone(),
         delay: Duration::from_secs(60),
     };
@@ -237,6 +243,7 @@ fn keep(script: Vec<Answer>) -> Kept {
     );
     Kept {
         model,
+        client,
         backoff,
         feed,
         inbox,
@@ -559,6 +566,33 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     assert!((due..=due + 1).contains(second), "{asked:?}");
     assert!((6..=12).contains(second), "{asked:?}");
     assert!(kept.feed.take().reach.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_that_waits_for_other_watches_to_close_says_nothing_of_the_api_either() {
+    let mut kept = keep(vec![beginning(Part::End), quiet(), quiet(), quiet()]);
+    kept.after(11).await;
+    kept.reasons();
+    kept.feed.take();
+    let request = WatchRequest::new(&ours());
+    let client = kept.client.clone();
+    let open = async || client.watch::<Thing>(&request).await.unwrap();
+    // All that the client allows.
+    let others = (open().await, open().await);
+    // No request has failed.
+    assert_eq!(kept.after(600).await.len(), 3);
+    assert_eq!(kept.backoff.left(), None);
+    assert_eq!(kept.reasons(), 0);
+    let waiting = kept.feed.take();
+    assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+    assert!(kept.health.findings().is_empty());
+    assert!(!kept.health.signals()["vmi"].live);
+    drop(others);
+    // It tries again soon, and goes on where it was.
+    let asked = kept.after(11).await;
+    assert_eq!(asked[3..].len(), 1, "{asked:?}");
+    assert_eq!(asked[3].1, "5");
+    assert_eq!(kept.reasons(), 0);
 }
 
 #[tokio::test(start_paused = true)]

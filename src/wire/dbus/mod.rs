@@ -169,22 +169,21 @@ impl Bus {
             },
             _ => BusAddress::Socket(root.join(SOCKET)),
         };
-        Self {
-            shared: Arc::new(SharedBus {
-                address,
-                connection: Mutex::new(None),
-            }),
-        }
+        Self::at(address)
+    }
+
+    fn at(address: BusAddress) -> Self {
+        let connection = Mutex::new(None);
+        let shared = Arc::new(SharedBus {
+            address,
+            connection,
+        });
+        Self { shared }
     }
 
     /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
     pub fn with_own_connection(&self) -> Self {
-        Self {
-            shared: Arc::new(SharedBus {
-                address: self.shared.address.clone(),
-                connection: Mutex::new(None),
-            }),
-        }
+        Self::at(self.shared.address.clone())
     }
 
     /// Returns the open connection, or opens one.

@@ -4,27 +4,18 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
-
-/// The reason why the addresses are unknown.
-#[derive(Debug, thiserror::Error)]
-pub enum AddressError {
-    /// The kernel does not list them; a sandbox without `AF_NETLINK` does not permit the request.
-    #[error("failed to list the addresses of this node")]
-    Kernel(#[source] Errno),
-}
 
 /// Returns each interface that has addresses, with these; loopback and link-local addresses are left out. A name may be any text:
 /// escape it before it is shown.
 ///
 /// # Errors
 ///
-/// When the kernel does not list them.
-pub fn list_addresses() -> Result<BTreeMap<String, Vec<IpAddr>>, AddressError> {
+/// When the kernel does not list them; a sandbox without `AF_NETLINK` does not permit the request.
+pub fn list_addresses() -> nix::Result<BTreeMap<String, Vec<IpAddr>>> {
     let mut interfaces: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
-    for entry in getifaddrs().map_err(AddressError::Kernel)? {
+    for entry in getifaddrs()? {
         let address = entry.address.as_ref().and_then(ip);
         if let Some(address) = address.filter(is_reachable) {
             let addresses = interfaces.entry(entry.interface_name).or_default();

@@ -39,29 +39,6 @@ const IFLA_EXT_MASK: u16 = 29;
 /// In [`IFLA_EXT_MASK`]: no statistics, which are half of a response.
 const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
-/// The reason why links cannot be observed.
-#[derive(Debug, thiserror::Error)]
-pub enum NetlinkError {
-    /// A sandbox does not permit such sockets.
-    #[error("netlink sockets are not permitted (`RestrictAddressFamilies=` without `AF_NETLINK`)")]
-    Forbidden,
-    /// The socket cannot be opened.
-    #[error("failed to open a netlink socket")]
-    Open(#[source] io::Error),
-    /// The open socket failed.
-    #[error("failed to use a netlink socket")]
-    Io(#[source] io::Error),
-}
-
-impl NetlinkError {
-    fn open(source: io::Error) -> Self {
-        match source.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EAFNOSUPPORT) => Self::Forbidden,
-            _ => Self::Open(source),
-        }
-    }
-}
-
 /// The result of a read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
@@ -91,17 +68,16 @@ pub trait MessageSource {
 ///
 /// # Errors
 ///
-/// When the kernel does not provide a socket or does not accept the filter.
-pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> Result<Socket, NetlinkError> {
-    let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
+/// When the kernel does not provide a socket (`EAFNOSUPPORT` in a sandbox), or does not accept the filter.
+pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
     let options = SockRef::from(&socket);
     // The filter is set before the subscription, otherwise events between the two would not be filtered.
     options
         .attach_filter(filter)
         .and_then(|()| options.set_recv_buffer_size(receive_buffer))
         .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
-        .and_then(|()| socket.set_non_blocking(true))
-        .map_err(NetlinkError::Open)?;
+        .and_then(|()| socket.set_non_blocking(true))?;
     Ok(socket)
 }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::port::{Port, PortError, READ_MAX, Read};
-use crate::facts::UnavailableKind;
-use crate::facts::host_metrics::{HostMetrics, MetricsError};
+use super::port::{Port, PortError, Read};
+use crate::facts::UnavailableKind::{Forbidden, Malformed, Refused, Unreachable};
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
@@ -56,164 +57,139 @@ impl Default for ReadTimeouts {
     }
 }
 
-/// The reason why the host's metrics are not available.
-#[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// The host does not provide the port.
-    #[error("the host does not provide the port `{PORT}`")]
-    NotOffered,
-    /// Any other reason: its kind, and one line that names the port.
-    #[error("{1}")]
-    Failed(UnavailableKind, String),
-}
-
-impl From<PortError> for AskError {
+impl From<PortError> for Unavailable {
     fn from(error: PortError) -> Self {
+        let text = format!("failed to use the port `{PORT}`: {}", chain(&error));
         match error {
-            PortError::NotOffered(_) => Self::NotOffered,
-            PortError::Busy(_) => unreachable(format!(
+            PortError::Denied => Self::new(Forbidden, text),
+            PortError::Busy => unreachable(format!(
                 "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
             )),
-            error => {
-                let kind = match error {
-                    PortError::Denied(_) => UnavailableKind::Forbidden,
-                    _ => UnavailableKind::Unreachable,
-                };
-                let cause = chain(&error);
-                AskError::Failed(kind, format!("failed to use the port `{PORT}`: {cause}"))
-            }
+            _ => unreachable(text),
         }
     }
 }
 
-fn unreachable(text: String) -> AskError {
-    AskError::Failed(UnavailableKind::Unreachable, text)
+fn unreachable(text: String) -> Unavailable {
+    Unavailable::new(Unreachable, text)
 }
 
-fn unexpected(error: &MetricsError) -> AskError {
-    let kind = match error {
-        error if error.is_passing() => UnavailableKind::Unreachable,
-        MetricsError::Dtd | MetricsError::TooMany | MetricsError::NotMetrics(_) => {
-            UnavailableKind::Refused
-        }
-        _ => UnavailableKind::Malformed,
+/// Requests the metrics of the host once; absent if the host has no such port. `wall` is the current time, in seconds since 1970: an
+/// earlier response is rejected.
+pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
+    let port = match Port::open(root, PORT) {
+        Ok(port) => port,
+        Err(PortError::NotOffered) => return Fact::Absent,
+        Err(error) => return Fact::Failed(error.into()),
     };
-    let cause = chain(error);
-    AskError::Failed(kind, format!("unexpected response on `{PORT}`: {cause}"))
-}
-
-/// Requests the metrics of the host once. `wall` is the current time, in seconds since 1970.
-///
-/// # Errors
-///
-/// When the host has no such port, or did not return a current document in time.
-pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, AskError> {
     let mut question = Question {
-        port: Port::open(root, PORT)?,
+        port,
+        received: Vec::new().into_iter(),
         answer: MetricsAnswer::default(),
         rejected: None,
     };
-    timeout(timeouts.send, question.send())
-        .await
-        .map_err(|_| {
-            let limit = timeouts.send.as_millis();
-            unreachable(format!(
-                "nothing on the host reads from `{PORT}`: sending the request timed out after {limit} ms"
-            ))
-        })??;
-    let received = timeout(timeouts.receive, question.receive(wall, timeouts.again)).await;
-    // The reason why a response was rejected is more precise than the timeout for the next one.
-    let rejected = question.rejected;
-    received.unwrap_or_else(|_| {
-        let limit = timeouts.receive.as_millis();
-        let silent = || {
-            unreachable(format!(
-                "no response from the host on `{PORT}` within {limit} ms"
-            ))
-        };
-        Err(rejected.unwrap_or_else(silent))
-    })
+    match question.ask(wall, timeouts).await {
+        Ok(metrics) => Fact::Known(metrics),
+        Err(why) => Fact::Failed(why),
+    }
 }
 
 /// One request on an open port. Dropping it closes the port.
 #[derive(Debug)]
 struct Question {
     port: Port,
+    /// The rest of the last read.
+    received: std::vec::IntoIter<u8>,
     answer: MetricsAnswer,
     /// The reason why the last message was rejected.
-    rejected: Option<AskError>,
+    rejected: Option<Unavailable>,
 }
 
 impl Question {
+    async fn ask(&mut self, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
+        let ReadTimeouts {
+            send,
+            receive,
+            again,
+        } = timeouts;
+        timeout(send, self.send()).await.unwrap_or_else(|_| {
+            Err(unreachable(format!(
+                "nothing on the host reads from `{PORT}`: sending the request timed out after {} ms",
+                send.as_millis()
+            )))
+        })?;
+        let received = timeout(receive, self.receive(wall, again)).await;
+        received.unwrap_or_else(|_| {
+            let limit = receive.as_millis();
+            let silent = || format!("no response from the host on `{PORT}` within {limit} ms");
+            // The reason why a response was rejected is more precise than the timeout for the next one.
+            Err(self
+                .rejected
+                .take()
+                .unwrap_or_else(|| unreachable(silent())))
+        })
+    }
+
     /// Writes the request when there is space. All data before it is not its response.
-    async fn send(&mut self) -> Result<(), AskError> {
+    async fn send(&mut self) -> Result<(), Unavailable> {
         let mut rest = REQUEST;
-        loop {
-            self.read_all()?;
+        while !rest.is_empty() {
+            while matches!(self.read()?, Read::Data(_)) {}
             let written = self.port.write(rest)?;
             rest = rest.get(written..).unwrap_or_default();
-            if rest.is_empty() {
-                self.answer.asked();
-                return Ok(());
-            }
             if written == 0 {
                 self.port.changed().await?;
             }
         }
+        self.answer.asked();
+        Ok(())
     }
 
     /// Reads until a message is accepted. A rejected one may be the response to an earlier reader: then ours follows
     /// it, or the request is sent once more.
-    async fn receive(&mut self, wall: i64, again: Duration) -> Result<HostMetrics, AskError> {
-        match judge(&self.message().await?, wall) {
-            Ok(metrics) => return Ok(metrics),
-            Err(reason) => self.rejected = Some(reason),
-        }
-        if let Ok(behind) = timeout(again, self.believed(wall)).await {
-            return behind;
-        }
-        self.send().await?;
-        judge(&self.message().await?, wall)
-    }
-
-    /// Returns the first message that is accepted.
-    async fn believed(&mut self, wall: i64) -> Result<HostMetrics, AskError> {
+    async fn receive(&mut self, wall: i64, again: Duration) -> Result<HostMetrics, Unavailable> {
+        let mut is_repeated = false;
         loop {
-            match judge(&self.message().await?, wall) {
-                Ok(metrics) => return Ok(metrics),
-                Err(reason) => self.rejected = Some(reason),
+            let limit = match self.rejected {
+                Some(_) if !is_repeated => again,
+                _ => Duration::MAX,
+            };
+            match timeout(limit, self.message()).await {
+                Ok(message) => match judge(&message?, wall) {
+                    Ok(metrics) => return Ok(metrics),
+                    Err(why) if is_repeated => return Err(why),
+                    Err(why) => self.rejected = Some(why),
+                },
+                Err(_) => {
+                    self.send().await?;
+                    is_repeated = true;
+                }
             }
         }
     }
 
     /// Returns the next whole message. Cancel-safe.
-    async fn message(&mut self) -> Result<Vec<u8>, AskError> {
+    async fn message(&mut self) -> Result<Vec<u8>, Unavailable> {
         loop {
-            let host = self.read_all()?;
-            if let Some(message) = self.answer.take() {
-                return Ok(message);
-            }
-            if host == Read::HostAway {
-                let text = format!("the host closed `{PORT}` before it responded");
-                return Err(unreachable(text));
-            }
-            self.port.changed().await?;
+            match self.read()? {
+                Read::Data(message) => return Ok(message),
+                Read::HostAway => {
+                    let text = format!("the host closed `{PORT}` before it responded");
+                    return Err(unreachable(text));
+                }
+                Read::Nothing => self.port.changed().await?,
+            };
         }
     }
 
-    /// Reads the available data, and returns the result of the last read.
-    fn read_all(&mut self) -> Result<Read, AskError> {
-        let mut buffer = [0; READ_MAX];
+    /// Returns the next whole message, or the result of the last read if there is none.
+    fn read(&mut self) -> Result<Read, Unavailable> {
         loop {
-            match self.port.read(&mut buffer)? {
-                Read::Data(count) => self
-                    .answer
-                    .push(buffer.get(..count).unwrap_or_default())
-                    .map_err(|TooLarge| {
-                        let text =
-                            format!("the response on `{PORT}` is longer than {ANSWER_MAX} bytes");
-                        AskError::Failed(UnavailableKind::Refused, text)
-                    })?,
+            if let Some(message) = self.answer.take(&mut self.received)? {
+                return Ok(Read::Data(message));
+            }
+            match self.port.read()? {
+                Read::Data(bytes) => self.received = bytes.into_iter(),
                 end => return Ok(end),
             }
         }
@@ -221,16 +197,19 @@ impl Question {
 }
 
 /// Checks that a message has current metrics.
-fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
+fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, Unavailable> {
     if message == REFUSAL {
         let text = format!("the host responded `INVALID REQUEST` on `{PORT}`");
-        return Err(AskError::Failed(UnavailableKind::Refused, text));
+        return Err(Unavailable::new(Refused, text));
     }
     let text = std::str::from_utf8(message).map_err(|_| {
         let text = format!("the response on `{PORT}` is not valid UTF-8");
-        AskError::Failed(UnavailableKind::Malformed, text)
+        Unavailable::new(Malformed, text)
     })?;
-    let metrics = HostMetrics::parse(text).map_err(|error| unexpected(&error))?;
+    let metrics = HostMetrics::parse(text).map_err(|why| {
+        let text = format!("unexpected response on `{PORT}`: {}", why.text);
+        Unavailable::new(why.kind, text)
+    })?;
     match metrics.time {
         Some(time) if time < wall.saturating_sub(CLOCK_TOLERANCE) => {
             let age = wall.saturating_sub(time);
@@ -242,62 +221,48 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
     }
 }
 
-/// The error for more data than any valid response has.
-#[derive(Debug, PartialEq, Eq)]
-pub struct TooLarge;
-
-/// The data from the port, split into messages.
+/// Splits the data from the port into messages.
 #[derive(Debug, Default)]
 pub struct MetricsAnswer {
-    bytes: Vec<u8>,
-    /// The number of bytes at the start in which no message ends.
-    searched: usize,
+    /// The start of the next message.
+    message: Vec<u8>,
     /// The number of bytes received in total.
     received: usize,
-    /// Whether the first message in the buffer began before the request.
+    /// Whether the message began before the request.
     left_over: bool,
 }
 
 impl MetricsAnswer {
-    /// Adds the next bytes from the port.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
-        self.received = self.received.saturating_add(bytes.len());
-        if self.received > ANSWER_MAX {
-            return Err(TooLarge);
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    /// Returns the next whole message, without its end.
-    pub fn take(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let message = self.cut()?;
-            if !std::mem::take(&mut self.left_over) && !message.is_empty() {
-                return Some(message);
+    /// Adds bytes up to the end of the next message, and returns it without its end.
+    ///
+    /// # Errors
+    ///
+    /// When there is more data than any valid response has.
+    pub fn take(
+        &mut self,
+        bytes: &mut impl Iterator<Item = u8>,
+    ) -> Result<Option<Vec<u8>>, Unavailable> {
+        for byte in bytes {
+            self.received += 1;
+            if self.received > ANSWER_MAX {
+                let text = format!("the response on `{PORT}` is longer than {ANSWER_MAX} bytes");
+                return Err(Unavailable::new(Refused, text));
+            }
+            self.message.push(byte);
+            if self.message.ends_with(END) {
+                let mut message = std::mem::take(&mut self.message);
+                message.truncate(message.len() - END.len());
+                if !std::mem::take(&mut self.left_over) && !message.is_empty() {
+                    return Ok(Some(message));
+                }
             }
         }
+        Ok(None)
     }
 
     /// Records that the request was sent just now.
     fn asked(&mut self) {
-        while self.take().is_some() {}
-        self.left_over = !self.bytes.is_empty();
-    }
-
-    fn cut(&mut self) -> Option<Vec<u8>> {
-        let unsearched = self.bytes.get(self.searched..).unwrap_or_default();
-        let found = unsearched.windows(END.len()).position(|pair| pair == END);
-        let Some(found) = found else {
-            self.searched = self.bytes.len().saturating_sub(END.len() - 1);
-            return None;
-        };
-        let end = self.searched + found;
-        let rest = self.bytes.split_off(end + END.len());
-        let mut message = std::mem::replace(&mut self.bytes, rest);
-        message.truncate(end);
-        self.searched = 0;
-        Some(message)
+        self.left_over = !self.message.is_empty();
     }
 }
 

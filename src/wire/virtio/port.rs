@@ -31,36 +31,31 @@ const NAME_MAX: u64 = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The host does not provide a port of this name.
-    #[error("the host does not provide the port `{0}`")]
-    NotOffered(String),
+    #[error("the host does not provide the port")]
+    NotOffered,
     /// Another program has it open: a port has one reader.
-    #[error("the port `{}` is in use by another program", .0.display())]
-    Busy(PathBuf),
+    #[error("the port is in use by another program")]
+    Busy,
     /// The kernel denied access.
-    #[error("not permitted to open the port `{}`", .0.display())]
-    Denied(PathBuf),
+    #[error("not permitted to open the port")]
+    Denied,
     /// The port was removed while it was open.
-    #[error("the host removed the port `{}`", .0.display())]
-    Unplugged(PathBuf),
+    #[error("the host removed the port")]
+    Unplugged,
     /// Any other failure.
-    #[error("failed to use the port `{path}`")]
-    Io {
-        /// The port.
-        path: PathBuf,
-        /// The error of the kernel.
-        source: io::Error,
-    },
+    #[error("failed to use the port")]
+    Io(#[source] io::Error),
 }
 
-impl PortError {
-    fn new(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        match source.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EBUSY) => Self::Busy(path),
-            Some(Errno::EACCES | Errno::EPERM) => Self::Denied(path),
+impl From<io::Error> for PortError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT) => Self::NotOffered,
+            Some(Errno::EBUSY) => Self::Busy,
+            Some(Errno::EACCES | Errno::EPERM) => Self::Denied,
             // A pseudo-terminal, which replaces a port in tests, returns EIO permanently.
-            Some(Errno::ENODEV | Errno::EIO) => Self::Unplugged(path),
-            _ => Self::Io { path, source },
+            Some(Errno::ENODEV | Errno::EIO) => Self::Unplugged,
+            _ => Self::Io(error),
         }
     }
 }
@@ -83,29 +78,19 @@ pub fn find(root: &Root, name: &str) -> Option<PathBuf> {
 }
 
 /// The result of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The number of bytes, at least one.
-    Data(usize),
+    /// The data, at least one byte.
+    Data(Vec<u8>),
     /// No data yet; the host has the port open.
     Nothing,
     /// No data, and the host does not have the port open.
     HostAway,
 }
 
-/// A change of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// There is data to read, or space to write.
-    Ready,
-    /// The host has closed the port. There may still be data to read.
-    HostAway,
-}
-
 /// An open port.
 #[derive(Debug)]
 pub struct Port {
-    path: PathBuf,
     // Declared before the file: an epoll instance must not outlive the file that it watches.
     edges: EdgeTriggered,
     file: File,
@@ -118,14 +103,8 @@ impl Port {
     ///
     /// When the host provides none, another program has it open, or the kernel denies access.
     pub fn open(root: &Root, name: &str) -> Result<Self, PortError> {
-        let path = find(root, name).ok_or_else(|| PortError::NotOffered(name.to_owned()))?;
-        let file = root
-            .open_device(&path)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => PortError::NotOffered(name.to_owned()),
-                _ => PortError::new(&path, source),
-            })?;
-        Self::new(path, file)
+        let path = find(root, name).ok_or(PortError::NotOffered)?;
+        Ok(Self::new(root.open_device(path)?)?)
     }
 
     /// Creates a port from an open, non-blocking file.
@@ -133,31 +112,24 @@ impl Port {
     /// # Errors
     ///
     /// When the kernel cannot report its changes.
-    pub fn new(path: PathBuf, file: File) -> Result<Self, PortError> {
-        let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
-        match EdgeTriggered::of(&file, interest) {
-            Ok(edges) => Ok(Self { path, edges, file }),
-            Err(source) => Err(PortError::new(&path, source)),
-        }
+    pub fn new(file: File) -> io::Result<Self> {
+        let edges = EdgeTriggered::of(&file, EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT)?;
+        Ok(Self { edges, file })
     }
 
-    /// Returns the device.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Waits for a change. After each change, read until [`Read::Nothing`] or [`Read::HostAway`]: a change is reported once.
-    /// Cancel-safe.
+    /// Waits for a change, and reports whether the host has closed the port, in which there may still be data. After each change,
+    /// read until [`Read::Nothing`] or [`Read::HostAway`]: a change is reported once. Cancel-safe.
     ///
     /// # Errors
     ///
     /// When the port was removed.
-    pub async fn changed(&self) -> Result<Change, PortError> {
-        match self.edges.next().await {
-            Ok(flags) if flags.contains(EpollFlags::EPOLLHUP) => Ok(Change::HostAway),
-            Ok(_) => Ok(Change::Ready),
-            Err(source) => Err(PortError::new(&self.path, source)),
+    pub async fn changed(&self) -> Result<bool, PortError> {
+        let flags = self.edges.next().await?;
+        // A pseudo-terminal, which replaces a port in tests, never works again.
+        if flags.contains(EpollFlags::EPOLLERR) {
+            return Err(PortError::Unplugged);
         }
+        Ok(flags.contains(EpollFlags::EPOLLHUP))
     }
 
     /// Reads the available data, at most [`READ_MAX`] bytes at a time.
@@ -165,14 +137,16 @@ impl Port {
     /// # Errors
     ///
     /// When the port was removed.
-    pub fn read(&self, buffer: &mut [u8]) -> Result<Read, PortError> {
-        match io::Read::read(&mut &self.file, buffer) {
+    pub fn read(&self) -> Result<Read, PortError> {
+        let mut buffer = vec![0; READ_MAX];
+        match io::Read::read(&mut &self.file, &mut buffer) {
             Ok(0) => Ok(Read::HostAway),
-            Ok(count) => Ok(Read::Data(count)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read::Nothing),
-                _ => Err(PortError::new(&self.path, error)),
-            },
+            Ok(count) => {
+                buffer.truncate(count);
+                Ok(Read::Data(buffer))
+            }
+            Err(error) if is_passing(&error) => Ok(Read::Nothing),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -183,11 +157,13 @@ impl Port {
     /// When the port was removed.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, PortError> {
         match io::Write::write(&mut &self.file, bytes) {
-            Ok(count) => Ok(count),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                _ => Err(PortError::new(&self.path, error)),
-            },
+            Err(error) if is_passing(&error) => Ok(0),
+            written => Ok(written?),
         }
     }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted)
 }

@@ -8,9 +8,8 @@ use crate::commands::doctor::case::{Case, Checked, finding};
 use crate::commands::doctor::objects::{Instance, Interface, NodeObject};
 use crate::commands::doctor::reads::Reads;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::netlink::addresses::{AddressError, list_addresses};
+use crate::wire::netlink::addresses::list_addresses;
 
 /// The addresses according to each; `None` if unknown.
 #[derive(Debug, Clone, Default)]
@@ -43,8 +42,9 @@ fn addresses(root: &Root) -> Fact<Vec<Interface>> {
     let interface = |(name, addresses)| Interface { name, addresses };
     match list_addresses() {
         Ok(interfaces) => Fact::Known(interfaces.into_iter().map(interface).collect()),
-        Err(error @ AddressError::Kernel(_)) => {
-            Fact::failed(UnavailableKind::Forbidden, chain(&error))
+        Err(error) => {
+            let text = format!("failed to list the addresses of this node: {error}");
+            Fact::failed(UnavailableKind::Forbidden, text)
         }
     }
 }

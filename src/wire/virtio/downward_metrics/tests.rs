@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use std::io::{Read as _, Write as _};
 use std::time::Instant;
 
 use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics, PACE, document};
@@ -7,6 +8,7 @@ use harvester_lab::world::SOON;
 
 use super::*;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
+use crate::wire::virtio::port::{self, READ_MAX};
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     let dir = tempfile::tempdir().unwrap();
@@ -24,8 +26,21 @@ fn offer(tree: &GuestTree, behaviour: Behaviour) -> DownwardMetrics {
     DownwardMetrics::offer_paced(tree, behaviour, Duration::ZERO)
 }
 
-async fn asked(root: &Root) -> Result<HostMetrics, AskError> {
-    ask(root, wall(), TIMEOUTS).await
+/// Returns the metrics, or the error; none if there is no port.
+async fn asked_within(
+    root: &Root,
+    wall: i64,
+    timeouts: ReadTimeouts,
+) -> Result<HostMetrics, Option<String>> {
+    match ask(root, wall, timeouts).await {
+        Fact::Known(metrics) => Ok(metrics),
+        Fact::Absent => Err(None),
+        Fact::Failed(why) => Err(Some(why.text)),
+    }
+}
+
+async fn asked(root: &Root) -> Result<HostMetrics, Option<String>> {
+    asked_within(root, wall(), TIMEOUTS).await
 }
 
 #[tokio::test]
@@ -90,7 +105,7 @@ async fn an_answer_that_an_earlier_asker_left_is_not_believed() {
         again: SOON,
         ..TIMEOUTS
     };
-    let found = ask(&root, wall(), patient).await.unwrap();
+    let found = asked_within(&root, wall(), patient).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-new");
     assert_eq!(device.requests(), 1, "our own answer stood behind it");
 }
@@ -104,14 +119,14 @@ async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
         document("hv-old", wall()).split_off(700),
     ] {
         let device = offer(&tree, Behaviour::Say(left.clone().into_bytes()));
-        let port = Port::open(&root, PORT).unwrap();
-        assert_eq!(port.write(REQUEST).unwrap(), REQUEST.len());
+        let mut reader = root.open_device(port::find(&root, PORT).unwrap()).unwrap();
+        reader.write_all(REQUEST).unwrap();
         device.asked(1).await;
         // Another reader closes the port after it has read one byte of its response.
-        while port.read(&mut [0]).unwrap() != Read::Data(1) {
-            port.changed().await.unwrap();
+        while reader.read(&mut [0]).ok() != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        drop(port);
+        drop(reader);
         let end = if left.ends_with("\n\n") { "" } else { "\n\n" };
         let own = format!("{end}{}\n\n", document("hv-new", wall()));
         device.behave(Behaviour::Say(own.into_bytes()));
@@ -142,8 +157,8 @@ async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let (host, clock) = ("hv-a".to_owned(), -3600);
     let device = offer(&tree, Behaviour::Serve { host, clock });
     let now = wall();
-    let error = ask(&root, now, TIMEOUTS).await.unwrap_err();
-    let line = chain(&error);
+    let line = asked_within(&root, now, TIMEOUTS).await.unwrap_err();
+    let line = line.unwrap();
     // The host's clock may have gone on since the request.
     let is_said = (now - 3600..=wall() - 3600)
         .any(|time| line.contains(&format!("it is {} s older", now - time)));
@@ -196,8 +211,8 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
     ] {
         let (_dir, tree, root) = guest();
         let device = offer(&tree, behaviour.clone());
-        let error = ask(&root, wall(), timeouts).await.unwrap_err();
-        let line = chain(&error);
+        let line = asked_within(&root, wall(), timeouts).await.unwrap_err();
+        let line = line.unwrap();
         assert!(
             line.contains(part) && line.contains(PORT),
             "{behaviour:?}: {line}"
@@ -229,23 +244,27 @@ async fn a_host_that_goes_away_is_not_waited_for() {
         device.asked(1).await;
         drop(device);
     });
-    let line = chain(&found.unwrap_err());
+    let line = found.unwrap_err().unwrap();
     assert!(
         line.contains(PORT) && (line.contains("closed") || line.contains("removed")),
         "{line}"
     );
-    let absent = asked(&root).await.unwrap_err();
-    assert!(matches!(absent, AskError::NotOffered), "{absent:?}");
+    assert_eq!(asked(&root).await, Err(None));
 }
 
 #[test]
 fn a_port_that_another_program_holds_is_said_as_such() {
-    let held = PortError::Busy("/dev/virtio-ports/org.github.vhostmd.1".into());
-    let line = chain(&AskError::from(held));
+    let line = Unavailable::from(PortError::Busy).text;
     assert!(
         line.contains(PORT) && line.contains("another program"),
         "{line}"
     );
+}
+
+/// Returns the messages that these bytes complete.
+fn taken(answer: &mut MetricsAnswer, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut bytes = bytes.iter().copied();
+    std::iter::from_fn(|| answer.take(&mut bytes).unwrap()).collect()
 }
 
 #[test]
@@ -258,9 +277,8 @@ fn messages_are_cut_alike_wherever_reads_split_them() {
         let (mut rest, mut messages) = (stream.as_slice(), Vec::new());
         while !rest.is_empty() {
             let size = sizes.next().unwrap_or(rest.len()).min(rest.len());
-            answer.push(&rest[..size]).unwrap();
+            messages.extend(taken(&mut answer, &rest[..size]));
             rest = &rest[size..];
-            messages.extend(std::iter::from_fn(|| answer.take()));
         }
         messages
     };
@@ -288,12 +306,10 @@ fn what_began_before_the_request_is_no_answer_to_it() {
         ("a\n\n", "\n\nb\n\nc\n\n", vec!["b", "c"]),
     ] {
         let mut answer = MetricsAnswer::default();
-        answer.push(before.as_bytes()).unwrap();
+        taken(&mut answer, before.as_bytes());
         answer.asked();
-        answer.push(after.as_bytes()).unwrap();
-        let taken: Vec<_> = std::iter::from_fn(|| answer.take())
-            .map(|message| String::from_utf8(message).unwrap())
-            .collect();
+        let taken = taken(&mut answer, after.as_bytes());
+        let messages: Vec<_> = messages.into_iter().map(str::as_bytes).collect();
         assert_eq!(taken, messages, "{before:?} then {after:?}");
     }
 }
@@ -302,12 +318,13 @@ fn what_began_before_the_request_is_no_answer_to_it() {
 fn no_more_is_kept_than_any_answer_has_not_even_in_many_messages() {
     for piece in [&b"xxxxxxxx"[..], b"xxxxxx\n\n", b"\n\n\n\n\n\n\n\n"] {
         let mut answer = MetricsAnswer::default();
-        let mut pushed = 0;
-        while answer.push(piece).is_ok() {
-            while answer.take().is_some() {}
-            pushed += piece.len();
+        let mut bytes = piece.iter().copied().cycle();
+        let mut messages = 0;
+        while let Ok(Some(_)) = answer.take(&mut bytes) {
+            messages += 1;
         }
-        assert_eq!(pushed, ANSWER_MAX);
-        assert!(answer.bytes.len() <= ANSWER_MAX);
+        assert_eq!(messages, if piece == b"xxxxxx\n\n" { 8192 } else { 0 });
+        assert_eq!(answer.received, ANSWER_MAX + 1);
+        assert!(answer.message.len() <= ANSWER_MAX);
     }
 }

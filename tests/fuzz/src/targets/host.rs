@@ -12,8 +12,10 @@ fn messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8
     let mut answer = MetricsAnswer::default();
     let mut taken = Vec::new();
     for piece in pieces {
-        answer.push(piece).ok()?;
-        taken.extend(std::iter::from_fn(|| answer.take()));
+        let mut piece = piece.iter().copied();
+        while let Some(message) = answer.take(&mut piece).ok()? {
+            taken.push(message);
+        }
     }
     Some(taken)
 }
@@ -47,7 +49,7 @@ pub fn host_metrics(bytes: &[u8]) {
             );
         }
         Err(error) => {
-            let said = error.to_string();
+            let said = &error.text;
             assert!(
                 said.chars()
                     .all(harvester_node_agent::sys::escape::is_plain),

@@ -8,7 +8,7 @@ use harvester_node_agent::report::endpoint;
 use harvester_node_agent::wire::kubeapi::lines::Lines;
 use harvester_node_agent::wire::kubeapi::{ApiStatus, PartialObjectMetadata, describe};
 use harvester_node_agent::wire::netlink::message::{Link, Message, messages};
-use harvester_node_agent::wire::virtio::qga::{INPUT_MAX, Input, QgaCommand, RESET, Request};
+use harvester_node_agent::wire::virtio::qga::{INPUT_MAX, Input, QgaCommand, RESET};
 use hyper::Request as HttpRequest;
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -174,42 +174,23 @@ fn is_once(attributes: &[LinkAttribute], attribute: &LinkAttribute) -> bool {
         == 1
 }
 
-/// However requests are cut, the same commands come out, each with one line for an answer, and little is kept.
+/// Each request has one line for an answer, and little is kept.
 pub fn qga(bytes: &[u8]) {
-    let whole = commands([bytes]);
-    // A number or a word at the top ends where the piece does, since nothing else ends it; it is refused in any case.
-    let is_open = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
-    let has_word = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
-    let words: [&[u8]; 3] = [b"null", b"true", b"false"];
-    let is_open = bytes.iter().any(is_open) || words.into_iter().any(has_word);
-    // Each piece has the open value read again from its start, so that single bytes of 64 KiB would take seconds.
-    let small = bytes.chunks(1 + bytes.len() / 4096).collect();
-    for cut in [pieces(bytes), small] {
-        let found = commands(cut);
-        assert!(is_open || found == whole, "{found:?} and not {whole:?}");
-    }
-}
-
-fn commands<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<QgaCommand>> {
     let mut input = Input::default();
-    let mut taken = Vec::new();
     let (_, held) = peak(|| {
-        for piece in pieces {
-            input.push(piece);
-            while let Some(next) = input.take() {
-                let request = Request::parse(next);
-                taken.push(request.command.clone().ok());
-                let outcome = request.command.clone().map(|_| json!({}));
-                answered(&request.command.clone().ok(), &request.reply(outcome));
+        for byte in bytes {
+            if let Some(request) = input.push(*byte) {
+                let command = request.command.clone();
+                let outcome = command.clone().map(|_| json!({}));
+                answered(&command.ok(), &request.reply(outcome));
             }
         }
     });
     assert!(held <= 8 * INPUT_MAX, "holds {held} bytes");
-    taken
 }
 
 fn answered(command: &Option<QgaCommand>, reply: &[u8]) {
-    let is_delimited = matches!(command, Some(QgaCommand::SyncDelimited(_)));
+    let is_delimited = matches!(command, Some(QgaCommand::GuestSyncDelimited { .. }));
     assert_eq!(reply.first() == Some(&RESET), is_delimited);
     let line = reply.strip_prefix(&[RESET]).unwrap_or(reply);
     let line = line.strip_suffix(b"\n").unwrap();
