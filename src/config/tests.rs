@@ -595,14 +595,9 @@ fn only_values_that_differ_from_the_default_are_changed() {
     let content = "topology.remove_stale = false\ntiming.watch_delay = '60s'\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
                    topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
-    let keys = |changed| -> Vec<String> {
-        let shown = show::selected(loaded.values.clone(), changed);
-        shown.into_iter().map(|value| value.key).collect()
-    };
-    assert_eq!(keys(true), ["hosts.hv-a.zone", "topology.on_change"]);
-    assert!(keys(false).len() > 20);
-    let defaults = Tree::new().load();
-    assert_eq!(show::text(&show::selected(defaults.values, true)), "");
+    let changed = loaded.values.iter().filter(|value| !value.is_default);
+    let keys: Vec<&str> = changed.map(|value| value.key.as_str()).collect();
+    assert_eq!(keys, ["hosts.hv-a.zone", "topology.on_change"]);
 }
 
 #[test]
