@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `config show` and `config check`.
 
-use std::path::Path;
-
 use clap::Subcommand;
 use serde_json::json;
 
 use super::answer::{Answer, Exit, Output};
+use super::process::Process;
 use crate::config::{self, show};
 use crate::report::text::many;
 use crate::sys::escape::json_text;
-use crate::sys::root::Root;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 usage error; 78 invalid configuration.";
@@ -29,11 +27,12 @@ pub enum ConfigAction {
 }
 
 /// Returns the effective configuration with the origin of each value, or every error in it.
-pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
-    let loaded = match config::load(root, only) {
+pub fn run(process: &Process, action: ConfigAction) -> Answer {
+    let output = process.output;
+    let mut loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
         Err(errors) if output == Output::Json && matches!(action, ConfigAction::Check) => {
-            let errors: Vec<String> = errors.problems.iter().map(ToString::to_string).collect();
+            let errors: Vec<String> = errors.lines().collect();
             let document = json!({"valid": false, "errors": errors});
             return Answer::new(json_text(&document), Exit::Configuration);
         }
@@ -46,10 +45,14 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
             return Answer::stderr(text, Exit::Configuration);
         }
     };
-    let shown = |changed| show::selected(loaded.values, changed);
+    // A file that sets the default changes nothing.
+    let is_changed_only = matches!(action, ConfigAction::Show { changed: true });
+    loaded
+        .values
+        .retain(|value| !is_changed_only || !value.is_default);
     let text = match (action, output) {
-        (ConfigAction::Show { changed }, Output::Text) => show::text(&shown(changed)),
-        (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),
+        (ConfigAction::Show { .. }, Output::Text) => show::text(&loaded.values),
+        (ConfigAction::Show { .. }, Output::Json) => json_text(&show::json(&loaded.values)),
         (ConfigAction::Check, Output::Json) => {
             let files: Vec<String> = loaded
                 .files
@@ -60,8 +63,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
         }
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "configuration OK (no files, defaults only)\n".to_owned(),
-            1 => "configuration OK (1 file)\n".to_owned(),
-            count => format!("configuration OK ({count} files)\n"),
+            count => format!("configuration OK ({})\n", many(count, "file")),
         },
     };
     let warnings = loaded
@@ -79,15 +81,18 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::root::Root;
 
     #[test]
     fn several_errors_are_counted_below_them() {
         let dir = tempfile::tempdir().unwrap();
-        let file = Path::new("/a.toml");
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
         let said = |content: &str| {
             std::fs::write(dir.path().join("a.toml"), content).unwrap();
-            let root = Root::new(dir.path());
-            run(&root, Some(file), ConfigAction::Check, Output::Text).stderr
+            run(&process, ConfigAction::Check).stderr
         };
         assert_eq!(said("watch = 1").lines().count(), 1);
         let two = said("watch = 1\nlog.level = 'x'");

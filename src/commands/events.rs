@@ -8,6 +8,7 @@ use clap::Args;
 use tokio::sync::Notify;
 
 use super::answer::{Answer, Exit, Output};
+use super::process::Process;
 use super::run::in_loop;
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
@@ -37,7 +38,8 @@ pub struct Options {
 }
 
 /// Prints the published states, or with `--follow` those of an event that has not ended and those that are published later.
-pub fn run(root: &Root, options: Options, output: Output, to: &mut impl Write) -> Answer {
+pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
+    let (root, output) = (&process.root, process.output);
     if options.follow {
         return follow(root, output, to);
     }

@@ -24,7 +24,6 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use time::UtcDateTime;
 
 use crate::report::text::Charset;
 use crate::sys::escape::one_line;
@@ -174,8 +173,6 @@ pub fn run(process: &Process, command: Command) -> Answer {
         let text = "error: this command does not support this output format (-o)\n";
         return Answer::stderr(text, Exit::Usage);
     }
-    let Process { root, output, .. } = process;
-    let (config, output) = (process.config.as_deref(), *output);
     match command {
         Command::Run => run::run(process),
         Command::Once { dry_run, strict } => once::run(process, dry_run, strict),
@@ -184,16 +181,12 @@ pub fn run(process: &Process, command: Command) -> Answer {
         Command::Doctor(options) => doctor::run(process, &options),
         Command::Whoami { strict } => whoami::run(process, strict),
         Command::Status(options) => status::run(process, &options),
-        Command::Events(options) => events::run(root, options, output, &mut io::stdout()),
-        Command::Explain(options) => {
-            explain::run(&options, output, process.show(UtcDateTime::now()))
-        }
-        Command::Config { action } => config::run(root, config, action, output),
-        Command::Rbac(options) => rbac::run(root, config, options, output),
-        Command::Kubeconfig(options) => kubeconfig::run(root, &options, io::stdin()),
-        Command::BakeCheck => {
-            bake_check::run(root, config, output, process.show(UtcDateTime::now()))
-        }
+        Command::Events(options) => events::run(process, options, &mut io::stdout()),
+        Command::Explain(options) => explain::run(process, &options),
+        Command::Config { action } => config::run(process, action),
+        Command::Rbac(options) => rbac::run(process, options),
+        Command::Kubeconfig(options) => kubeconfig::run(&process.root, &options, io::stdin()),
+        Command::BakeCheck => bake_check::run(process),
         Command::Completions { shell } => completions::run(shell, Arguments::command()),
     }
 }

@@ -54,7 +54,12 @@ impl Process {
         }
     }
 
-    /// Returns the display settings for a status at `now`.
+    /// Returns the display settings.
+    pub fn show_now(&self) -> Show {
+        self.show(UtcDateTime::now())
+    }
+
+    /// Returns the display settings for times relative to `now`.
     pub fn show(&self, now: UtcDateTime) -> Show {
         Show {
             style: self.term,

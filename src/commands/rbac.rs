@@ -4,11 +4,10 @@
 pub mod manifest;
 pub mod permissions;
 
-use std::path::Path;
-
 use clap::Args;
 
 use super::answer::{Answer, Exit, Output};
+use super::process::Process;
 use crate::access::token::{self, TokenKind};
 use crate::commands::rbac::manifest::Wanted;
 use crate::config::{self, Settings};
@@ -66,8 +65,9 @@ pub struct Options {
 }
 
 /// Prints the manifest, or the reason why the service account is unknown and how to set it.
-pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
-    let settings = match config::load(root, only) {
+pub fn run(process: &Process, options: Options) -> Answer {
+    let root = &process.root;
+    let settings = match config::load(root, process.config.as_deref()) {
         Ok(loaded) => loaded.settings,
         Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
     };
@@ -92,7 +92,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         addons: options.addons,
     };
     let objects = manifest::objects(&wanted);
-    let text = match output {
+    let text = match process.output {
         Output::Text => manifest::yaml(&wanted, &objects),
         Output::Json => json_text(&manifest::list(objects)),
     };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn print(root: &Root, options: Options) -> Answer {
-        run(root, None, options, Output::Text)
+        run(&Process::plain(root.clone()), options)
     }
 
     fn tree_with(user: &str) -> (tempfile::TempDir, Root) {

@@ -115,10 +115,11 @@ pub(super) fn one_round(
     in_loop(work).unwrap_or_else(|error| failed(&error))
 }
 
-/// Returns the observer of a command.
+/// Returns an observer that knows the VM of an earlier run.
 pub(super) fn observer(process: &Process, health: SignalBoard, state: &State) -> Observer {
-    let root = process.root.clone();
-    Observer::new(root, process.bus(), health, earlier(state))
+    let vm = state.vm.as_deref();
+    let vm = vm.and_then(|name| VmName::parse(name).ok());
+    Observer::new(process.root.clone(), process.bus(), health, vm)
 }
 
 /// Reconciles once. The command prints the result of the round at the end.
@@ -160,14 +161,6 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
     let fix = entry.fix.join(" ");
     let text = format!("error: {}: SMBIOS vendor is {vendor}. {fix}\n", entry.title);
     Some(Answer::stderr(text, Exit::NotKubevirt))
-}
-
-/// Returns the VM of an earlier run, if its state is that of this machine.
-fn earlier(state: &State) -> Option<VmName> {
-    state
-        .vm
-        .as_deref()
-        .and_then(|name| VmName::parse(name).ok())
 }
 
 /// Returns the answer for a lock that cannot be acquired: only one agent at a time can write.
@@ -212,7 +205,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     logging::debug_to_journal(&journal, level);
     tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
-    let earlier_vm = earlier(&state);
+    let observer = observer(process, health.clone(), &state).backing_off(random);
     let last_migration = state.last_migration.as_ref();
     let last_migration = last_migration.map(|last| last.migration.clone());
     let memory = Memory {
@@ -244,10 +237,9 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         let finding = Finding::new(Code::StateDiscarded, why);
         health.report("discarded-state", Some(finding));
     }
-    let bus = process.bus();
     let wait = Listener::new(
         &process.root,
-        &bus,
+        observer.bus(),
         clock.start,
         reporter.watchdog_period(),
         health.clone(),
@@ -259,9 +251,9 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     )?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let endpoint = Box::pin(endpoint::serve(board, health.clone()));
+    let endpoint = Box::pin(endpoint::serve(board, health));
     let mut agent = Agent {
-        io: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
+        io: observer,
         publish: reporter,
         wait,
         reload: Reloader {

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use time::UtcDateTime;
 
 use super::answer::{Answer, Exit, Output};
 use super::options::STRICT;
@@ -185,7 +184,7 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
         Presence::Absent => (Some(false), Some("agent is not running"), NOT_RUNNING),
         Presence::Unknown => (None, Some("agent may not be running"), NOT_VISIBLE),
     };
-    let show = process.show(UtcDateTime::now());
+    let show = process.show_now();
     let text = match process.output {
         Output::Json => {
             if let Some(Value::Object(agent)) = value.get_mut("agent") {
@@ -196,7 +195,9 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
         Output::Text => show::status(status, show, doubt),
     };
     let Some(doubt) = doubt else {
-        return Answer::new(text, exit(status));
+        let has_error = status.has_error();
+        let exit = if has_error { Exit::Failed } else { Exit::Ok };
+        return Answer::new(text, exit);
     };
     let stderr = match process.output {
         Output::Json => {
@@ -241,15 +242,6 @@ fn instance(agent: &AgentStatus) -> Option<Instance> {
         start_ticks: agent.start_ticks?,
         boot_id: agent.boot_id.clone()?,
     })
-}
-
-/// Returns 1 if there is an error, 0 otherwise.
-pub fn exit(status: &Status) -> Exit {
-    if status.has_error() {
-        Exit::Failed
-    } else {
-        Exit::Ok
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `whoami`: prints which VM this machine is and which host runs it, with the evidence.
 
-use time::UtcDateTime;
-
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
 use super::run::one_round;
@@ -22,7 +20,7 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
     one_round(process, Mode::DryRun, true, |round, status| {
         let text = match process.output {
             Output::Json => json_text(&status.to_json()),
-            Output::Text => show::whoami(status, process.show(UtcDateTime::now())),
+            Output::Text => show::whoami(status, process.show_now()),
         };
         let is_known = status.identity.vm.is_some() && status.placement.is_some();
         let is_error = |finding: &Finding| {

@@ -41,13 +41,6 @@ pub(super) fn effective(settings: &Settings, leaves: &[Leaf<'_>]) -> Vec<Effecti
     effective.collect()
 }
 
-/// Returns the values to print: all, or with `changed` those that differ from the default. A file that sets the default changes
-/// nothing.
-pub fn selected(mut values: Vec<Effective>, changed: bool) -> Vec<Effective> {
-    values.retain(|value| !changed || !value.is_default);
-    values
-}
-
 /// Returns one line for each key: valid TOML that is equivalent to the files that were read.
 pub fn text(values: &[Effective]) -> String {
     let line = |row: &Effective| {

@@ -276,247 +276,25 @@ fn values_become_what_they_mean() {
     }
 }
 
-/// Invalid values, and the only error for each.
+/// The file has each mistake, and below it all errors or warnings with their lines. Without any, it is none.
 #[test]
-fn every_invalid_value_is_one_error_that_says_what_is_allowed() {
-    let cases = [
-        (
-            "harvester.kubeconfig = 'a/b'",
-            "`harvester.kubeconfig`: the value is not an absolute path",
-        ),
-        ("harvester.kubeconfig = '/a/'", "the value is a directory"),
-        (
-            "harvester.kubeconfig = \"/a\\u001bb\"",
-            "the value contains characters that are not printable",
-        ),
-        (
-            "harvester.kubeconfig = \"/a\\u202Eb\"",
-            "the value contains characters",
-        ),
-        (
-            "harvester.namespace = 'a.b'",
-            "the value is not a namespace: lower-case letters, digits and `-`, at most 63 characters",
-        ),
-        (
-            "harvester.vm = 'Node_1'",
-            "the value is not a VM name: lower-case letters",
-        ),
-        (
-            "guest_cluster.node_name = '-a'",
-            "the value is not a node name",
-        ),
-        (
-            "topology.on_change = ''",
-            "`topology.on_change`: the value is none of \"follow\", \"hold\", \"report\"",
-        ),
-        (
-            "topology.host_label = ''",
-            "the value is empty, write \"off\" for none",
-        ),
-        ("topology.host_label = 'a/b/c'", "has more than one `/`"),
-        (
-            "topology.host_label = 'kubernetes.io/host'",
-            "NodeRestriction",
-        ),
-        (
-            "topology.host_label = 'topology.kubernetes.io/zone'",
-            "is a topology key",
-        ),
-        (
-            "topology.sources = ['host-nod']",
-            "`topology.sources`: entry 1 is none of \"host-node\", \"vmi-annotations\", \"launcher-pod\", \"configmap\", \"hosts-table\", \"pod-info\"; did you mean \"host-node\"?",
-        ),
-        (
-            "topology.sources = [true]",
-            "`topology.sources`: entry 1 is not a string",
-        ),
-        (
-            "topology.sources = ['configmap', 'host-node']",
-            "the value is out of order or",
-        ),
-        (
-            "topology.sources = ['configmap', 'configmap']",
-            "the value is out of order or has an entry twice",
-        ),
-        ("topology.configmap = 'topology'", "is not a ConfigMap"),
-        (
-            "topology.configmap = 'a.b/c'",
-            "the value is not a ConfigMap: `namespace/name`, a DNS label",
-        ),
-        (
-            "topology.zone_fallback = 'region'",
-            "is none of \"off\", \"host\"",
-        ),
-        ("pod_info.path = 'podinfo'", "is not an absolute path"),
-        (
-            "labels.extra.'kubernetes.io/os' = 'a'",
-            "`labels.extra.\"kubernetes.io/os\"`: the key describes the guest OS",
-        ),
-        (
-            "labels.extra.'topology.kubernetes.io/zone' = 'a'",
-            "is a topology key",
-        ),
-        (
-            "labels.extra.'failure-domain.beta.kubernetes.io/zone' = 'a'",
-            "is a topology key",
-        ),
-        (
-            "labels.extra.'kubernetes.io/hostname' = 'a'",
-            "describes the guest OS",
-        ),
-        (
-            "labels.extra.'a.node-restriction.kubernetes.io/x' = 'a'",
-            "NodeRestriction reserves",
-        ),
-        (
-            "labels.extra.'x.k8s.io/x' = 'a'",
-            "is in a Kubernetes domain",
-        ),
-        (
-            "labels.extra.'topology.harvesterhci.io/host' = 'a'",
-            "is the host label (`topology.host_label`)",
-        ),
-        (
-            "labels.extra.rack = '_'",
-            "`labels.extra.rack`: the value is not 1 to 63 letters",
-        ),
-        ("labels.extra.rack = 3", "the value is not a string"),
-        (
-            "labels.extra.example.com = 'a'",
-            "`labels.extra.example`: the value is not a string",
-        ),
-        (
-            "hosts.HV.zone = 'z'",
-            "`hosts.HV`: the key is not a name of a Harvester host: lower-case letters",
-        ),
-        (
-            "hosts.hv.zone = ''",
-            "`hosts.hv.zone`: the value is not a label value: 1 to 63 letters",
-        ),
-        (
-            "hosts.hv.region = 'a b'",
-            "is not a label value: 1 to 63 letters",
-        ),
-        (
-            "hosts.hv.zones = 'a'",
-            "unknown key `hosts.hv.zones`; did you mean `hosts.hv.zone`?",
-        ),
-        (
-            "metrics.textfile = 'auto'",
-            "the value is not an absolute path",
-        ),
-        ("metrics.textfile = 'a.prom'", "is not an absolute path"),
-        ("metrics.listen = ''", "write \"off\" for none"),
-        (
-            "metrics.listen = '0.0.0.0:9879'",
-            "is not a loopback address",
-        ),
-        ("metrics.listen = '[::]:9879'", "is not a loopback address"),
-        (
-            "metrics.listen = '10.0.0.5:9879'",
-            "is not a loopback address",
-        ),
-        ("metrics.listen = '127.0.0.1:80'", "has a port below 1024"),
-        ("metrics.listen = '127.0.0.1:0'", "has a port below 1024"),
-        ("metrics.listen = '127.0.0.1'", "is not ADDRESS:PORT"),
-        ("metrics.listen = ':9879'", "is not ADDRESS:PORT"),
-        (
-            "metrics.listen = 'localhost:9879'",
-            "hostnames are not resolved",
-        ),
-        ("metrics.listen = 'unix:/run/a.sock'", "is not ADDRESS:PORT"),
-        (
-            "timing.poll_interval = '600'",
-            "has no unit: write `ms`, `s`, `m` or `h`",
-        ),
-        (
-            "timing.poll_interval = '59s'",
-            "the value is not between \"1m\" and \"24h\"",
-        ),
-        (
-            "timing.poll_interval = '1441m'",
-            "the value is not between \"1m\" and \"24h\"",
-        ),
-        (
-            "timing.hostname_debounce = '61s'",
-            "is not between \"0s\" and \"1m\"",
-        ),
-        (
-            "timing.annotation_grace_period = '1d'",
-            "unknown unit: write one number and one of `ms`, `s`, `m`, `h`",
-        ),
-        (
-            "timing.annotation_grace_period = '60001ms'",
-            "is not between \"0s\" and \"1m\"",
-        ),
-        ("timing.watch_delay = '999ms'", "is not between \"1s\" and"),
-        (
-            "timing.watch_delay = '11m'",
-            "is not between \"1s\" and \"10m\"",
-        ),
-        (
-            "log.level = 'INFO'",
-            "the value is none of \"error\", \"warn\", \"info\", \"debug\"; did you mean \"info\"?",
-        ),
-        ("machine = 1", "`machine`: the value is not a table"),
-        (
-            "[[machine]]\nassume_kubevirt = true",
-            "`machine`: the value is not a table",
-        ),
-    ];
-    for (content, expected) in cases {
-        let lines = errors(content);
-        assert_eq!(lines.len(), 1, "{content}: {lines:?}");
-        assert!(lines[0].contains(expected), "{content}: {}", lines[0]);
-    }
-}
-
-#[test]
-fn unknown_keys_and_tables_come_with_a_suggestion() {
-    for (content, expected) in [
-        (
-            "[topolgy]\non_change = 'hold'\nfoo = 1",
-            "1: unknown table `topolgy`; did you mean `topology`?",
-        ),
-        (
-            "[topology]\non-change = 'hold'",
-            "2: unknown key `topology.on-change`; did you mean `topology.on_change`?",
-        ),
-        (
-            "[harvester]\nwatch_delay = '1s'",
-            "2: unknown key `harvester.watch_delay`; did you mean `timing.watch_delay`?",
-        ),
-        (
-            "poll_interval = '1m'",
-            "1: unknown key `poll_interval`; did you mean `timing.poll_interval`?",
-        ),
-        (
-            "[log]\ncolor = true",
-            "2: unknown key `log.color`; allowed here: level",
-        ),
-        (
-            "[labels]\nrack = 'a'",
-            "2: unknown key `labels.rack`; allowed here: extra",
-        ),
-        (
-            "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: harvester, guest_cluster, topology, labels, hosts, pod_info, qemu_guest_agent, registration, report, metrics, timing, log, machine",
-        ),
-    ] {
-        assert_eq!(errors(content), [expected], "{content}");
-    }
-}
-
-#[test]
-fn broken_toml_names_line_and_column() {
-    let lines = errors("watch = true\n[log\nlevel = 'info'");
-    assert!(lines[0].starts_with("2:"), "{lines:?}");
-    assert!(lines[0].contains("not valid TOML"), "{lines:?}");
-    let lines = errors("watch = true\n  watch = true");
-    assert!(
-        lines[0].starts_with("2: column 3: not valid TOML"),
-        "{lines:?}"
-    );
+fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
+    const FILE: &str = "src/config/mistakes.txt";
+    let report = |case: &str| {
+        let content = case.lines().filter(|line| !line.starts_with(">>> "));
+        let content = content.collect::<Vec<_>>().join("\n");
+        let tree = Tree::new().file(ADMIN_FILE, &content);
+        let said = match load(&tree.root, None) {
+            Ok(loaded) => loaded.warnings.join("\n"),
+            Err(errors) => errors.to_string(),
+        };
+        let said = said.replace(&format!("{ADMIN_FILE}:"), "");
+        let said = said.lines().map(|line| format!("\n>>> {line}"));
+        format!("{content}{}\n", said.collect::<String>())
+    };
+    let cases = std::fs::read_to_string(FILE).unwrap();
+    let reports: Vec<String> = cases.split("\n\n").map(report).collect();
+    harvester_lab::expected::is_expected(FILE, &reports.join("\n"), str::to_owned);
 }
 
 #[test]
@@ -546,25 +324,6 @@ fn all_problems_of_all_files_are_reported_in_order() {
     for (line, start) in lines.iter().zip(&starts) {
         assert!(line.starts_with(start.as_str()), "{line} / {start}");
     }
-}
-
-#[test]
-fn both_halves_of_an_extra_label_and_each_entry_of_an_array_are_checked() {
-    for (content, expected) in [
-        ("[labels.extra]\n'k8s.io/x' = '_'", 2),
-        ("[labels.extra]\n'a/b/c' = 1", 2),
-        ("topology.sources = ['hostnode', 'configmap', true]", 2),
-        ("[hosts.A]\nzone = '_'\nzones = 1", 3),
-        ("hosts.A = 1", 2),
-        ("topology.remove_stale = [1, 2]", 1),
-        ("[[machine]]\n[[machine]]", 1),
-        ("topology = [true]\nlog = ['info']", 2),
-    ] {
-        let lines = errors(content);
-        assert_eq!(lines.len(), expected, "{content}: {lines:?}");
-    }
-    let lines = errors("topology.sources = ['configmap', 'hostnode']");
-    assert!(lines[0].contains("`topology.sources`: entry 2 is none of"));
 }
 
 /// Errors get into the journal and into the archive of `doctor --bundle`.
@@ -600,23 +359,6 @@ fn no_value_is_in_an_error() {
     }
     let long = one_key("harvester.kubeconfig", &values[8]).unwrap_err();
     assert_eq!(long.problems.len(), 1);
-}
-
-#[test]
-fn a_configured_host_label_frees_the_default_one_for_extra_labels() {
-    let extra = "labels.extra.'topology.harvesterhci.io/host' = 'a'\n";
-    assert_eq!(
-        settings(&format!("{extra}topology.host_label = 'off'"))
-            .labels
-            .extra
-            .len(),
-        1
-    );
-    let lines = errors("labels.extra.'a/b' = 'a'\ntopology.host_label = 'a/b'");
-    assert!(lines[0].contains("is the host label"), "{lines:?}");
-    // Which label an invalid value means is unknown.
-    let lines = errors(&format!("{extra}topology.host_label = 'a/b/c'"));
-    assert_eq!(lines.len(), 1, "{lines:?}");
 }
 
 #[test]
@@ -807,47 +549,6 @@ fn open_tables_gain_keys_and_arrays_are_replaced() {
 }
 
 #[test]
-fn settings_without_effect_are_warned_about() {
-    for (content, expected) in [
-        ("topology.sources = []", "1: `topology.sources` is empty"),
-        (
-            "topology.sources = ['host-node']\ntopology.configmap = 'a/b'",
-            "2: `topology.configmap` has no effect",
-        ),
-        (
-            "labels.extra.a = 'a'\ntopology.sources = ['launcher-pod']",
-            "1: `labels.extra.a` has no effect",
-        ),
-        (
-            "metrics.textfile = '/srv/metrics'",
-            "1: `metrics.textfile` does not end in `.prom`",
-        ),
-        (
-            "labels.extra.'node.kubernetes.io/instance-type' = 'a'",
-            "is a label that cloud providers write too",
-        ),
-        (
-            "hosts.a.zone = 'z'\ntopology.sources = ['host-node']",
-            "1: `hosts.a.zone` has no effect, because",
-        ),
-    ] {
-        let warnings = Tree::new().file(ADMIN_FILE, content).load().warnings;
-        assert_eq!(warnings.len(), 1, "{content}: {warnings:?}");
-        assert!(warnings[0].contains(expected), "{warnings:?}");
-        assert!(warnings[0].starts_with(ADMIN_FILE), "{warnings:?}");
-    }
-    let sensible = "topology.sources = ['host-node']
-labels.extra.x = 'x'";
-    assert!(
-        Tree::new()
-            .file(ADMIN_FILE, sensible)
-            .load()
-            .warnings
-            .is_empty()
-    );
-}
-
-#[test]
 fn what_is_shown_as_text_loads_to_the_same_settings() {
     let content = "topology.remove_stale = true\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
                    hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\ntopology.sources = [\n 'hosts-table', # why\n]";
@@ -894,14 +595,9 @@ fn only_values_that_differ_from_the_default_are_changed() {
     let content = "topology.remove_stale = false\ntiming.watch_delay = '60s'\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
                    topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
-    let keys = |changed| -> Vec<String> {
-        let shown = show::selected(loaded.values.clone(), changed);
-        shown.into_iter().map(|value| value.key).collect()
-    };
-    assert_eq!(keys(true), ["hosts.hv-a.zone", "topology.on_change"]);
-    assert!(keys(false).len() > 20);
-    let defaults = Tree::new().load();
-    assert_eq!(show::text(&show::selected(defaults.values, true)), "");
+    let changed = loaded.values.iter().filter(|value| !value.is_default);
+    let keys: Vec<&str> = changed.map(|value| value.key.as_str()).collect();
+    assert_eq!(keys, ["hosts.hv-a.zone", "topology.on_change"]);
 }
 
 #[test]

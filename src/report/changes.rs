@@ -149,7 +149,7 @@ impl Reported {
                 records.push(Record {
                     finding: Some(finding.code.as_str().to_owned()),
                     impact: Some(entry.impact.to_owned()),
-                    fix: Some(finding.fix().join(" ")),
+                    fix: Some(finding.remedy()),
                     ..new
                 });
             }

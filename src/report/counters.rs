@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts of events since the process started. They are kept in memory only: a restart begins at zero, as Prometheus expects of
-//! counters.
+//! Counts of events since the process started, and their metrics. They are kept in memory only: a restart begins at zero, as
+//! Prometheus expects of counters.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use super::exposition::{Histogram, Page};
 use crate::agent::Round;
 use crate::decide::resync::WindowOutcome;
 use crate::decide::scheduled_events::{ScheduledEventState, ScheduledEventType};
 use crate::facts::trigger::Trigger;
 
-/// Bounds of the histograms, in seconds: from an immediate read, or a short interruption, to the last read of a fast-poll window.
-pub const BOUNDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-
 /// The counters.
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Live migrations, by the trigger that detected them.
-    pub migrations: BTreeMap<&'static str, u64>,
+    migrations: BTreeMap<&'static str, u64>,
     /// Migration hints, by trigger and outcome.
-    pub hints: BTreeMap<(&'static str, &'static str), u64>,
+    hints: BTreeMap<(&'static str, &'static str), u64>,
     /// States of scheduled events, by type and state.
-    pub scheduled: BTreeMap<(ScheduledEventType, ScheduledEventState), u64>,
+    scheduled: BTreeMap<(ScheduledEventType, ScheduledEventState), u64>,
     /// Time from the first hint to the labels of the new host.
     pub latency: Histogram,
     /// Time for which live migrations interrupted the guest.
@@ -65,43 +62,28 @@ impl Counters {
             *self.hints.entry(key).or_default() += 1;
         }
     }
-}
 
-/// The number of observations up to each of [`BOUNDS`].
-#[derive(Debug, Clone, Default)]
-pub struct Histogram {
-    /// The number of observations up to each bound, shorter ones included.
-    pub buckets: [u64; BOUNDS.len()],
-    /// The number of all observations.
-    pub count: u64,
-    /// Their sum in seconds.
-    pub sum: f64,
-}
-
-impl Histogram {
-    /// Adds an observation.
-    pub fn observe(&mut self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        for (bucket, bound) in self.buckets.iter_mut().zip(BOUNDS) {
-            *bucket += u64::from(seconds <= bound);
-        }
-        self.count += 1;
-        self.sum += seconds;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_bucket_holds_what_is_not_longer_than_its_bound() {
-        let mut histogram = Histogram::default();
-        for milliseconds in [0, 50, 51, 7_000, 60_000, 60_001] {
-            histogram.observe(Duration::from_millis(milliseconds));
-        }
-        assert_eq!(histogram.buckets, [2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 5]);
-        assert_eq!(histogram.count, 6);
-        assert!((histogram.sum - 127.102).abs() < 1e-9, "{histogram:?}");
+    /// Adds the families of all counters.
+    pub fn write(&self, page: &mut Page) {
+        let migrations = self.migrations.iter();
+        let migrations = migrations.map(|(trigger, count)| ([("trigger", *trigger)], count));
+        let help = "Changes of the Harvester host, by live migration or restart, by the trigger that detected them.";
+        page.family("migrations_total", help, migrations);
+        let hints = self.hints.iter();
+        let hints = hints.map(|((trigger, outcome), count)| {
+            ([("trigger", *trigger), ("outcome", *outcome)], count)
+        });
+        let help =
+            "Migration hints, by trigger and by whether the Harvester API confirmed a migration.";
+        page.family("migration_hints_total", help, hints);
+        let states = self.scheduled.iter().map(|((kind, state), count)| {
+            ([("type", kind.as_str()), ("state", state.as_str())], count)
+        });
+        let help = "Published states of scheduled events, by type of the event.";
+        page.family("scheduled_events_total", help, states);
+        let help = "Time from the first hint of a live migration to the labels of the new host.";
+        page.histogram("label_update_duration_seconds", help, &self.latency);
+        let help = "Time for which live migrations interrupted the guest, estimated from the next clock step.";
+        page.histogram("migration_interruption_seconds", help, &self.interruption);
     }
 }

@@ -4,11 +4,13 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
 use std::fmt::{Display, Write};
-
-use super::counters::{BOUNDS, Histogram};
+use std::time::Duration;
 
 /// The beginning of each name.
 const PREFIX: &str = "harvester_node_agent_";
+
+/// Bounds of the histograms, in seconds: from an immediate read, or a short interruption, to the last read of a fast-poll window.
+pub const BOUNDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// A page of metrics. Names, help texts and label names are our own, in ASCII; label values are arbitrary. Two samples of a family
 /// must not have the same labels: Prometheus rejects the whole page.
@@ -73,6 +75,29 @@ impl Page {
     }
 }
 
+/// The number of observations up to each of [`BOUNDS`].
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    /// The number of observations up to each bound, shorter ones included.
+    pub buckets: [u64; BOUNDS.len()],
+    /// The number of all observations.
+    pub count: u64,
+    /// Their sum in seconds.
+    pub sum: f64,
+}
+
+impl Histogram {
+    /// Adds an observation.
+    pub fn observe(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        for (bucket, bound) in self.buckets.iter_mut().zip(BOUNDS) {
+            *bucket += u64::from(seconds <= bound);
+        }
+        self.count += 1;
+        self.sum += seconds;
+    }
+}
+
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
 }
@@ -80,7 +105,6 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_family_has_its_help_its_kind_and_its_samples_each_on_a_line_of_its_own() {
@@ -128,5 +152,16 @@ mod tests {
             "harvester_node_agent_took_seconds_count 1",
         ];
         assert_eq!(lines.skip(BOUNDS.len() - 3).collect::<Vec<_>>(), last);
+    }
+
+    #[test]
+    fn each_bucket_holds_what_is_not_longer_than_its_bound() {
+        let mut histogram = Histogram::default();
+        for milliseconds in [0, 50, 51, 7_000, 60_000, 60_001] {
+            histogram.observe(Duration::from_millis(milliseconds));
+        }
+        assert_eq!(histogram.buckets, [2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 5]);
+        assert_eq!(histogram.count, 6);
+        assert!((histogram.sum - 127.102).abs() < 1e-9, "{histogram:?}");
     }
 }

@@ -23,7 +23,7 @@ pub fn state(status: &Status, round: &Round, timing: &Timing, counters: &Counter
     objects(&mut page, status);
     conditions(&mut page, round);
     findings(&mut page, status);
-    event_counters(&mut page, counters);
+    counters.write(&mut page);
     let harvester = round.observation.harvester.known();
     let kubelet = round.observation.kubelet.known();
     let expiries = [
@@ -135,33 +135,6 @@ fn findings(page: &mut Page, status: &Status) {
     }
     let help = "Current findings by code; `harvester-node-agent explain CODE` describes one.";
     page.family("findings", help, counts);
-}
-
-fn event_counters(page: &mut Page, counters: &Counters) {
-    let migrations = counters.migrations.iter();
-    let migrations = migrations.map(|(trigger, count)| ([("trigger", *trigger)], count));
-    let help = "Changes of the Harvester host, by live migration or restart, by the trigger that detected them.";
-    page.family("migrations_total", help, migrations);
-    let hints = counters.hints.iter();
-    let hints = hints
-        .map(|((trigger, outcome), count)| ([("trigger", *trigger), ("outcome", *outcome)], count));
-    let help =
-        "Migration hints, by trigger and by whether the Harvester API confirmed a migration.";
-    page.family("migration_hints_total", help, hints);
-    let states = counters.scheduled.iter().map(|((kind, state), count)| {
-        ([("type", kind.as_str()), ("state", state.as_str())], count)
-    });
-    let help = "Published states of scheduled events, by type of the event.";
-    page.family("scheduled_events_total", help, states);
-    let help = "Time from the first hint of a live migration to the labels of the new host.";
-    page.histogram("label_update_duration_seconds", help, &counters.latency);
-    let help =
-        "Time for which live migrations interrupted the guest, estimated from the next clock step.";
-    page.histogram(
-        "migration_interruption_seconds",
-        help,
-        &counters.interruption,
-    );
 }
 
 #[cfg(test)]

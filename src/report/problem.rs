@@ -135,54 +135,10 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::text::{Show, TermStyle};
-    use time::UtcDateTime;
-    use time::format_description::well_known::Rfc3339;
-
-    /// Returns problems of one code as text.
-    fn text(problems: &[Problem], verbose: bool) -> String {
-        let mut out = Text::new(Show {
-            style: TermStyle::PLAIN,
-            verbose,
-            now: UtcDateTime::parse("2026-11-21T10:00:00Z", &Rfc3339).unwrap(),
-        });
-        Problem::write(&problems.iter().collect::<Vec<_>>(), &mut out);
-        out.finish()
-    }
 
     fn found(code: Code, seen: &str) -> Problem {
         let word = |word: &str| (word == "<NODE>").then_some("n1");
         Problem::new(&Finding::new(code, seen), word)
-    }
-
-    #[test]
-    fn a_problem_shows_what_was_observed_since_when_its_impact_and_commands_with_their_place() {
-        let mut problem = found(Code::NodeMissing, "no Node \u{1b}[2J");
-        problem.first_observed_time = Some("2026-11-21T08:00:00Z".to_owned());
-        let text = text(&[problem], false);
-        let title = text.lines().next().unwrap();
-        assert!(title.starts_with("WARN   Node does not exist"), "{text}");
-        assert!(title.ends_with(" [node-missing]"), "{text}");
-        for line in [
-            "  Observed  no Node \\x1b[2J (first observed 2h ago)",
-            "            # as guest cluster administrator",
-            "            kubectl get nodes",
-        ] {
-            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
-        }
-    }
-
-    #[test]
-    fn problems_of_one_code_share_their_texts_and_a_notice_takes_one_line() {
-        let both = ["/a has mode 0644", "/b has mode 0644"];
-        let both = both.map(|seen| found(Code::CredentialExposed, seen));
-        let shown = text(&both, false);
-        let observed = "  Observed  /a has mode 0644\n            /b has mode 0644\n  Impact ";
-        assert!(shown.contains(observed), "{shown}");
-        assert_eq!(shown.matches("  Fix  ").count(), 1, "{shown}");
-        let notice = [found(Code::ClockNotSynchronized, "NTPSynchronized=no")];
-        assert_eq!(text(&notice, false).lines().count(), 1);
-        assert!(text(&notice, true).contains("NTPSynchronized=no"));
     }
 
     #[test]

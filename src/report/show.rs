@@ -312,60 +312,87 @@ fn seconds(seconds: Seconds) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::catalog::Code;
-    use crate::report::text::TermStyle;
-    use serde_json::json;
+    use std::time::Duration;
 
-    #[test]
-    fn a_credential_is_described_by_its_user_its_expiration_and_its_first_error() {
-        let used = CredentialStatus {
-            kubeconfig: Some("/a".to_owned()),
-            user: Some("system:serviceaccount:default:gc8".to_owned()),
-            ..CredentialStatus::default()
-        };
-        let expired = CredentialStatus {
-            expiration_time: Some("1969-12-31T22:00:00Z".to_owned()),
-            ..used.clone()
-        };
-        let rejected = CredentialStatus {
-            finding: Some(Code::HarvesterUnauthorized),
-            ..used.clone()
-        };
-        let missing = CredentialStatus {
-            finding: Some(Code::HarvesterCredentialMissing),
-            ..CredentialStatus::default()
-        };
-        let error = Mark::Found(Severity::Error);
-        for (one, mark, text) in [
-            (used, Mark::Ok, "default/gc8, does not expire"),
-            (expired, error, "default/gc8, expired 2h ago"),
-            (rejected, error, "default/gc8 (harvester-unauthorized)"),
-            (missing, error, "none in use (harvester-credential-missing)"),
-        ] {
-            let shown = credential(&one, UtcDateTime::UNIX_EPOCH);
-            assert_eq!(shown, (mark, text.to_owned()));
-        }
+    use super::*;
+    use crate::agent::state::LastMigration;
+    use crate::catalog::Code;
+    use crate::decide::fixtures::{World, now};
+    use crate::facts::{Fact, UnavailableKind};
+    use crate::report::compose::Context;
+    use crate::report::status::{AgentStatus, EventSourceStatus, MigrationHintStatus};
+    use crate::report::tests::round;
+    use crate::report::text::TermStyle;
+
+    const TIME: &str = "2026-11-18T08:00:00Z";
+
+    /// What each command prints of a status.
+    fn views(status: &Status, doubt: Option<&str>) -> String {
+        let views = [false, true].map(|verbose| {
+            let now = now(Duration::ZERO).wall + Duration::from_secs(600);
+            let style = TermStyle::PLAIN;
+            let show = Show {
+                style,
+                verbose,
+                now,
+            };
+            let (runtime, own) = (super::status(status, show, doubt), whoami(status, show));
+            format!("status, verbose {verbose}:\n{runtime}\nwhoami, verbose {verbose}:\n{own}\n")
+        });
+        format!("{}STATUS={}\n", views.concat(), line(status))
     }
 
     #[test]
-    fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {
-        let name =
-            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.as_str()});
-        let identity = json!({
-            "state": "vm-unknown", "impact": "", "evidence": [],
-            "names": [name("hostname"), name("static-hostname")],
+    fn each_command_prints_the_expected_text_of_a_status() {
+        let mut world = World::new();
+        world.settle();
+        let mut status = Status::new(&round(&world, &[]), &Context::default());
+        let [from, to, at] = ["hv-b", "hv-a", TIME].map(str::to_owned);
+        status.last_migration = Some(LastMigration {
+            duration_seconds: Some(Seconds::of(Duration::from_millis(1250))),
+            trigger: Some("link".to_owned()),
+            ..Migration { from, to, at }.into()
         });
-        let identity: IdentityStatus = serde_json::from_value(identity).unwrap();
-        let mut out = Text::new(Show {
-            style: TermStyle::PLAIN,
-            verbose: false,
-            now: UtcDateTime::UNIX_EPOCH,
+        status.last_migration_hint = Some(MigrationHintStatus {
+            trigger: "port".to_owned(),
+            outcome: "unconfirmed".to_owned(),
+            time: TIME.to_owned(),
+            duration_seconds: Seconds::of(Duration::from_secs(60)),
+            reads: 11,
         });
-        names(&mut out, &identity);
-        assert_eq!(
-            out.finish(),
-            "Names        hostname n, static hostname n (not compared: the VM is unknown)\n"
-        );
+        status.permissions = [Some(true), Some(false), None]
+            .map(|allowed| PermissionStatus {
+                request: "get nodes in the cluster".to_owned(),
+                allowed,
+                error: allowed.is_none().then(|| "timed out".to_owned()),
+                purpose: "source host-node".to_owned(),
+            })
+            .into();
+        status.event_sources = vec![EventSourceStatus {
+            name: "hostname".to_owned(),
+            active: false,
+            detail: "no system bus".to_owned(),
+        }];
+        status.agent = AgentStatus {
+            version: "1".to_owned(),
+            pid: 7,
+            start_time: TIME.to_owned(),
+            ..AgentStatus::default()
+        };
+        let mut text = format!("In order.\n\n{}\n", views(&status, None));
+        let harvester = &mut status.credentials.harvester;
+        harvester.expiration_time = Some(TIME.to_owned());
+        harvester.finding = Some(Code::HarvesterCredentialExpired);
+        status.credentials.kubelet.finding = Some(Code::GuestApiUnauthorized);
+        let doubtful = views(&status, Some("agent may not be running"));
+        text += &format!("Expired and rejected credentials, in doubt.\n\n{doubtful}\n");
+        let mut world = World::new();
+        world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "HTTP 503");
+        world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
+        world.observation.machine.product_uuid = Fact::Absent;
+        let status = Status::new(&round(&world, &[]), &Context::default());
+        text += &format!("Neither VM nor Node.\n\n{}", views(&status, None));
+        let file = "src/report/show.txt";
+        harvester_lab::expected::is_expected(file, &text, str::to_owned);
     }
 }

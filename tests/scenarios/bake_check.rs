@@ -147,222 +147,138 @@ fn a_clean_image_passes() {
         (code, text),
         (Some(0), format!("{}: clean\n", tree.root.display()))
     );
-    for name in ["", "localhost", "localhost.localdomain"] {
-        tree.write("/etc/hostname", name);
-        assert_eq!(tree.check().0, Some(0), "{name}");
-    }
-    for absent in ["/etc/machine-id", "/etc/hostname"] {
-        tree.remove(absent);
-        assert_eq!(tree.check().0, Some(0), "{absent}");
+}
+
+/// Holds that the text has all parts of the findings, and each command on a line of its own: to be pasted, it is never wrapped.
+fn is_printed(tree: &Tree, faults: &[Value]) {
+    let (_, text) = tree.print(&[]);
+    for fault in faults {
+        let steps = fault["fix"].as_array().unwrap();
+        let parts = ["code", "observed", "impact"].map(|key| &fault[key]);
+        for part in parts.into_iter().chain(steps) {
+            let part = words(part.as_str().unwrap());
+            assert!(words(&text).contains(&part), "{part}: {text}");
+        }
+        for command in commands(fault) {
+            assert!(
+                text.contains(&format!("\n            {command}\n")),
+                "{text}"
+            );
+        }
     }
 }
 
 #[test]
-fn each_fault_is_named_and_its_fix_makes_the_image_clean() {
-    let config = "/etc/harvester-node-agent/config.toml";
-    let rke2 = "/etc/rancher/rke2/config.yaml";
-    let wants = "/etc/systemd/system/multi-user.target.wants/harvester-node-agent.service";
-    let token =
-        format!("server: https://192.0.2.1:9345\ntoken: {CANARY}\nagent-token+: \"{CANARY}\"\n");
-    let json = format!("{{\"cni\": \"calico\", \"token\": \"{CANARY}\"}}");
-    let plant = |code: Code, plant: &dyn Fn(&Tree)| {
-        let tree = Tree::clean();
-        plant(&tree);
-        let (exit, faults) = tree.check();
-        assert_eq!(exit, Some(1), "{code}");
-        assert!(
-            codes(&faults).iter().all(|found| *found == code.as_str()),
-            "{code}: {faults:#?}"
-        );
-        let (exit, text) = tree.print(&[]);
-        assert_eq!(exit, Some(1));
-        for fault in &faults {
-            for key in ["code", "observed", "impact"] {
-                let shown = words(&text).contains(&words(fault[key].as_str().unwrap()));
-                assert!(shown, "{key} of {code}: {text}");
-            }
-            // To be pasted, and therefore never wrapped.
-            for command in commands(fault) {
-                assert!(
-                    text.contains(&format!("\n            {command}\n")),
-                    "{text}"
-                );
-            }
-            for step in fault["fix"].as_array().unwrap() {
-                let step = words(step.as_str().unwrap());
-                assert!(words(&text).contains(&step), "{step}: {text}");
-            }
-        }
-        fix(&tree, &faults);
-        assert_eq!(tree.check(), (Some(0), Vec::new()), "{code} after its fix");
-    };
+fn each_place_is_named_and_its_fix_makes_the_image_clean() {
     // Whatever is nothing but a thing at a place: all the places of a code in one tree.
     for (code, places) in PLACES {
-        plant(*code, &|tree| {
-            for place in *places {
-                tree.write(&place.replace('*', "x"), &format!("note: \"{CANARY}\"\n"));
+        let tree = Tree::clean();
+        for place in *places {
+            tree.write(&place.replace('*', "x"), &format!("note: \"{CANARY}\"\n"));
+        }
+        let (exit, faults) = tree.check();
+        assert_eq!((exit, codes(&faults)), (Some(1), vec![code.as_str()]));
+        let fault = &faults[0];
+        let removed = commands(fault)[0];
+        for place in *places {
+            let place = place.replace('*', "x");
+            assert!(removed.contains(&place), "{place} is not in: {removed}");
+        }
+        is_printed(&tree, &faults);
+        fix(&tree, &faults);
+        assert_eq!(tree.check(), (Some(0), Vec::new()), "{code} after its fix");
+    }
+}
+
+/// The codes whose fix is not a command or the removal of a file.
+const NOT_FIXED_HERE: [Code; 4] = [
+    Code::ImageAgentMissing,
+    Code::ImageGuestAgentMissing,
+    Code::ImageConfigInvalid,
+    Code::ImageUnreadable,
+];
+
+/// The start of a line of a report in the file of cases.
+const REPORT: &str = ">>> ";
+
+/// Makes the changes of a case to a tree: files with their lines after `| `, links, and what is removed. Returns the files.
+fn plant<'c>(tree: &Tree, case: &'c str) -> Vec<(&'c str, String)> {
+    let mut files: Vec<(&str, String)> = Vec::new();
+    for line in case.lines() {
+        if let Some(text) = line.strip_prefix('|') {
+            let text = text.strip_prefix(' ').unwrap_or(text);
+            files.last_mut().unwrap().1 += &format!("{text}\n");
+        } else if let Some(path) = line.strip_suffix(" removed") {
+            tree.remove(path);
+        } else if let Some((path, target)) = line.split_once(" -> ") {
+            let _ = fs::remove_file(tree.path(path));
+            tree.link(target, path);
+        } else if line.starts_with('/') {
+            files.push((line, String::new()));
+        }
+    }
+    for (path, text) in &files {
+        tree.write(path, text);
+    }
+    files
+}
+
+/// The file has trees, and what is found in each: the code, the observation, and the commands, or else the steps.
+#[test]
+fn each_tree_has_the_expected_findings_and_their_fixes_make_it_clean() {
+    const FILE: &str = "tests/scenarios/expected/bake-check-trees.txt";
+    let report = |case: &str| {
+        let tree = Tree::clean();
+        let files = plant(&tree, case);
+        let (exit, faults) = tree.check();
+        assert_eq!(exit, Some(i32::from(!faults.is_empty())), "{case}");
+        let dir = tree.root.to_str().unwrap().replace('\'', "'\\''");
+        let mut text: String = case
+            .lines()
+            .filter(|line| !line.starts_with(REPORT))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        for fault in &faults {
+            let [code, seen] = ["code", "observed"].map(|key| fault[key].as_str().unwrap());
+            text += &format!("{REPORT}{code}: {seen}\n");
+            let mut steps = commands(fault);
+            if steps.is_empty() {
+                let fix = fault["fix"].as_array().unwrap().iter();
+                steps.extend(fix.map(|step| step.as_str().unwrap()));
             }
-            let (_, faults) = tree.check();
-            let removed = commands(&faults[0])[0];
-            for place in *places {
-                let place = place.replace('*', "x");
-                assert!(removed.contains(&place), "{place} is not in: {removed}");
-            }
-        });
-    }
-    for id in ["/etc/machine-id", "/var/lib/dbus/machine-id"] {
-        plant(Code::ImageMachineId, &|tree| {
-            tree.remove(id);
-            tree.write(id, "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1\n");
-        });
-    }
-    plant(Code::ImageHostname, &|tree| {
-        tree.write("/etc/hostname", "worker-1\n");
-    });
-    plant(Code::ImageAgentNotEnabled, &|tree| tree.remove(wants));
-    plant(Code::ImageAgentMasked, &|tree| {
-        tree.link(
-            "/dev/null",
-            "/etc/systemd/system/harvester-node-agent.service",
-        );
-    });
-    plant(Code::ImageGuestAgentMasked, &|tree| {
-        tree.link("/dev/null", "/etc/systemd/system/qemu-guest-agent.service");
-    });
-    plant(Code::ImageGuestAgentNotEnabled, &|tree| {
-        tree.remove("/usr/lib/udev/rules.d/60-qemu-guest-agent.rules");
-        let unit =
-            "[Service]\nExecStart=/usr/sbin/qemu-ga\n[Install]\nWantedBy=multi-user.target\n";
-        tree.write("/usr/lib/systemd/system/qemu-guest-agent.service", unit);
-    });
-    plant(Code::ImageConfigurationOfOneVm, &|tree| {
-        tree.write(config, "[harvester]\nnamespace = \"team-a\"\nvm = \"worker-1\"\n[guest_cluster]\nnode_name = \"worker-1\"\n");
-    });
-    for path in [
-        "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config",
-        "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config",
-        "/etc/kubernetes/cloud-config",
-    ] {
-        plant(Code::ImageHarvesterCredential, &|tree| {
-            tree.write(path, CANARY);
-        });
-    }
-    plant(Code::ImageHarvesterCredential, &|tree| {
-        tree.write(config, "[harvester]\nkubeconfig = \"/opt/our own\"\n");
-        tree.write("/opt/our own", CANARY);
-    });
-    for path in [
-        "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
-        "/var/lib/rancher/k3s/agent/k3scontroller.kubeconfig",
-        "/var/lib/rancher/rke2/agent/client-kubelet.key",
-        "/var/lib/rancher/rke2/agent/client-kubelet.crt",
-        "/etc/kubernetes/kubelet.conf",
-    ] {
-        plant(Code::ImageKubeletCredential, &|tree| {
-            tree.write(path, CANARY);
-        });
-    }
-    for path in [
-        "server/tls/server-ca.key",
-        "server/token",
-        "server/cred/admin.kubeconfig",
-        "server/db/state.db",
-    ] {
-        let path = format!("/var/lib/rancher/rke2/{path}");
-        plant(Code::ImageClusterKeys, &|tree| tree.write(&path, CANARY));
-    }
-    plant(Code::ImageClusterToken, &|tree| tree.write(rke2, &token));
-    plant(Code::ImageClusterToken, &|tree| {
-        tree.write("/etc/rancher/rke2/config.yaml.d/50-rancher.yaml", &json);
-    });
-    plant(Code::ImageClusterToken, &|tree| {
-        tree.write(
-            "/etc/systemd/system/k3s.service.env",
-            &format!("K3S_URL=x\nK3S_TOKEN='{CANARY}'\n"),
-        );
-    });
-    plant(Code::ImageClusterToken, &|tree| {
-        tree.write("/etc/rancher/k3s/config.yaml", "token-file: /opt/token\n");
-        tree.write("/opt/token", CANARY);
-    });
+            let steps = steps.into_iter();
+            text.extend(steps.map(|step| format!("{REPORT}  {}\n", step.replace(&dir, "TREE"))));
+        }
+        is_printed(&tree, &faults);
+        let is_found = |code: &Code| codes(&faults).contains(&code.as_str());
+        if !NOT_FIXED_HERE.iter().any(is_found) {
+            fix(&tree, &faults);
+            assert_eq!(tree.check(), (Some(0), Vec::new()), "{text}");
+        }
+        // Only a link to it is removed.
+        let shared = files.iter().filter(|(path, _)| path.starts_with("/srv/"));
+        for (path, text) in shared {
+            assert_eq!(fs::read_to_string(tree.path(path)).unwrap(), *text);
+        }
+        text
+    };
+    let cases = fs::read_to_string(FILE).unwrap();
+    let reports: Vec<String> = cases.split("\n\n").map(report).collect();
+    harvester_lab::expected::is_expected(FILE, &reports.join("\n"), str::to_owned);
 }
 
 #[test]
-fn a_moved_data_directory_is_looked_into() {
+fn several_faults_are_printed_with_their_fixes_by_code() {
     let tree = Tree::clean();
-    tree.write("/etc/rancher/rke2/config.yaml", "data-dir: /data/rke2\n");
-    tree.write("/data/rke2/etc/config-files/cloud-provider-config", CANARY);
-    tree.write("/data/rke2/agent/client-kubelet.key", CANARY);
-    tree.write("/data/rke2/server/node-token", CANARY);
-    let (_, faults) = tree.check();
-    let expected = [
-        "image-harvester-credential",
-        "image-kubelet-credential",
-        "image-cluster-keys",
-    ];
-    assert_eq!(codes(&faults), expected);
-    fix(&tree, &faults);
-    assert_eq!(tree.check().0, Some(0));
-}
-
-#[test]
-fn what_is_missing_is_named() {
-    let tree = Tree::clean();
-    tree.remove("/usr/sbin/qemu-ga");
-    tree.remove("/usr/lib/systemd/system/harvester-node-agent.service");
-    let (exit, faults) = tree.check();
+    tree.write("/etc/machine-id", "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1\n");
+    tree.write("/etc/ssh/ssh_host_rsa_key", CANARY);
+    let config = format!("token: {CANARY}\nagent-token: {CANARY}\nnode-name: worker-1\n");
+    tree.write("/etc/rancher/rke2/config.yaml", &config);
+    let (exit, text) = tree.print(&[]);
     assert_eq!(exit, Some(1));
-    assert_eq!(
-        codes(&faults),
-        ["image-agent-missing", "image-guest-agent-missing"]
-    );
-    for (fault, package) in faults
-        .iter()
-        .zip(["harvester-node-agent", "qemu-guest-agent"])
-    {
-        let step = fault["fix"][0].as_str().unwrap();
-        assert!(step.contains("Install the package"), "{step}");
-        assert!(step.contains(package), "{step}");
-    }
-}
-
-#[test]
-fn configuration_with_faults_fails_the_build_and_says_where() {
-    let tree = Tree::clean();
-    tree.write(
-        "/etc/harvester-node-agent/config.toml",
-        "log.level = \"loud\"\n",
-    );
-    let (exit, faults) = tree.check();
-    assert_eq!(
-        (exit, codes(&faults)),
-        (Some(1), vec!["image-config-invalid"])
-    );
-    let seen = faults[0]["observed"].as_str().unwrap();
-    assert!(
-        seen.contains("/etc/harvester-node-agent/config.toml:1"),
-        "{seen}"
-    );
-}
-
-#[test]
-fn what_cannot_be_read_is_not_clean() {
-    let tree = Tree::clean();
-    tree.write(
-        "/etc/rancher/rke2/config.yaml",
-        &format!("token: [{CANARY}\n"),
-    );
-    let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
-    // Root has read it, and would be told the same for ever.
-    let step = faults[0]["fix"][0].as_str().unwrap();
-    assert!(step.contains("Correct or remove"), "{step}");
-    tree.remove("/etc/rancher/rke2/config.yaml");
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-    tree.link("loop", "/etc/kubernetes/pki");
-    tree.link("pki", "/etc/kubernetes/loop");
-    let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
+    let dir = tree.root.to_str().unwrap();
+    let text = text.replace(&dir.replace('\'', "'\\''"), "TREE");
+    crate::expected::is_expected("bake-check", &text.replace(dir, "TREE"));
 }
 
 #[test]
@@ -433,252 +349,4 @@ fn names_from_the_tree_can_neither_move_the_cursor_nor_run_a_command() {
             .unwrap();
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_secret_is_found_however_it_is_written() {
-    let config = "/etc/rancher/rke2/config.yaml";
-    let variables = "/etc/default/k3s";
-    for (path, text) in [
-        (
-            config,
-            format!("server: https://192.0.2.1:9345\ntoken: >-\n  {CANARY}\n"),
-        ),
-        (
-            config,
-            format!("server: https://192.0.2.1:9345\ntoken:\n  {CANARY}\n"),
-        ),
-        (config, format!("token: |\n  # {CANARY}\ncni: cilium\n")),
-        (config, format!("  cni: cilium\n  token: {CANARY}\n")),
-        (
-            config,
-            format!("# of ours\n{{cni: cilium, token: '{CANARY}'}}\n"),
-        ),
-        (config, format!("token: [{CANARY}]\ncni: cilium\n")),
-        (
-            config,
-            format!("datastore-endpoint: postgres://k3s:{CANARY}@db:5432/k3s\n"),
-        ),
-        (
-            config,
-            format!("etcd-s3-secret-key: {CANARY}\netcd-s3-session-token: {CANARY}\n"),
-        ),
-        (variables, format!("K3S_TOKEN=\\\n{CANARY}\nK3S_URL=x\n")),
-        (variables, format!("K3S_TOKEN=\"{CANARY}\n{CANARY}\"\n")),
-        (
-            variables,
-            format!("K3S_DATASTORE_ENDPOINT='mysql://k3s:{CANARY}@tcp(db:3306)/k3s'\n"),
-        ),
-        (
-            "/etc/rancher/k3s/registries.yaml",
-            format!("configs:\n  registry.example:\n    auth:\n      password: {CANARY}\n"),
-        ),
-    ] {
-        let tree = Tree::clean();
-        tree.write(path, &text);
-        let (exit, faults) = tree.check();
-        assert_eq!(exit, Some(1), "{text}");
-        assert!(
-            codes(&faults)
-                .iter()
-                .all(|code| *code == "image-cluster-token"),
-            "{faults:?}"
-        );
-        fix(&tree, &faults);
-        assert_eq!(tree.check(), (Some(0), Vec::new()), "{text}");
-    }
-    let tree = Tree::clean();
-    tree.write(config, "datastore-endpoint: https://192.0.2.1:2379\n");
-    tree.write(
-        "/etc/rancher/rke2/registries.yaml",
-        "mirrors:\n  docker.io: {endpoint: [https://mirror.example]}\nconfigs:\n  a: {auth: }\n",
-    );
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-}
-
-#[test]
-fn a_name_or_a_place_for_every_machine_is_found_with_its_file() {
-    let config = "/etc/rancher/rke2/config.yaml";
-    let kubelet = "/etc/default/kubelet";
-    let (name, place) = ("image-node-name", "image-topology-label");
-    let zone = "topology.kubernetes.io/zone";
-    for (path, text, code, key) in [
-        (
-            config,
-            "cni: cilium\nnode-name: worker-1\n".to_owned(),
-            name,
-            "node-name",
-        ),
-        (
-            "/etc/default/k3s",
-            "K3S_NODE_NAME=worker-1\n".to_owned(),
-            name,
-            "K3S_NODE_NAME",
-        ),
-        (
-            kubelet,
-            "KUBELET_EXTRA_ARGS=\"--v=2 --hostname-override=worker.1\"\n".to_owned(),
-            name,
-            "--hostname-override",
-        ),
-        (
-            kubelet,
-            "KUBELET_EXTRA_ARGS=--hostname-override='worker-1'\n".to_owned(),
-            name,
-            "--hostname-override",
-        ),
-        (
-            config,
-            format!("node-label:\n  - \"a=b\"\n  - \"{zone}=z\"\ncni: cilium\n"),
-            place,
-            "node-label",
-        ),
-        (
-            config,
-            format!("cni: cilium\nnode-label+:\n- {zone}=z\n- topology.harvesterhci.io/host=h\n"),
-            place,
-            "node-label+",
-        ),
-        (
-            config,
-            format!("node-label: a=b,{zone}=z\n"),
-            place,
-            "node-label",
-        ),
-        (
-            config,
-            "kubelet-arg: [max-pods=200, hostname-override=w-1]\n".to_owned(),
-            name,
-            "kubelet-arg",
-        ),
-        (
-            "/var/lib/kubelet/kubeadm-flags.env",
-            format!("KUBELET_KUBEADM_ARGS=\"--node-labels={zone}=z,a=b --v=2\"\n"),
-            place,
-            "--node-labels",
-        ),
-    ] {
-        let tree = Tree::clean();
-        tree.write(path, &text);
-        let (exit, faults) = tree.check();
-        assert_eq!((exit, codes(&faults)), (Some(1), vec![code]), "{text}");
-        let step = if code == place {
-            format!("Remove the topology keys from `{key}` in {path}.")
-        } else {
-            format!("Remove `{key}` from {path}.")
-        };
-        assert_eq!(faults[0]["fix"], serde_json::json!([step]));
-        fix(&tree, &faults);
-        assert_eq!(tree.check(), (Some(0), Vec::new()), "{text}");
-    }
-    let tree = Tree::clean();
-    tree.write(
-        config,
-        "node-name: worker\nwith-node-id: true\nnode-label: [a=b]\n",
-    );
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-    tree.write("/etc/rancher/node/id", "0a1b2c3d");
-    assert_eq!(codes(&tree.check().1), [name]);
-}
-
-#[test]
-fn each_setting_of_a_file_is_named() {
-    let tree = Tree::clean();
-    let text = format!("token: {CANARY}\nagent-token: >-\n  {CANARY}\nnode-name: worker-1\n");
-    tree.write("/etc/rancher/rke2/config.yaml", &text);
-    let (_, faults) = tree.check();
-    assert_eq!(
-        codes(&faults),
-        [
-            "image-node-name",
-            "image-cluster-token",
-            "image-cluster-token"
-        ]
-    );
-    fix(&tree, &faults);
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-}
-
-#[test]
-fn an_empty_file_that_switches_cloud_init_off_counts() {
-    let tree = Tree::clean();
-    tree.write("/etc/cloud/cloud-init.disabled", "");
-    let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["image-cloud-init-disabled"]);
-    fix(&tree, &faults);
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-}
-
-#[test]
-fn no_path_with_dots_leads_the_fix_out_of_the_tree() {
-    let tree = Tree::clean();
-    let dots = format!("data-dir: {}/victim\n", "/..".repeat(20));
-    tree.write("/etc/rancher/rke2/config.yaml", &dots);
-    tree.write("/victim/server/token", CANARY);
-    let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["image-cluster-keys"]);
-    let command = commands(&faults[0])[0];
-    assert!(!command.contains(".."), "{command}");
-    fix(&tree, &faults);
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
-}
-
-#[test]
-fn a_directory_where_a_setting_names_a_file_is_reported_and_never_removed() {
-    for setting in ["token-file: /usr", "cloud-provider-config: /usr"] {
-        let tree = Tree::clean();
-        tree.write("/usr/bin/true", "");
-        tree.write("/etc/rancher/rke2/config.yaml", &format!("{setting}\n"));
-        let (exit, faults) = tree.check();
-        assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
-        let seen = faults[0]["observed"].as_str().unwrap();
-        assert!(seen.contains("/usr as a file"), "{seen}");
-        let step = faults[0]["fix"][0].as_str().unwrap();
-        assert!(step.contains("Correct the setting"), "{step}");
-        let all = commands(&faults[0]).join("\n");
-        assert!(!all.contains("rm "), "{all}");
-    }
-}
-
-#[test]
-fn of_a_link_only_the_link_is_removed_and_what_is_behind_is_named() {
-    let id = "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1";
-    for (link, code) in [
-        ("/var/lib/rancher/rke2/server/db", "image-cluster-keys"),
-        (
-            "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
-            "image-cluster-token",
-        ),
-        ("/etc/machine-id", "image-machine-id"),
-        ("/var/lib/dbus/machine-id", "image-machine-id"),
-        ("/etc/hostname", "image-hostname"),
-    ] {
-        let tree = Tree::clean();
-        let shared = format!("{{\"token\": \"{id}\"}}");
-        tree.write("/srv/shared/one", &shared);
-        let _ = fs::remove_file(tree.path(link));
-        let target = match code {
-            "image-cluster-keys" => "/srv/shared",
-            _ => "/srv/shared/one",
-        };
-        tree.link(target, link);
-        let (exit, faults) = tree.check();
-        assert_eq!((exit, codes(&faults)), (Some(1), vec![code]), "{link}");
-        let seen = faults[0]["observed"].as_str().unwrap();
-        assert!(seen.contains(link) && seen.contains(target), "{seen}");
-        fix(&tree, &faults);
-        assert_eq!(tree.check(), (Some(0), Vec::new()), "{link}");
-        let kept = fs::read_to_string(tree.path("/srv/shared/one")).unwrap();
-        assert_eq!(kept, shared);
-    }
-    // Where the one is a link to the other, the other is the fault.
-    let tree = Tree::clean();
-    tree.remove("/etc/machine-id");
-    tree.remove("/var/lib/dbus/machine-id");
-    tree.write("/var/lib/dbus/machine-id", id);
-    tree.link("../var/lib/dbus/machine-id", "/etc/machine-id");
-    let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["image-machine-id"]);
-    fix(&tree, &faults);
-    assert_eq!(tree.check(), (Some(0), Vec::new()));
 }

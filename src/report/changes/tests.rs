@@ -16,6 +16,7 @@ use crate::facts::topology::{LabelValue, ZONE};
 use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
+use crate::report::sink::StderrStyle;
 use crate::report::status::{IdentityStatus, PlacementStatus, VmStatus};
 use crate::report::tests::round;
 
@@ -69,252 +70,169 @@ fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
     reported.news(status, &quiet(status), ClockSteps::default())
 }
 
-fn ids(records: &[Record]) -> Vec<&str> {
-    records
-        .iter()
-        .filter_map(|record| record.message_id)
-        .collect()
+/// What a record says, to whom, and with which fields.
+fn shown(record: &Record) -> String {
+    let mut kinds = message_id::ALL.iter();
+    let kind = kinds.find(|kind| Some(kind.id) == record.message_id);
+    let milliseconds = |field: Option<u64>| field.map(|field| format!("{field} ms"));
+    let fields = [
+        ("subject", kind.map(|kind| kind.subject.to_owned())),
+        ("impact", record.impact.clone()),
+        ("vm", record.vm.clone()),
+        ("previous host", record.previous_host.clone()),
+        ("host", record.host.clone()),
+        ("zone", record.zone.clone()),
+        ("trigger", record.trigger.clone()),
+        ("latency", milliseconds(record.latency_ms)),
+        ("interruption", milliseconds(record.interruption_ms)),
+    ];
+    let fields = fields.into_iter();
+    let fields = fields.filter_map(|(name, value)| Some(format!("    {name}: {}\n", value?)));
+    record.text(StderrStyle::Plain) + &fields.collect::<String>()
 }
 
+/// The entries of a sequence of rounds are in `expected.txt`.
 #[test]
-fn a_state_that_stays_is_reported_once() {
+fn each_change_is_reported_once_with_the_expected_entry() {
+    let mut text = String::new();
+    let mut reports = |what: &str, records: Vec<Record>| {
+        text += &format!("# {what}\n");
+        text.extend(records.iter().map(shown));
+    };
+    let differs = |seen| status("hv-a", &[("hostname-differs", Severity::Warning, seen)]);
+    let here = status("hv-a", &[]);
     let mut reported = Reported::default();
-    let found = status("hv-a", &[("hostname-differs", Severity::Warning, "x")]);
-    let first = news(&mut reported, &found);
-    assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
-    assert_eq!(first[1].priority, Priority::Warning);
-    assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
-    let entry = Code::HostnameDiffers.entry();
-    let fix = first[1].fix.as_deref().unwrap_or_default();
-    assert!(fix.contains(entry.fix[0]), "{fix}");
-    assert_eq!(first[1].message, format!("{}: x", entry.title));
-    assert_eq!(first[1].impact.as_deref(), Some(entry.impact));
-    assert!(news(&mut reported, &found).is_empty());
-}
+    reports("the first round", news(&mut reported, &differs("x")));
+    reports("the same", news(&mut reported, &differs("x")));
+    reports("another observation", news(&mut reported, &differs("y")));
+    reports("none", news(&mut reported, &here));
+    let mut away = here.clone();
+    away.placement = None;
+    reports("no host", news(&mut reported, &away));
+    let hint = reported.hint(Trigger::Link);
+    reports("a hint, with the last host and its zone", vec![hint]);
 
-#[test]
-fn a_round_without_a_host_keeps_the_last_one_with_its_zone() {
-    let mut reported = Reported::default();
-    let mut status = status("hv-a", &[]);
-    news(&mut reported, &status);
-    status.placement = None;
-    news(&mut reported, &status);
-    let kept = (reported.host.as_deref(), reported.zone.as_deref());
-    assert_eq!(kept, (Some("hv-a"), Some("rack-a")));
-}
+    let named = |hostname: &str, verdict, node: &str| {
+        let name = |kind, name: &str, verdict| JudgedName {
+            kind,
+            name: name.to_owned(),
+            verdict,
+        };
+        let mut status = here.clone();
+        status.identity.names = vec![
+            name(NameKind::KernelHostname, hostname, verdict),
+            name(NameKind::NodeName, node, Verdict::Match),
+        ];
+        status
+    };
+    let (right, wrong) = (
+        named("vm-1", Verdict::Match, "vm-1"),
+        named("localhost", Verdict::Differs, "vm-2"),
+    );
+    reports("the first names", news(&mut reported, &right));
+    reports("another hostname", news(&mut reported, &wrong));
+    reports("the same hostname", news(&mut reported, &wrong));
 
-#[test]
-fn a_finding_that_changes_is_reported_again_and_one_that_goes_is_resolved() {
-    let mut reported = Reported::default();
-    news(
-        &mut reported,
-        &status("hv-a", &[("hostname-differs", Severity::Warning, "x")]),
-    );
-    let changed = news(
-        &mut reported,
-        &status("hv-a", &[("hostname-differs", Severity::Warning, "y")]),
-    );
-    assert_eq!(
-        (ids(&changed), changed[0].priority),
-        (vec![message_id::FINDING], Priority::Warning)
-    );
-    let resolved = news(&mut reported, &status("hv-a", &[]));
-    assert_eq!(
-        (ids(&resolved), resolved[0].priority),
-        (vec![message_id::RESOLVED], Priority::Notice)
-    );
-}
-
-#[test]
-fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
-    let mut reported = Reported::default();
-    news(&mut reported, &status("hv-a", &[]));
     let there = status("hv-b", &[]);
     let mut round = quiet(&there);
     let labels = [(ZONE.to_owned(), LabelValue::parse("rack-b").ok())];
     label(&mut round, &labels.into(), Duration::from_millis(12));
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     round.plan.moved = Some(Migration { from, to, at });
-    let news = reported.news(&there, &round, ClockSteps::default());
-    assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELED]);
-    assert_eq!(
-        (news[0].previous_host.as_deref(), news[0].host.as_deref()),
-        (Some("hv-a"), Some("hv-b"))
-    );
-    assert_eq!(news[1].latency_ms, Some(12));
-}
+    let migrated = reported.news(&there, &round, ClockSteps::default());
+    reports("a migration, and its labels", migrated);
 
-#[test]
-fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
-    let named = |names: &[(NameKind, &str, Verdict)]| {
-        let mut status = status("hv-a", &[]);
-        status.identity.names = names
-            .iter()
-            .map(|(kind, name, verdict)| JudgedName {
-                kind: *kind,
-                name: (*name).to_owned(),
-                verdict: *verdict,
-            })
-            .collect();
-        status
-    };
-    let mut reported = Reported::default();
-    let right = named(&[
-        (NameKind::KernelHostname, "vm-1", Verdict::Match),
-        (NameKind::NodeName, "vm-1", Verdict::Match),
-    ]);
-    let first = news(&mut reported, &right);
-    assert_eq!(ids(&first), [message_id::IDENTIFIED]);
-    let wrong = named(&[
-        (NameKind::KernelHostname, "localhost", Verdict::Differs),
-        (NameKind::NodeName, "vm-2", Verdict::Match),
-    ]);
-    let renamed = news(&mut reported, &wrong);
-    assert_eq!(ids(&renamed), [message_id::RENAMED]);
-    assert_eq!(
-        renamed[0].message,
-        "hostname changed from `vm-1` to `localhost`: differs"
-    );
-    assert!(news(&mut reported, &wrong).is_empty());
-}
-
-#[test]
-fn a_clock_that_was_set_is_reported_once_by_how_much() {
-    let mut reported = Reported::default();
-    let there = status("hv-a", &[]);
-    let mut round = quiet(&there);
-    round.plan.interruption = Some(Duration::from_millis(89));
-    let mut after = |count| {
-        let clock = ClockSteps {
-            count,
-            last: Some(ClockStep(-150_000_000)),
-        };
-        reported.news(&there, &round, clock)
-    };
-    // Steps before the first report are not reported.
-    assert_eq!(ids(&after(1)), [message_id::IDENTIFIED]);
-    let records = after(2);
-    let [record] = records.as_slice() else {
-        panic!("{records:?}")
-    };
-    assert_eq!(record.message, "wall clock set by -0.150 s");
-    assert_eq!(record.interruption_ms, Some(89));
-    assert!(after(2).is_empty());
-}
-
-#[test]
-fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
-    let end = |trigger, outcome| WindowEnd {
-        trigger,
-        outcome,
-        from: Some(crate::decide::fixtures::host("hv-a")),
-        took: Duration::from_secs(60),
-        reads: 11,
-    };
-    let mut reported = Reported::default();
-    let there = status("hv-a", &[]);
-    news(&mut reported, &there);
-    let hint = reported.hint(Trigger::Link);
-    assert_eq!(hint.message_id, Some(message_id::SIGN));
-    assert!(hint.message.contains("GUEST_ANNOUNCE"));
-    assert_eq!(hint.host.as_deref(), Some("hv-a"));
-    let mut round = quiet(&there);
-    let mut ended = |window_end: &WindowEnd| {
-        round.plan.window_end = Some(window_end.clone());
-        reported.news(&there, &round, ClockSteps::default())
-    };
-    let news = ended(&end(Trigger::Link, WindowOutcome::Unconfirmed));
-    assert_eq!(
-        (ids(&news), news[0].priority),
-        (vec![message_id::UNCONFIRMED], Priority::Info)
-    );
-    assert!(
-        news[0]
-            .message
-            .contains("still on hv-a 60s after hint link (11 reads)")
-    );
-    assert_eq!(news[0].trigger.as_deref(), Some("link"));
-    let news = ended(&end(Trigger::Port, WindowOutcome::ApiUnavailable));
-    assert_eq!(news[0].priority, Priority::Warning);
+    let mut round = quiet(&here);
     let [from, to] = ["hv-a", "hv-b"].map(crate::decide::fixtures::host);
-    let mut confirmed = end(Trigger::Link, WindowOutcome::Confirmed { from, to });
-    assert!(ended(&confirmed).is_empty());
-    // The entry of the migration was earlier than that of the hint.
-    confirmed.reads = 0;
-    let news = ended(&confirmed);
-    assert_eq!(
-        (news[0].message.as_str(), news[0].message_id),
-        (
-            "hint link belongs to the live migration to hv-b that is already reported",
-            None
-        )
-    );
-}
-
-#[test]
-fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
-    let mut reported = Reported::default();
-    let held = [
-        ("pinned-by-config", Severity::Warning, "zone"),
-        ("pinned-by-config", Severity::Warning, "region"),
-    ];
-    assert_eq!(news(&mut reported, &status("hv-a", &held)).len(), 3);
-    assert!(
-        news(&mut reported, &status("hv-a", &held)).is_empty(),
-        "two of one code stay told"
-    );
-    let mut away = status(
-        "hv-a",
-        &[("harvester-unreachable", Severity::Warning, "timeout")],
-    );
-    away.placement = None;
-    assert_eq!(ids(&news(&mut reported, &away)), [message_id::FINDING]);
-    away.findings[0].observed = "connection refused".to_owned();
-    assert!(
-        news(&mut reported, &away).is_empty(),
-        "another text of one trouble"
-    );
-    let back = news(&mut reported, &status("hv-a", &held));
-    assert_eq!(
-        (ids(&back), back[0].finding.as_deref()),
-        (vec![message_id::RESOLVED], Some("harvester-unreachable"))
-    );
-}
-
-#[test]
-fn a_second_source_or_api_of_one_code_is_reported_and_resolved_on_its_own() {
-    let there = status("hv-a", &[]);
-    let mut reported = Reported::default();
-    news(&mut reported, &there);
-    let mut round = quiet(&there);
-    let mut messages = |findings: &[&Finding]| {
-        round.plan.findings = findings.iter().copied().cloned().collect();
-        let records = reported.news(&there, &round, ClockSteps::default());
-        let records = records.into_iter();
-        records.map(|record| record.message).collect::<Vec<_>>()
+    let confirmed = || WindowOutcome::Confirmed {
+        from: from.clone(),
+        to: to.clone(),
     };
+    for (what, trigger, outcome, reads) in [
+        (
+            "a hint for nothing",
+            Trigger::Link,
+            WindowOutcome::Unconfirmed,
+            11,
+        ),
+        (
+            "no answer",
+            Trigger::Port,
+            WindowOutcome::ApiUnavailable,
+            11,
+        ),
+        (
+            "a migration, which has its own entry",
+            Trigger::Link,
+            confirmed(),
+            11,
+        ),
+        (
+            "a hint later than its migration",
+            Trigger::Link,
+            confirmed(),
+            0,
+        ),
+    ] {
+        round.plan.window_end = Some(WindowEnd {
+            trigger,
+            outcome,
+            from: Some(from.clone()),
+            took: Duration::from_secs(60),
+            reads,
+        });
+        let ended = reported.news(&here, &round, ClockSteps::default());
+        reports(what, ended);
+    }
+
+    let mut reported = Reported::default();
+    let mut round = quiet(&here);
+    round.plan.interruption = Some(Duration::from_millis(89));
+    for (what, count) in [
+        ("a clock that was set before", 1),
+        ("a clock that is set", 2),
+        ("no other step", 2),
+    ] {
+        let last = Some(ClockStep(-150_000_000));
+        let clock = ClockSteps { count, last };
+        reports(what, reported.news(&here, &round, clock));
+    }
+
+    let held = ["zone", "region"].map(|seen| ("pinned-by-config", Severity::Warning, seen));
+    let held = status("hv-a", &held);
+    reports("two of one code", news(&mut reported, &held));
+    reports("both again", news(&mut reported, &held));
+    let unreachable = ("harvester-unreachable", Severity::Warning, "timeout");
+    let mut away = status("hv-a", &[unreachable]);
+    away.placement = None;
+    reports("what cannot be seen stays", news(&mut reported, &away));
+    away.findings[0].observed = "connection refused".to_owned();
+    reports("another text of one error", news(&mut reported, &away));
+    reports("it can be seen again", news(&mut reported, &held));
+
     let source = |name, text: &str| Finding::new(Code::SignalUnavailable, text).of_source(name);
     let [clock, again] = ["denied", "denied again"].map(|text| source("clock", text));
     let link = source("link", "no socket");
     let watch = |group, text: &str| Finding::new(Code::WatchUnavailable, text).about(group);
     let of_harvester = watch(Group::HarvesterApi, "reset");
     let of_guest = watch(Group::Node, "overloaded");
-
-    assert_eq!(messages(&[&clock]).len(), 1);
-    assert!(
-        messages(&[&again])[..].is_empty(),
-        "another text of one error"
-    );
-    let news = messages(&[&again, &link]);
-    assert!(news[0].ends_with("no socket"), "{news:?}");
-    assert_eq!(messages(&[&link]), ["resolved: signal-unavailable (clock)"]);
-    assert_eq!(messages(&[]), ["resolved: signal-unavailable (link)"]);
-
-    assert_eq!(messages(&[&of_harvester]).len(), 1);
-    let news = messages(&[&of_harvester, &of_guest]);
-    assert!(news[0].ends_with("overloaded"), "{news:?}");
-    let news = messages(&[&of_guest]);
-    assert_eq!(news, ["resolved: watch-unavailable (harvester)"]);
+    let mut reported = Reported::default();
+    for (what, findings) in [
+        ("one source", vec![&clock]),
+        ("another text of its error", vec![&again]),
+        ("another source", vec![&again, &link]),
+        ("the first source works", vec![&link]),
+        ("the other source works, one API", vec![&of_harvester]),
+        ("another API", vec![&of_harvester, &of_guest]),
+        ("the first API works", vec![&of_guest]),
+    ] {
+        let mut round = quiet(&here);
+        round.plan.findings = findings.into_iter().cloned().collect();
+        let records = reported.news(&here, &round, ClockSteps::default());
+        reports(what, records);
+    }
+    let file = "src/report/changes/expected.txt";
+    harvester_lab::expected::is_expected(file, &text, str::to_owned);
 }
 
 /// The longest names that Kubernetes and Linux accept, and an issue as long as the error of a library may be.
@@ -416,7 +334,8 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         assert_eq!(id == message_id::UNIT_NOT_STARTED, is_failed, "{record:?}");
     }
 
-    let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
+    let ids = records.iter().filter_map(|record| record.message_id);
+    let kinds: BTreeSet<&str> = ids.collect();
     let elsewhere = [
         message_id::STARTED,
         message_id::STOPPED,

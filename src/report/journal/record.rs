@@ -152,7 +152,7 @@ impl Record {
     }
 
     /// Returns the entry as text: `priority: message [finding]`, with the whole message and the fix on separate lines.
-    pub(super) fn text(&self, style: StderrStyle) -> String {
+    pub(in crate::report) fn text(&self, style: StderrStyle) -> String {
         let (name, color) = (self.priority.name(), self.priority.color());
         let name = match style {
             StderrStyle::Coloured if !color.is_empty() => format!("{color}{name}\x1b[0m"),

@@ -51,13 +51,9 @@ pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
 }
 
 fn parsed(root: &Root, path: &str, parse: impl Fn(&str) -> Option<u64>) -> Fact<u64> {
-    match root.read_text(path, FILE_MAX) {
-        Err(error) => error.into(),
-        Ok(text) => match parse(&text) {
-            Some(value) => Fact::Known(value),
-            None => Fact::failed(UnavailableKind::Malformed, format!("`{path}` is invalid")),
-        },
-    }
+    let invalid = || Fact::failed(UnavailableKind::Malformed, format!("`{path}` is invalid"));
+    let text = Fact::from(root.read_text(path, FILE_MAX));
+    text.and_then(|text| parse(&text).map_or_else(invalid, Fact::Known))
 }
 
 /// Counts the CPUs of a list such as `0-3,5`.

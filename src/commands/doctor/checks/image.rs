@@ -57,22 +57,16 @@ pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &
 
 /// Returns the time of the first run of cloud-init, that of its oldest file. Absent if it did not run.
 fn began(root: &Root) -> Fact<i64> {
-    let notes = match root.list(FIRST_RUN) {
-        Ok(notes) => notes,
-        Err(error) => return error.into(),
-    };
-    let notes = notes.into_iter().take(NOTES_MAX);
-    let times = notes.map(|note| written(root, Path::new(FIRST_RUN).join(note)));
-    let times = times.filter_map(|time| time.known().copied());
-    times.min().map_or(Fact::Absent, Fact::Known)
+    Fact::from(root.list(FIRST_RUN)).and_then(|notes| {
+        let notes = notes.into_iter().take(NOTES_MAX);
+        let times = notes.map(|note| written(root, Path::new(FIRST_RUN).join(note)));
+        times.filter_map(|time| time.known().copied()).min().into()
+    })
 }
 
 /// Returns the modification time of a file, as a Unix timestamp.
 fn written(root: &Root, path: impl AsRef<Path>) -> Fact<i64> {
-    match root.metadata(path) {
-        Ok(metadata) => Fact::Known(metadata.mtime()),
-        Err(error) => error.into(),
-    }
+    root.metadata(path).map(|metadata| metadata.mtime()).into()
 }
 
 /// Returns whether the next boot starts our unit.

@@ -54,14 +54,11 @@ pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
 }
 
 fn overlays(root: &Root) -> Fact<Vec<Overlay>> {
-    match root.list(CLASS) {
-        Err(error) => error.into(),
-        Ok(names) => {
-            let names = names.iter().filter_map(|name| name.to_str());
-            let overlays = names.filter_map(|name| overlay(root, name));
-            Fact::Known(overlays.collect())
-        }
-    }
+    Fact::from(root.list(CLASS)).map(|names| {
+        let names = names.iter().filter_map(|name| name.to_str());
+        let overlays = names.filter_map(|name| overlay(root, name));
+        overlays.collect()
+    })
 }
 
 fn overlay(root: &Root, name: &str) -> Option<Overlay> {
