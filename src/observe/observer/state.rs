@@ -13,9 +13,8 @@ use crate::apply::event::EventApi;
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::decide::schedule::Random;
-use crate::facts::UnavailableKind;
 use crate::facts::machine::Machine;
-use crate::facts::names::{Namespace, NodeName, VmName};
+use crate::facts::names::{NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
@@ -70,14 +69,15 @@ pub struct Observer {
     pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
     /// The VM found in an earlier run.
     pub(super) earlier: Option<VmName>,
+    /// The names that our VM may have.
+    pub(super) names: harvester::Names,
     /// Our own instance, and the search that found it.
     pub(super) own: Option<harvester::OwnInstance>,
-    pub(super) names: harvester::Names,
-    /// The credentials that are known to lead to different APIs.
-    pub(super) cleared: Option<[Option<u64>; 2]>,
+    /// Whether the credentials are known to lead to different APIs.
+    pub(super) is_cleared: bool,
     pub(super) host_labels: KeptLabels,
-    /// Our Node before its API became unreachable, and the generation of the credential with which it was read.
-    pub(super) last_node: Option<(Option<u64>, Node)>,
+    /// Our Node before its API became unreachable.
+    pub(super) last_node: Option<Node>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
     pub(super) listing: Listing,
@@ -123,9 +123,9 @@ impl Observer {
             sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
             unsent: Vec::new(),
             earlier,
-            own: None,
             names: harvester::Names::default(),
-            cleared: None,
+            own: None,
+            is_cleared: false,
             host_labels: KeptLabels::default(),
             last_node: None,
             duplicates: BTreeSet::new(),
@@ -148,20 +148,13 @@ impl Observer {
         self.is_daemon = true;
         self
     }
-
-    /// Returns why the facts are unknown that are read with the two credentials.
-    pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
-        [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
-    }
 }
 
-/// The inputs of a list of the namespace: our names, the namespace, and the credential.
-pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
-
 /// The schedule for listing the namespace.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Listing {
-    pub(super) key: ListKey,
+    /// The names that were searched for before.
+    pub(super) names: harvester::Names,
     /// The time of the next list, since the start of the process.
     pub(super) due: Option<Duration>,
     /// Whether it was listed already.
