@@ -41,14 +41,10 @@ bitflags! {
 }
 
 impl Observer {
-    /// Decides what to read in a round, with the current credentials, and forgets what the round reads afresh. `doubted` may have
-    /// changed since it was read.
+    /// Decides what to read in a round, with the current credentials. `doubted` may have changed since it was read.
     pub(super) fn due(&mut self, settings: &Settings, scope: Scope, doubted: Due) -> Due {
         if scope.contains(Scope::AFRESH) {
             self.host_labels.forget_refusals();
-        }
-        if scope.contains(Scope::HOST) {
-            self.host_labels.forget_labels();
         }
         // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time.
         let is_renamed = scope.intersects(Scope::VM | Scope::AFRESH)
@@ -75,6 +71,16 @@ impl Observer {
         ];
         let due = rows.into_iter().filter(|(_, is_due)| *is_due);
         doubted | due.map(|(due, _)| due).collect()
+    }
+
+    /// Forgets the labels of hosts that are asked for again. Not before the reads: the round in place of an interrupted one needs them.
+    pub(super) fn forget_labels(&mut self, scope: Scope, due: Due) {
+        if scope.contains(Scope::HOST) {
+            self.host_labels.forget_labels();
+        }
+        if due.contains(Due::VM) && self.facts.candidates.known().is_none() {
+            self.host_labels.forget_current();
+        }
     }
 
     /// Reports whether the host's metrics are read after the response of Harvester: a single run such as `whoami` has no later round

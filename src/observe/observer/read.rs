@@ -78,10 +78,8 @@ impl Observer {
         let (guest, harvester) = (&self.connections.guest, &self.connections.harvester);
         defer(&mut self.facts.node, guest.deferred());
         defer(&mut self.facts.candidates, harvester.deferred());
+        self.forget_labels(scope, due);
         if due.contains(Due::VM) {
-            if self.facts.candidates.known().is_none() {
-                self.host_labels.forget_current();
-            }
             // Boxed, so that the memory is freed afterwards.
             Box::pin(self.check_own_api()).await;
         }

@@ -199,8 +199,12 @@ fn each_round_reads_what_is_due_and_nothing_else() {
         let due = observer.due(&settings, *scope, NOTHING);
         assert_eq!(due, *expected, "{name}");
         assert_eq!(observer.own.is_some(), is_found, "{name}");
-        let are_forgotten = observer.host_labels == KeptLabels::default();
-        assert_eq!(are_forgotten, scope.contains(Scope::HOST), "{name}");
+        let are_kept = |observer: &Observer| observer.host_labels != KeptLabels::default();
+        assert!(are_kept(&observer), "{name}");
+        observer.forget_labels(*scope, due);
+        let is_lost = due.contains(Due::VM) && observer.facts.candidates.known().is_none();
+        let is_kept = !is_lost && !scope.contains(Scope::HOST);
+        assert_eq!(are_kept(&observer), is_kept, "{name}");
     }
 }
 
