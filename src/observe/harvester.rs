@@ -78,6 +78,17 @@ pub enum ListPolicy {
     Always,
 }
 
+/// The list of the namespace in one search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// It was not requested.
+    Unsent,
+    /// It was requested, and failed or timed out.
+    Failed,
+    /// It succeeded, or it is certain that it cannot.
+    Done,
+}
+
 /// A search for our own instance.
 ///
 /// First each known name is read, which costs the cluster almost nothing and is sufficient on nearly every machine. An instance is
@@ -105,25 +116,6 @@ pub struct Search<'a> {
     pub list: ListPolicy,
 }
 
-/// The instances that were read.
-#[derive(Debug)]
-pub struct SearchResult {
-    /// The candidates.
-    pub candidates: Fact<Candidates>,
-    /// Whether the namespace was listed.
-    pub is_listed: bool,
-}
-
-impl SearchResult {
-    /// Creates a result without a list.
-    pub fn unlisted(candidates: Fact<Candidates>) -> Self {
-        Self {
-            candidates,
-            is_listed: false,
-        }
-    }
-}
-
 /// The instances found by the names of this machine.
 struct Named {
     vmis: Vec<Vmi>,
@@ -134,21 +126,21 @@ struct Named {
 }
 
 impl Search<'_> {
-    /// Reads the candidates. `is_list_sent` becomes true when a list of the namespace is requested, with any result.
-    pub async fn run(&self, is_list_sent: &mut bool) -> SearchResult {
+    /// Reads the candidates. `list` reports what became of the list, even if the search is canceled.
+    pub async fn run(&self, list: &mut List) -> Fact<Candidates> {
         let Named {
             vmis: named,
             refused,
             unreadable,
         } = match self.named().await {
             Ok(named) => named,
-            Err(error) => return SearchResult::unlisted(failed(&error)),
+            Err(error) => return failed(&error),
         };
         let is_found = named.iter().any(|vmi| self.is_ours(vmi));
         let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
         if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
             // An instance that cannot be read by its name is of no use on a list.
-            return SearchResult::unlisted(failed(error));
+            return failed(error);
         }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
@@ -162,38 +154,35 @@ impl Search<'_> {
                     retry_after: Some(left),
                     ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
-                return SearchResult::unlisted(Fact::Failed(why));
+                return Fact::Failed(why);
             }
             _ => {
                 if let Some(error) = unreadable.as_ref().filter(|_| !is_found) {
-                    return SearchResult::unlisted(failed(error));
+                    return failed(error);
                 }
-                return SearchResult::unlisted(known(named, Coverage::Listed));
+                return known(named, Coverage::Listed);
             }
         }
-        *is_list_sent = true;
-        let (candidates, is_listed) = match self.listed(&named).await {
+        *list = List::Failed;
+        let candidates;
+        (candidates, *list) = match self.listed(&named).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
-                (known(vmis, Coverage::Namespace), true)
+                (known(vmis, Coverage::Namespace), List::Done)
             }
             // A namespace may also hold more than the size limit of a response.
             Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
-                (known(named, Coverage::Named), true)
+                (known(named, Coverage::Named), List::Done)
             }
             // Ours was read by its name: only the search for others is repeated.
-            Err(_) if is_found => (known(named, Coverage::Listed), false),
-            Err(error) => (failed(&error), false),
+            Err(_) if is_found => (known(named, Coverage::Listed), List::Failed),
+            Err(error) => (failed(&error), List::Failed),
         };
         let is_ours = |seen: &Candidates| seen.vmis.iter().any(|vmi| self.is_ours(vmi));
-        let candidates = match unreadable {
+        match unreadable {
             // The instance that cannot be parsed may be ours.
             Some(error) if !candidates.known().is_some_and(is_ours) => failed(&error),
             _ => candidates,
-        };
-        SearchResult {
-            is_listed,
-            candidates,
         }
     }
 
@@ -278,8 +267,6 @@ pub struct OwnInstance {
     pub others: Candidates,
     /// The names that were searched for.
     pub names: Names,
-    /// The generation of the credential.
-    pub generation: u64,
 }
 
 /// Reads the instance that was found before, which is all that a migration changes. The other candidates are read again if

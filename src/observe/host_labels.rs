@@ -17,7 +17,6 @@ use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_n
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
-use super::api_access::ApiLink;
 use super::unavailable::why;
 
 /// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
@@ -27,9 +26,9 @@ const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 const KEPT_MAX: usize = 16;
 
 /// The answers of the sources. A VM that returns to a host needs no request, and a request that is known to be refused is not sent.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct KeptLabels {
-    /// The host and the settings for which `current` was read.
+    /// The host and the settings that `current` is about.
     about: Option<(HostName, TopologySettings, LabelSettings)>,
     /// The answers about the host of the VM, until they are doubted.
     current: BTreeMap<Source, Fact<HostLabels>>,
@@ -37,31 +36,23 @@ pub struct KeptLabels {
     lasting: BTreeMap<(Source, HostName), Kept>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Kept {
     answer: Fact<HostLabels>,
-    /// The generation of the credential.
-    generation: u64,
     until: Duration,
 }
 
 impl KeptLabels {
-    /// Reports whether the current answers were read with these settings.
-    pub fn are_for(&self, settings: &Settings) -> bool {
-        let wanted = (&settings.topology, &settings.labels);
-        let mut about = self.about.iter();
-        about.all(|(_, topology, labels)| (topology, labels) == wanted)
-    }
-
-    /// Forgets the answers about another host.
+    /// Forgets the answers about another host, or for other settings.
     pub fn start(&mut self, host: &HostName, settings: &Settings) {
-        if self.about.as_ref().is_none_or(|(known, ..)| known != host) {
+        let Settings {
+            topology, labels, ..
+        } = settings;
+        let about = self.about.as_ref();
+        let about = about.map(|(host, topology, labels)| (host, topology, labels));
+        if about != Some((host, topology, labels)) {
             self.current.clear();
-            self.about = Some((
-                host.clone(),
-                settings.topology.clone(),
-                settings.labels.clone(),
-            ));
+            self.about = Some((host.clone(), topology.clone(), labels.clone()));
         }
     }
 
@@ -103,6 +94,7 @@ impl KeptLabels {
 
     /// Forgets the labels of all hosts.
     pub fn forget_labels(&mut self) {
+        self.forget_current();
         self.lasting.retain(|_, kept| kept.answer.known().is_none());
     }
 
@@ -111,16 +103,9 @@ impl KeptLabels {
         self.lasting.retain(|_, kept| kept.answer.why().is_none());
     }
 
-    fn get(
-        &self,
-        about: &(Source, HostName),
-        generation: u64,
-        uptime: Duration,
-    ) -> Option<&Fact<HostLabels>> {
+    fn get(&self, about: &(Source, HostName), uptime: Duration) -> Option<&Fact<HostLabels>> {
         let kept = self.lasting.get(about)?;
-        // Another credential may be for another Harvester, which has hosts of the same names.
-        let is_valid = uptime < kept.until && kept.generation == generation;
-        is_valid.then_some(&kept.answer)
+        (uptime < kept.until).then_some(&kept.answer)
     }
 
     /// Keeps the labels of a Node for `age`, and a refusal for an hour.
@@ -128,7 +113,6 @@ impl KeptLabels {
         &mut self,
         about: (Source, HostName),
         answer: &Fact<HostLabels>,
-        generation: u64,
         uptime: Duration,
         age: Duration,
     ) {
@@ -146,7 +130,6 @@ impl KeptLabels {
         }
         let kept = Kept {
             answer: answer.clone(),
-            generation,
             until: uptime + lasts,
         };
         self.lasting.insert(about, kept);
@@ -156,21 +139,20 @@ impl KeptLabels {
 /// Asks the sources that `choice` wants.
 pub async fn ask(
     choice: &mut Choice<'_>,
-    link: &ApiLink,
+    client: &Client,
     settings: &Settings,
     vmi: &Vmi,
     host: &HostName,
     kept: &mut KeptLabels,
     uptime: Duration,
 ) {
-    let (client, of) = (&link.client, link.generation);
     while let Some(source) = choice.wants() {
         if let Some(answer) = kept.current.get(&source) {
             choice.answer(source, answer);
             continue;
         }
         let about = (source, host.clone());
-        let answer = match kept.get(&about, of, uptime) {
+        let answer = match kept.get(&about, uptime) {
             Some(answer) => answer.clone(),
             None => {
                 let answer = match source {
@@ -178,7 +160,7 @@ pub async fn ask(
                     Source::LauncherPod => launcher_pod(client, vmi, host).await,
                     _ => configmap(client, settings, host).await,
                 };
-                kept.keep(about, &answer, of, uptime, settings.timing.poll);
+                kept.keep(about, &answer, uptime, settings.timing.poll);
                 answer
             }
         };
@@ -285,32 +267,31 @@ mod tests {
     use crate::decide::placement::{HostSource, Located};
 
     #[test]
-    fn a_refusal_is_not_asked_again_for_an_hour_or_until_the_credential_changes() {
+    fn a_refusal_is_not_asked_again_for_an_hour() {
         let about = (Source::ConfigMap, HostName::parse("hv-a").unwrap());
         let (hour, second) = (Duration::from_secs(3600), Duration::from_secs(1));
         let refused = Fact::failed(UnavailableKind::Forbidden, "configmaps is forbidden");
         let mut kept = KeptLabels::default();
-        kept.keep(about.clone(), &refused, 0, hour, second);
-        assert_eq!(kept.get(&about, 0, 2 * hour - second), Some(&refused));
-        assert_eq!(kept.get(&about, 0, 2 * hour), None);
-        assert_eq!(kept.get(&about, 1, hour), None);
+        kept.keep(about.clone(), &refused, hour, second);
+        assert_eq!(kept.get(&about, 2 * hour - second), Some(&refused));
+        assert_eq!(kept.get(&about, 2 * hour), None);
         // Whatever else went wrong may be over at once, and other sources are read with the VM.
         for answer in [
             Fact::failed(UnavailableKind::Unreachable, "no route"),
             Fact::Known(HostLabels::new()),
         ] {
             let mut kept = KeptLabels::default();
-            kept.keep(about.clone(), &answer, 0, hour, hour);
-            assert_eq!(kept.get(&about, 0, hour), None);
+            kept.keep(about.clone(), &answer, hour, hour);
+            assert_eq!(kept.get(&about, hour), None);
         }
         kept.forget_labels();
-        assert_eq!(kept.get(&about, 0, hour), Some(&refused));
+        assert_eq!(kept.get(&about, hour), Some(&refused));
         kept.forget_refusals();
-        assert_eq!(kept.get(&about, 0, hour), None);
+        assert_eq!(kept.get(&about, hour), None);
     }
 
     #[test]
-    fn the_labels_of_the_last_hosts_are_known_until_the_next_poll_or_another_credential() {
+    fn the_labels_of_the_last_hosts_are_known_until_the_next_poll() {
         let about = |number: usize| {
             let host = HostName::parse(&format!("hv-{number}")).unwrap();
             (Source::HostNode, host)
@@ -319,12 +300,11 @@ mod tests {
         let labels = Fact::Known(HostLabels::new());
         let mut kept = KeptLabels::default();
         for (number, uptime) in (0..=KEPT_MAX).zip(1..) {
-            kept.keep(about(number), &labels, 0, second * uptime, minute);
+            kept.keep(about(number), &labels, second * uptime, minute);
         }
-        assert_eq!(kept.get(&about(0), 0, second), None);
-        assert_eq!(kept.get(&about(1), 0, minute), Some(&labels));
-        assert_eq!(kept.get(&about(1), 1, minute), None);
-        assert_eq!(kept.get(&about(1), 0, minute + 2 * second), None);
+        assert_eq!(kept.get(&about(0), second), None);
+        assert_eq!(kept.get(&about(1), minute), Some(&labels));
+        assert_eq!(kept.get(&about(1), minute + 2 * second), None);
         let vmi: Vmi = serde_json::from_value(serde_json::json!({
             "metadata": {"name": "vm", "namespace": "default", "uid": "u"},
             "status": {"nodeName": "hv-2"},
@@ -332,15 +312,17 @@ mod tests {
         .unwrap();
         // What is doubted is what was read for the VM.
         kept.doubt(&vmi);
-        assert_eq!(kept.get(&about(2), 0, minute), Some(&labels));
+        assert_eq!(kept.get(&about(2), minute), Some(&labels));
         let settings = Settings::default();
         kept.start(&about(2).1, &settings);
         kept.doubt(&vmi);
-        assert_eq!(kept.get(&about(2), 0, minute), None);
+        assert_eq!(kept.get(&about(2), minute), None);
         kept.forget_refusals();
-        assert_eq!(kept.get(&about(3), 0, minute), Some(&labels));
+        assert_eq!(kept.get(&about(3), minute), Some(&labels));
+        kept.start(&about(3).1, &settings);
         kept.forget_labels();
-        assert_eq!(kept.get(&about(3), 0, minute), None);
+        assert_eq!(kept.get(&about(3), minute), None);
+        assert_eq!(kept.about, None);
     }
 
     #[test]
@@ -381,11 +363,12 @@ mod tests {
         kept.current.insert(Source::HostNode, labels);
         kept.start(&host("hv-a"), &settings);
         assert_eq!(kept.current.len(), 1);
-        assert!(kept.are_for(&settings));
         settings.topology.sources.pop();
-        assert!(!kept.are_for(&settings));
+        kept.start(&host("hv-a"), &settings);
+        assert!(kept.current.is_empty());
+        kept.current.insert(Source::HostNode, Fact::Absent);
         kept.start(&host("hv-b"), &settings);
-        assert!(kept.are_for(&settings) && kept.current.is_empty());
+        assert!(kept.current.is_empty());
         kept.current.insert(Source::HostNode, Fact::Absent);
         kept.forget_current();
         kept.start(&host("hv-b"), &settings);

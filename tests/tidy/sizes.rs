@@ -19,7 +19,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("facts", 1980, "templates of hostnames; what user data asks for; files that could not be read; names of ConfigMaps"),
     ("lib", 20, ""),
     ("main", 60, ""),
-    ("observe", 3060, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
+    ("observe", 2990, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2940, ""),
     ("sys", 2060, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 1960, "inotify restarts with a delay"),

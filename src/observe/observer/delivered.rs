@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replaces earlier reads with the objects that the watches delivered.
 
+use super::due::Due;
 use super::state::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
@@ -10,16 +11,9 @@ use crate::observe::unavailable::why;
 use crate::triggers::feed::{Delivered, Reach};
 use crate::wire::kubeapi::{Age, Error, age};
 
-/// The objects to read because the watch did not deliver enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Uncertain {
-    pub(super) vm: bool,
-    pub(super) node: bool,
-}
-
 impl Observer {
-    /// Takes the objects that the watches delivered since the last read.
-    pub(super) fn take_delivered(&mut self) -> Uncertain {
+    /// Takes the objects that the watches delivered since the last read. Returns those of which the watch did not deliver enough.
+    pub(super) fn take_delivered(&mut self) -> Due {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
             // The watch does not restore an instance that was never read.
@@ -31,37 +25,34 @@ impl Observer {
             }
             _ => {}
         }
-        let [_, generation] = self.generations();
-        // Another credential may be for another cluster.
-        self.last_node = self.last_node.take().filter(|(of, _)| *of == generation);
         match node.reach {
             Some(Reach::Away(error)) => {
                 if let Fact::Known(node) = &self.facts.node {
-                    self.last_node = Some((generation, node.clone()));
+                    self.last_node = Some(node.clone());
                 }
                 if self.last_node.is_some() {
                     self.facts.node = Fact::Failed(away(&error));
                 }
             }
             Some(Reach::Reached) if is_watched(&self.facts.node) => {
-                if let Some((_, node)) = self.last_node.take() {
+                if let Some(node) = self.last_node.take() {
                     self.facts.node = Fact::Known(node);
                 }
             }
             _ => {}
         }
-        Uncertain {
-            vm: match vmi.delivered {
-                Some(Delivered::Object { object, version }) => !self.accept_vmi(object, &version),
-                Some(Delivered::Unknown) => true,
-                None => false,
-            },
-            node: match node.delivered {
-                Some(Delivered::Object { object, version }) => !self.accept_node(object, version),
-                Some(Delivered::Unknown) => true,
-                None => false,
-            },
-        }
+        let mut doubted = Due::empty();
+        doubted.set(
+            Due::VM,
+            is_doubted(vmi.delivered, |vmi, version| self.accept_vmi(vmi, &version)),
+        );
+        doubted.set(
+            Due::NODE,
+            is_doubted(node.delivered, |node, version| {
+                self.accept_node(node, version)
+            }),
+        );
+        doubted
     }
 
     /// Restores the known candidates. The watch resumes at its version, so they are still valid, or a change is delivered next.
@@ -130,6 +121,15 @@ impl Observer {
     }
 }
 
+/// Reports whether the object must be read: `accept` refuses it, or the watch does not know it.
+fn is_doubted<T>(delivered: Option<Delivered<T>>, accept: impl FnOnce(T, String) -> bool) -> bool {
+    match delivered {
+        Some(Delivered::Object { object, version }) => !accept(object, version),
+        Some(Delivered::Unknown) => true,
+        None => false,
+    }
+}
+
 fn away(error: &Error) -> Unavailable {
     let why = why(error);
     Unavailable {
@@ -147,6 +147,7 @@ fn is_watched<T>(fact: &Fact<T>) -> bool {
 mod tests {
     use super::*;
     use crate::agent::signal_board::SignalBoard;
+    use crate::catalog::Api;
     use crate::sys::root::Root;
     use crate::wire::dbus::Bus;
     use crate::wire::kubeapi::Kind;
@@ -179,20 +180,26 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_another_credential_read_does_not_come_back() {
-        for (of, is_back) in [(None, true), (Some(4), false)] {
+    fn a_node_is_known_again_when_its_api_is_reached_but_not_after_another_credential() {
+        for is_forgotten in [false, true] {
             let root = Root::new("/nonexistent");
             let bus = Bus::new(&root, None);
             let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
-            observer.last_node = Some((of, node("4")));
-            // The Node could not be read with the credential in use.
-            observer.facts.node = Fact::failed(UnavailableKind::Unreachable, "no route");
-            let error = Error::new(Kind::Unreachable, "no route");
-            for reach in [Reach::Away(error), Reach::Reached] {
-                observer.node_feed.reach(reach);
+            observer.facts.node = Fact::Known(node("4"));
+            let away = || Reach::Away(Error::new(Kind::Unreachable, "no route"));
+            observer.node_feed.reach(away());
+            observer.take_delivered();
+            assert!(is_watched(&observer.facts.node));
+            if is_forgotten {
+                observer.forget(Api::Guest);
+                // The Node cannot be read with the new credential.
+                observer.facts.node = Fact::failed(UnavailableKind::Unreachable, "no route");
+                observer.node_feed.reach(away());
                 observer.take_delivered();
             }
-            assert_eq!(observer.facts.node.known().is_some(), is_back);
+            observer.node_feed.reach(Reach::Reached);
+            observer.take_delivered();
+            assert_eq!(observer.facts.node.known().is_none(), is_forgotten);
         }
     }
 }

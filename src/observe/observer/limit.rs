@@ -16,6 +16,11 @@ pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT, work).await.ok()
 }
 
+/// Returns the fact, or that the server was too slow.
+pub(super) async fn in_time<T>(whom: &str, read: impl Future<Output = Fact<T>>) -> Fact<T> {
+    limited(read).await.unwrap_or_else(|| too_slow(whom))
+}
+
 /// Returns the result, or `None` after a shorter limit: for a read that only checks a suspicion.
 pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT / 4, work).await.ok()

@@ -2,14 +2,14 @@
 //! Implements the read and write traits of the agent loop with `observe` and `apply`, and keeps connections and cached reads
 //! between rounds.
 
+mod credentials;
 mod delivered;
+mod due;
 pub(crate) mod limit;
 mod local;
 mod own_api;
 mod read;
-mod read_plan;
 mod search;
-mod situation;
 mod state;
 mod write;
 
@@ -30,8 +30,8 @@ use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 use crate::wire::kubeapi::{INSTANCES, NODES, ObjectPath};
+use credentials::may_need_credentials;
 use limit::{limited, too_slow};
-use read_plan::may_need_credentials;
 
 pub use state::Observer;
 
@@ -97,10 +97,10 @@ impl Observe for Observer {
         if let HostSource::Harvester(vmi) = located.host_source {
             self.keep_found(vmi);
             if let Ok(link) = self.connections.harvester.link() {
-                let (host, kept) = (&located.host, &mut self.host_labels);
+                let (client, host, kept) = (&link.client, &located.host, &mut self.host_labels);
                 kept.start(host, settings);
                 let asked =
-                    host_labels::ask(&mut choice, link, settings, vmi, host, kept, now.uptime);
+                    host_labels::ask(&mut choice, client, settings, vmi, host, kept, now.uptime);
                 if Box::pin(limited(asked)).await.is_none() {
                     kept.give_up(&mut choice, &too_slow("the Harvester API"));
                 }

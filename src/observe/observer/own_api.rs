@@ -3,6 +3,7 @@
 
 use super::limit::briefly;
 use super::state::Observer;
+use crate::catalog::Api;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::wire::kubeapi::{Client, NAMESPACES, NODES, ObjectPath};
 
@@ -14,14 +15,13 @@ impl Observer {
             kind,
             Some(UnavailableKind::Refused | UnavailableKind::Forbidden)
         );
-        let generations = self.generations();
         let (Ok(harvester), Ok(guest)) = (
             self.connections.harvester.link(),
             self.connections.guest.link(),
         ) else {
             return;
         };
-        if !is_odd || self.cleared == Some(generations) {
+        if !is_odd || self.is_cleared {
             return;
         }
         let node = self.facts.node.known();
@@ -40,7 +40,7 @@ impl Observer {
             None
         };
         let Some(what) = same else {
-            self.cleared = node.map(|_| generations).or(self.cleared);
+            self.is_cleared |= node.is_some();
             return;
         };
         let file = harvester.credential.kubeconfig.display();
@@ -48,6 +48,7 @@ impl Observer {
             "`{file}` points to the API of this guest cluster: {what} has the same UID there"
         );
         let why = Unavailable::new(UnavailableKind::OwnApi, text);
+        self.forget(Api::Harvester);
         self.facts.harvester = Fact::Failed(why.clone());
         self.connections.harvester.refuse(why);
     }

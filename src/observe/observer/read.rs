@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One read of all sources: runs what [`read_plan`] decides, and keeps the results.
+//! One read of all sources: reads what is [`due`](Observer::due), and keeps the results.
 
 use std::time::Duration;
 
-use super::limit::{limited, too_slow};
-use super::read_plan::{self, VmReading};
+use super::credentials::reads_credentials;
+use super::due::Due;
+use super::limit::in_time;
 use super::state::Observer;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
-use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::observation::Observation;
+use crate::facts::observation::{Candidates, Observation};
 use crate::facts::placement::Source;
+use crate::facts::pod_info::PodInfo;
 use crate::facts::trigger::Scope;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, ListPolicy, Search, SearchResult};
+use crate::facts::{Fact, UnavailableKind};
+use crate::observe::harvester::{self, List, ListPolicy, Search};
 use crate::observe::{guest_agent, host_metrics, node};
 
-/// The name of the source in messages.
+// The names of the sources in messages.
+const HARVESTER: &str = "the Harvester API";
+const GUEST: &str = "the guest cluster API";
+const BUS: &str = "the system bus";
 const METRICS: &str = "the downward metrics of the host";
 
 impl Observer {
@@ -34,177 +38,135 @@ impl Observer {
         }
         let stalled = self.read_local().await;
         alive();
-        let before = self.generations();
-        let uncertain = self.take_delivered();
-        if scope.contains(Scope::AFRESH) {
-            self.host_labels.forget_refusals();
-        }
-        let is_needed =
-            read_plan::reads_credentials(scope, self.failures(), before != [None, None]);
+        let mut doubted = self.take_delivered();
+        let has_any = self.generations() != [None; 2];
         // Nothing else may wait for a disk that does not respond.
-        if stalled.is_none() && is_needed {
-            self.read_credentials(settings);
+        if stalled.is_none() && reads_credentials(scope, self.failures(), has_any) {
+            doubted |= self.read_credentials(settings);
         }
-        let names = harvester::Names::new(
+        self.names = harvester::Names::new(
             settings,
             self.earlier.as_ref(),
             &self.facts.machine,
             self.facts.kubelet.known(),
         );
-        let situation = self.situation(settings, scope, before, uncertain, &names);
-        let plan = read_plan::decide(&situation, &self.facts);
-        if plan.forgets_own {
-            self.own = None;
-        }
-        let namespace = self
-            .facts
-            .harvester
-            .known()
-            .map(|known| known.namespace.clone());
-        let [generation, _] = self.generations();
-        let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
-        let pinned = settings.harvester.vm.as_ref();
-        let mut is_list_sent = false;
-        let read_units = async {
-            match plan.units && stalled.is_none() {
-                true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
-                false => None,
-            }
-        };
-        let read_host = async {
-            match plan.host_metrics {
-                true => Some(host_metrics::read(&self.root, now.wall).await),
-                false => None,
-            }
-        };
-        let read_pod = async {
-            match &settings.pod_info.path {
-                Some(dir) if settings.topology.sources.contains(&Source::PodInfo) => {
-                    self.pod_reader.lock().await.read(&self.root, dir).await
-                }
-                _ => Fact::Absent,
-            }
-        };
-        let (node, vm, units, metrics, pod_info) = tokio::join!(
-            limited(self.read_node(plan.node)),
-            limited(self.read_vm(plan.vm, pinned, &names, list, &mut is_list_sent)),
-            limited(read_units),
-            limited(read_host),
-            read_pod
+        let due = self.due(settings, scope, doubted);
+        let policy = self.list(settings, scope, now);
+        let mut list = List::Unsent;
+        let units = async { Fact::Known(guest_agent::read(&self.root, &self.bus).await) };
+        let are_units_due = due.contains(Due::UNITS) && stalled.is_none();
+        let metrics = host_metrics::read(&self.root, now.wall);
+        let vm = self.read_vm(due, settings, policy, &mut list);
+        let (node, candidates, units, metrics, pod_info) = tokio::join!(
+            read_if(due.contains(Due::NODE), GUEST, self.read_node()),
+            read_if(due.contains(Due::VM), HARVESTER, vm),
+            read_if(are_units_due, BUS, units),
+            read_if(due.contains(Due::METRICS), METRICS, metrics),
+            self.read_pod(settings)
         );
         self.facts.pod_info = pod_info;
         alive();
-        let is_listed = matches!(&vm, Some(Some(found)) if found.is_listed);
-        if is_list_sent && !is_listed {
-            self.list_failed(now);
-        }
-        if let Some(agent) = in_time(units, "the system bus") {
-            self.facts.guest_agent = agent;
-        }
-        if let Some(metrics) = in_time(metrics, METRICS) {
-            self.facts.host_metrics = metrics;
-        }
-        if let Some(node) = in_time(node, "the guest cluster API") {
+        replace(&mut self.facts.guest_agent, units);
+        replace(&mut self.facts.host_metrics, metrics);
+        if let Some(node) = &node {
             self.delivered_version = node.known().and_then(|node| node.resource_version.clone());
-            self.facts.node = node;
-            defer(&mut self.facts.node, self.connections.guest.deferred());
         }
-        match vm {
-            Some(None) => {}
-            Some(Some(found)) => self.searched(found, pinned, now),
-            None => self.facts.candidates = too_slow("the Harvester API"),
+        replace(&mut self.facts.node, node);
+        if let Some(candidates) = candidates {
+            self.searched(candidates, list, settings.harvester.vm.as_ref(), now);
         }
-        defer(
-            &mut self.facts.candidates,
-            self.connections.harvester.deferred(),
-        );
-        if plan.forgets_hosts {
-            self.host_labels.forget_labels();
-        }
-        let is_lost = plan.vm.is_some() && self.facts.candidates.known().is_none();
-        if plan.forgets_reads || is_lost {
-            self.host_labels.forget_current();
-        }
-        if plan.vm.is_some() {
+        let (guest, harvester) = (&self.connections.guest, &self.connections.harvester);
+        defer(&mut self.facts.node, guest.deferred());
+        defer(&mut self.facts.candidates, harvester.deferred());
+        self.forget_labels(scope, due);
+        if due.contains(Due::VM) {
             // Boxed, so that the memory is freed afterwards.
             Box::pin(self.check_own_api()).await;
         }
         alive();
+        self.read_stopped_vm().await;
+        if self.facts.candidates.known().is_some() {
+            self.facts.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
+        } else if self.needs_metrics_late(settings, scope) {
+            let metrics = host_metrics::read(&self.root, now.wall);
+            self.facts.host_metrics = in_time(METRICS, metrics).await;
+            alive();
+        }
         if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);
             self.health.set("downward-metrics", is_offered, detail);
         }
-        self.read_stopped_vm().await;
-        self.names = names;
-        let problems = self.distribution_problems.iter().cloned();
-        self.facts.findings = problems
-            .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
-            .chain(self.connections.findings())
-            .chain(self.health.findings())
-            .chain(stalled.clone())
-            .collect();
+        self.find_problems(stalled);
+        self.facts.clone()
+    }
+
+    /// Collects what is wrong beside the main reads. `stalled`: why the files of this machine were not read.
+    fn find_problems(&mut self, stalled: Option<Finding>) {
         self.facts.clock = self.health.clock_steps();
         self.facts.is_unread = stalled.is_some()
             || self.facts.machine.is_unread()
             || self.is_distribution_unread
             || self.connections.is_unread();
-        if self.facts.candidates.known().is_some() {
-            self.facts.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
-        } else if read_plan::reads_host_late(&situation, &self.facts) {
-            self.facts.host_metrics = limited(host_metrics::read(&self.root, now.wall))
-                .await
-                .unwrap_or_else(|| too_slow(METRICS));
-            alive();
-        }
-        self.facts.clone()
+        let problems = self.distribution_problems.iter().cloned();
+        self.facts.findings = problems
+            .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
+            .chain(self.connections.findings())
+            .chain(self.health.findings())
+            .chain(stalled)
+            .collect();
     }
 
-    /// Reads our Node if `is_due`; `None` if the known one stays.
-    async fn read_node(&self, is_due: bool) -> Option<Fact<Node>> {
+    async fn read_node(&self) -> Fact<Node> {
         match (self.connections.guest.link(), self.facts.kubelet.known()) {
-            (Err(why), _) => Some(Fact::Failed(why.skipping())),
-            (Ok(_), None) => Some(Fact::failed(
+            (Ok(link), Some(kubelet)) => node::read(link, &kubelet.node_name).await,
+            (Ok(_), None) => Fact::failed(
                 UnavailableKind::NotAsked,
                 "the name of this Node is unknown",
-            )),
-            (Ok(link), Some(kubelet)) if is_due => Some(node::read(link, &kubelet.node_name).await),
-            (Ok(_), Some(_)) => None,
+            ),
+            (Err(why), _) => Fact::Failed(why.skipping()),
         }
     }
 
     async fn read_vm(
         &self,
-        how: Option<VmReading>,
-        pinned: Option<&VmName>,
-        names: &harvester::Names,
-        list: ListPolicy,
-        is_list_sent: &mut bool,
-    ) -> Option<SearchResult> {
-        let unasked = |why| Some(SearchResult::unlisted(Fact::Failed(why)));
+        due: Due,
+        settings: &Settings,
+        policy: ListPolicy,
+        list: &mut List,
+    ) -> Fact<Candidates> {
         let link = match self.connections.harvester.link() {
             Ok(link) => link,
-            Err(why) => return unasked(why.skipping()),
+            Err(why) => return Fact::Failed(why.skipping()),
         };
         let Some(harvester) = self.facts.harvester.known() else {
-            let text = "the namespace is unknown";
-            return unasked(Unavailable::new(UnavailableKind::NotAsked, text));
+            return Fact::failed(UnavailableKind::NotAsked, "the namespace is unknown");
         };
-        if let (VmReading::Own { with_others }, Some(found)) = (how?, &self.own) {
+        if let Some(found) = self.own.as_ref().filter(|_| !due.contains(Due::SEARCH)) {
+            let with_others = due.contains(Due::OTHERS);
             let own = harvester::read_own(&link.client, found, with_others).await;
             if let Some(candidates) = own {
-                return Some(SearchResult::unlisted(candidates));
+                return candidates;
             }
         }
         let search = Search {
             client: &link.client,
             namespace: &harvester.namespace,
-            names,
+            names: &self.names,
             duplicates: &self.duplicates,
             facts: &self.facts,
-            pinned,
-            list,
+            pinned: settings.harvester.vm.as_ref(),
+            list: policy,
         };
-        Some(search.run(is_list_sent).await)
+        search.run(list).await
+    }
+
+    async fn read_pod(&self, settings: &Settings) -> Fact<PodInfo> {
+        match &settings.pod_info.path {
+            Some(dir) if settings.topology.sources.contains(&Source::PodInfo) => {
+                self.pod_reader.lock().await.read(&self.root, dir).await
+            }
+            _ => Fact::Absent,
+        }
     }
 
     /// Reads the VirtualMachine of an instance that stops, once.
@@ -220,15 +182,27 @@ impl Observer {
             return;
         };
         if let (Fact::Failed(_), Ok(link)) = (&self.facts.vm, self.connections.harvester.link()) {
-            let read = limited(harvester::read_vm(&link.client, vmi)).await;
-            self.facts.vm = read.unwrap_or_else(|| too_slow("the Harvester API"));
+            self.facts.vm = in_time(HARVESTER, harvester::read_vm(&link.client, vmi)).await;
         }
     }
 }
 
-/// Converts a timeout to a failed fact; `None` if the source was not requested.
-fn in_time<T>(answer: Option<Option<Fact<T>>>, whom: &str) -> Option<Fact<T>> {
-    answer.unwrap_or_else(|| Some(too_slow(whom)))
+/// Reads a fact within the time limit; `None` if the known one stays.
+async fn read_if<T>(
+    is_due: bool,
+    whom: &str,
+    read: impl Future<Output = Fact<T>>,
+) -> Option<Fact<T>> {
+    match is_due {
+        true => Some(in_time(whom, read).await),
+        false => None,
+    }
+}
+
+fn replace<T>(fact: &mut Fact<T>, read: Option<Fact<T>>) {
+    if let Some(read) = read {
+        *fact = read;
+    }
 }
 
 /// Delays the retry of a failed fact until the backoff of its API ends.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::state::{ListKey, Listing, Observer};
+use super::state::{Listing, Observer};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_certain, is_proven, shares_hostname};
@@ -13,7 +13,7 @@ use crate::facts::observation::Candidates;
 use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
-use crate::observe::harvester::{self, ListPolicy, OwnInstance};
+use crate::observe::harvester::{List, ListPolicy, OwnInstance};
 
 /// The minimum time between a list in which no instance was ours and the next list.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -21,10 +21,7 @@ const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
 impl Observer {
     /// Keeps our instance, and those of the other instances that have one of our names or our hardware.
     pub(super) fn keep_found(&mut self, vmi: &Vmi) {
-        let (Ok(link), Some(candidates)) = (
-            self.connections.harvester.link(),
-            self.facts.candidates.known(),
-        ) else {
+        let Some(candidates) = self.facts.candidates.known() else {
             return;
         };
         // The names of the search: a name added since then must still be searched.
@@ -49,7 +46,6 @@ impl Observer {
                 coverage,
             },
             names,
-            generation: link.generation,
         });
         // The rest of the namespace is not needed any more; an idle agent must not keep it.
         let vmis = [vmi.clone()].into_iter().chain(others).collect();
@@ -57,22 +53,16 @@ impl Observer {
     }
 
     /// Returns whether the namespace may be listed in this round.
-    pub(super) fn list(
-        &mut self,
-        settings: &Settings,
-        scope: Scope,
-        now: Now,
-        key: ListKey,
-    ) -> ListPolicy {
+    pub(super) fn list(&mut self, settings: &Settings, scope: Scope, now: Now) -> ListPolicy {
         if !self.is_daemon || scope.contains(Scope::SEARCH) {
             return ListPolicy::Always;
         }
         if settings.harvester.vm.is_some() {
             return ListPolicy::Never;
         }
-        if self.listing.key != key {
+        if self.listing.names != self.names {
             self.listing = Listing {
-                key,
+                names: self.names.clone(),
                 ..Listing::default()
             };
         }
@@ -87,25 +77,24 @@ impl Observer {
         }
     }
 
-    /// Records a list that failed or timed out.
-    pub(super) fn list_failed(&mut self, now: Now) {
-        let listing = &mut self.listing;
-        listing.failures = listing.failures.saturating_add(1);
-        listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
-    }
-
     /// Records the instances that were read: the time of the next list, and those with our hardware.
     pub(super) fn searched(
         &mut self,
-        found: harvester::SearchResult,
+        candidates: Fact<Candidates>,
+        list: List,
         pinned: Option<&VmName>,
         now: Now,
     ) {
-        if found.is_listed {
-            self.listing.due = Some(now.uptime + LIST_AGAIN);
-            self.listing.is_done = true;
-            self.listing.failures = 0;
-            let vmis = found.candidates.known().into_iter();
+        let listing = &mut self.listing;
+        if list == List::Failed {
+            listing.failures = listing.failures.saturating_add(1);
+            listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
+        }
+        if list == List::Done {
+            listing.due = Some(now.uptime + LIST_AGAIN);
+            listing.is_done = true;
+            listing.failures = 0;
+            let vmis = candidates.known().into_iter();
             let ours = vmis
                 .flat_map(|candidates| &candidates.vmis)
                 .filter(|vmi| is_proven(&self.facts, vmi, None));
@@ -122,17 +111,17 @@ impl Observer {
             kind: UnavailableKind::NotAsked,
             retry_after: Some(left),
             ..
-        }) = &found.candidates
+        }) = &candidates
         {
-            self.listing.due.get_or_insert(now.uptime + *left);
-        } else if !self.listing.is_done
-            && found.candidates.known().is_some_and(|candidates| {
+            listing.due.get_or_insert(now.uptime + *left);
+        } else if !listing.is_done
+            && candidates.known().is_some_and(|candidates| {
                 let mut vmis = candidates.vmis.iter();
                 vmis.any(|vmi| is_certain(&self.facts, vmi, pinned))
             })
         {
-            self.listing.due = None;
+            listing.due = None;
         }
-        self.facts.candidates = found.candidates;
+        self.facts.candidates = candidates;
     }
 }

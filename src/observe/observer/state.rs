@@ -13,9 +13,8 @@ use crate::apply::event::EventApi;
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::decide::schedule::Random;
-use crate::facts::UnavailableKind;
 use crate::facts::machine::Machine;
-use crate::facts::names::{Namespace, NodeName, VmName};
+use crate::facts::names::{NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
@@ -51,42 +50,53 @@ pub struct Observer {
     pub(super) health: SignalBoard,
     /// Reads the files of this machine.
     pub(super) files: DiskWork<io::Result<Machine>>,
-    /// What was read last.
+    /// Whether no user waits, so that expensive reads may be delayed or rare.
+    pub(super) is_daemon: bool,
+    /// What was read last. What is kept beside a fact follows.
     pub(super) facts: Observation,
+
+    // The files of this machine
     pub(super) distribution_problems: Vec<String>,
     /// Whether the kernel could not read one of their files, which may pass.
     pub(super) is_distribution_unread: bool,
-    /// The version of the Node that was last read or delivered. That of the response to a write is newer.
-    pub(super) delivered_version: Option<String>,
     /// A round that is cut off must not lose the read that it began.
     pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
-    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
-    pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
-    /// The permits to run hooks beside the loop.
-    pub(super) hook_runs: Arc<Semaphore>,
-    /// The permits to send Events beside the loop: a slow API for Events stops no hooks.
-    pub(super) sendings: Arc<Semaphore>,
-    /// The Events of the last writes, about this Node at that time.
-    pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
+
+    // Our Node
+    /// The deliveries of its watch.
+    pub(super) node_feed: Feed<Node>,
+    /// Our Node before its API became unreachable.
+    pub(super) last_node: Option<Node>,
+    /// The version that was last read or delivered. That of the response to a write is newer.
+    pub(super) delivered_version: Option<String>,
+
+    // The instances that may be ours
+    /// The deliveries of the watch of our VM.
+    pub(super) vmi_feed: Feed<Vmi>,
     /// The VM found in an earlier run.
     pub(super) earlier: Option<VmName>,
+    /// The names that our VM may have.
+    pub(super) names: harvester::Names,
     /// Our own instance, and the search that found it.
     pub(super) own: Option<harvester::OwnInstance>,
-    pub(super) names: harvester::Names,
-    /// The credentials that are known to lead to different APIs.
-    pub(super) cleared: Option<[Option<u64>; 2]>,
-    pub(super) host_labels: KeptLabels,
-    /// Our Node before its API became unreachable, and the generation of the credential with which it was read.
-    pub(super) last_node: Option<(Option<u64>, Node)>,
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
     pub(super) listing: Listing,
-    /// Whether no user waits, so that expensive reads may be delayed or rare.
-    pub(super) is_daemon: bool,
-    /// The deliveries of the watch of our VM.
-    pub(super) vmi_feed: Feed<Vmi>,
-    /// The deliveries of the watch of our Node.
-    pub(super) node_feed: Feed<Node>,
+    /// Whether the credentials are known to lead to different APIs.
+    pub(super) is_cleared: bool,
+
+    /// The labels of the hosts, which are no facts.
+    pub(super) host_labels: KeptLabels,
+
+    // What is done beside the loop
+    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
+    pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
+    /// The permits to run hooks.
+    pub(super) hook_runs: Arc<Semaphore>,
+    /// The permits to send Events: a slow API for Events stops no hooks.
+    pub(super) sendings: Arc<Semaphore>,
+    /// The Events of the last writes, about this Node at that time.
+    pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
 }
 
 impl Observer {
@@ -123,9 +133,9 @@ impl Observer {
             sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
             unsent: Vec::new(),
             earlier,
-            own: None,
             names: harvester::Names::default(),
-            cleared: None,
+            own: None,
+            is_cleared: false,
             host_labels: KeptLabels::default(),
             last_node: None,
             duplicates: BTreeSet::new(),
@@ -148,20 +158,13 @@ impl Observer {
         self.is_daemon = true;
         self
     }
-
-    /// Returns why the facts are unknown that are read with the two credentials.
-    pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
-        [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
-    }
 }
 
-/// The inputs of a list of the namespace: our names, the namespace, and the credential.
-pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
-
 /// The schedule for listing the namespace.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Listing {
-    pub(super) key: ListKey,
+    /// The names that were searched for before.
+    pub(super) names: harvester::Names,
     /// The time of the next list, since the start of the process.
     pub(super) due: Option<Duration>,
     /// Whether it was listed already.

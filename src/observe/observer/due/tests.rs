@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::agent::signal_board::SignalBoard;
+use crate::decide::fixtures::{World, host};
+use crate::facts::Unavailable;
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::names::VmName;
+use crate::facts::observation::{Candidates, Coverage};
+use crate::observe::harvester::{Names, OwnInstance};
+use crate::observe::host_labels::KeptLabels;
+use crate::sys::root::Root;
+use crate::wire::dbus::Bus;
+
+/// Creates the observer of a settled machine: Harvester and the guest cluster answer, and our instance was found.
+fn settled() -> Observer {
+    let root = Root::new("/nonexistent");
+    let bus = Bus::new(&root, None);
+    let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+    let mut world = World::new();
+    observer.own = Some(OwnInstance {
+        vmi: world.vmi().clone(),
+        others: Candidates {
+            vmis: Vec::new(),
+            coverage: Coverage::Listed,
+        },
+        names: Names::default(),
+    });
+    observer.facts = world.observation;
+    observer
+        .host_labels
+        .start(&host("hv-a"), &Settings::default());
+    observer
+}
+
+fn rename(observer: &mut Observer) {
+    let (mut settings, facts) = (Settings::default(), &observer.facts);
+    settings.harvester.vm = Some(VmName::parse("another").unwrap());
+    observer.names = Names::new(&settings, None, &facts.machine, facts.kubelet.known());
+}
+
+fn unasked<T>() -> Fact<T> {
+    Fact::failed(UnavailableKind::NotAsked, "not read yet")
+}
+
+fn unreachable<T>() -> Fact<T> {
+    Fact::failed(UnavailableKind::Unreachable, "timeout")
+}
+
+/// Returns a failed read that a watch will deliver.
+fn watched<T>() -> Fact<T> {
+    Fact::Failed(Unavailable {
+        is_watched: true,
+        ..Unavailable::new(UnavailableKind::Unreachable, "timeout")
+    })
+}
+
+const NOTHING: Due = Due::empty();
+const OTHERS: Due = Due::VM.union(Due::OTHERS);
+const SEARCH: Due = Due::VM.union(Due::SEARCH);
+
+/// What a round requests, the difference from a settled machine, and the expected reads.
+type Row = (&'static str, Scope, fn(&mut Observer), Due);
+
+const ROWS: &[Row] = &[
+    // Scopes
+    ("nothing is asked for", Scope::NONE, |_| {}, NOTHING),
+    (
+        "a poll",
+        Scope::KNOWN,
+        |_| {},
+        Due::NODE.union(OTHERS).union(Due::UNITS),
+    ),
+    ("a migration hint", Scope::HINTED, |_| {}, Due::VM),
+    ("files", Scope::FILES, |_| {}, NOTHING),
+    ("units", Scope::UNITS, |_| {}, Due::UNITS),
+    (
+        "a reload reads no API that answered",
+        Scope::RELOAD,
+        |_| {},
+        Due::UNITS,
+    ),
+    ("a refused write", Scope::REFUSED, |_| {}, Due::NODE),
+    (
+        "a watch event that carries its object",
+        Scope::DELIVERED,
+        |_| {},
+        NOTHING,
+    ),
+    ("duplicates are searched", Scope::SEARCH, |_| {}, SEARCH),
+    (
+        "an instance that was not found is searched",
+        Scope::KNOWN,
+        |o| o.own = None,
+        Due::NODE.union(SEARCH).union(Due::UNITS),
+    ),
+    (
+        "an instance that was not found is not searched for otherwise",
+        Scope::REFUSED,
+        |o| o.own = None,
+        Due::NODE,
+    ),
+    // Unknown facts
+    (
+        "an unknown Node is left alone by a round that asks for nothing",
+        Scope::NONE,
+        |o| o.facts.node = unreachable(),
+        NOTHING,
+    ),
+    (
+        "an unknown Node is left alone by a round that asks only this machine",
+        Scope::UNITS,
+        |o| o.facts.node = unreachable(),
+        Due::UNITS,
+    ),
+    (
+        "an unknown Node is read by any other",
+        Scope::VM,
+        |o| o.facts.node = unreachable(),
+        Due::NODE.union(Due::VM),
+    ),
+    (
+        "a Node that is absent too",
+        Scope::DELIVERED,
+        |o| o.facts.node = Fact::Absent,
+        Due::NODE,
+    ),
+    (
+        "a Node that its watch delivers is not",
+        Scope::DELIVERED,
+        |o| o.facts.node = watched(),
+        NOTHING,
+    ),
+    (
+        "without the kubelet's credential it fails at once",
+        Scope::NONE,
+        |o| o.facts.kubelet = unasked(),
+        Due::NODE,
+    ),
+    (
+        "unknown VMs are read, and the host is asked",
+        Scope::DELIVERED,
+        |o| o.facts.candidates = unreachable(),
+        Due::VM.union(Due::METRICS),
+    ),
+    (
+        "VMs that their watch delivers are not, and the host is asked",
+        Scope::DELIVERED,
+        |o| o.facts.candidates = watched(),
+        Due::METRICS,
+    ),
+    (
+        "a hint asks although a watch is being re-established",
+        Scope::HINTED,
+        |o| o.facts.candidates = watched(),
+        Due::VM.union(Due::METRICS),
+    ),
+    // The host's metrics
+    (
+        "Harvester is about to be asked, so the host is not",
+        Scope::ALL,
+        |o| {
+            o.facts.candidates = unasked();
+            o.facts.node = unasked();
+            o.own = None;
+        },
+        Due::NODE.union(SEARCH).union(Due::UNITS),
+    ),
+    (
+        "without a Harvester credential the host is",
+        Scope::NONE,
+        |o| {
+            o.facts.harvester = unasked();
+            o.facts.candidates = unasked();
+        },
+        Due::VM.union(Due::METRICS),
+    ),
+    (
+        "what the host said is read again only with the VM",
+        Scope::NONE,
+        |o| {
+            o.facts.candidates = unreachable();
+            o.facts.host_metrics = Fact::Known(HostMetrics {
+                host: host("hv-a"),
+                time: None,
+            });
+        },
+        NOTHING,
+    ),
+];
+
+#[test]
+fn each_round_reads_what_is_due_and_nothing_else() {
+    let settings = Settings::default();
+    for (name, scope, change, expected) in ROWS {
+        let mut observer = settled();
+        change(&mut observer);
+        let is_found = observer.own.is_some();
+        let due = observer.due(&settings, *scope, NOTHING);
+        assert_eq!(due, *expected, "{name}");
+        assert_eq!(observer.own.is_some(), is_found, "{name}");
+        let are_kept = |observer: &Observer| observer.host_labels != KeptLabels::default();
+        assert!(are_kept(&observer), "{name}");
+        observer.forget_labels(*scope, due);
+        let is_lost = due.contains(Due::VM) && observer.facts.candidates.known().is_none();
+        let is_kept = !is_lost && !scope.contains(Scope::HOST);
+        assert_eq!(are_kept(&observer), is_kept, "{name}");
+    }
+}
+
+#[test]
+fn what_is_doubted_is_read_by_any_round() {
+    for scope in [Scope::NONE, Scope::UNITS, Scope::DELIVERED, Scope::HINTED] {
+        let settings = Settings::default();
+        let due = settled().due(&settings, scope, NOTHING);
+        for doubted in [Due::VM, Due::NODE] {
+            let read = settled().due(&settings, scope, doubted);
+            assert_eq!(read, due | doubted, "{scope:?}");
+        }
+        // The credential changed.
+        let mut observer = settled();
+        observer.own = None;
+        assert!(observer.due(&settings, scope, Due::VM).contains(SEARCH));
+    }
+}
+
+#[test]
+fn an_instance_that_was_found_by_other_names_is_forgotten_by_the_next_read_of_the_vm() {
+    for (scope, expected) in [
+        (Scope::NONE, None),
+        (Scope::UNITS, None),
+        (Scope::DELIVERED, None),
+        (Scope::VM, Some(SEARCH)),
+        // A new configuration may name the VM.
+        (Scope::RELOAD, Some(SEARCH.union(Due::UNITS))),
+    ] {
+        let mut observer = settled();
+        rename(&mut observer);
+        let due = observer.due(&Settings::default(), scope, NOTHING);
+        assert_eq!(due.contains(Due::VM), expected.is_some(), "{scope:?}");
+        assert_eq!(observer.own.is_none(), expected.is_some(), "{scope:?}");
+        assert_eq!(expected.unwrap_or(due), due, "{scope:?}");
+    }
+}
+
+#[test]
+fn the_host_is_not_asked_where_the_configuration_does_not_say_so() {
+    let mut settings = Settings::default();
+    settings
+        .topology
+        .sources
+        .retain(|source| *source != Source::HostsTable);
+    let mut observer = settled();
+    observer.facts.candidates = unreachable();
+    assert_eq!(observer.due(&settings, Scope::NONE, NOTHING), NOTHING);
+    assert!(!observer.needs_metrics_late(&settings, Scope::ALL));
+}
+
+#[test]
+fn the_host_is_asked_late_only_by_the_first_round() {
+    let is_asked = |scope, candidates, host_metrics| {
+        let mut observer = settled();
+        observer.facts.candidates = candidates;
+        observer.facts.host_metrics = host_metrics;
+        observer.needs_metrics_late(&Settings::default(), scope)
+    };
+    let known = settled().facts.candidates;
+    assert!(!is_asked(Scope::ALL, known, unasked()));
+    assert!(is_asked(Scope::ALL, unreachable(), unasked()));
+    assert!(!is_asked(Scope::ALL, unreachable(), unreachable()));
+    assert!(!is_asked(Scope::KNOWN, unreachable(), unasked()));
+}
