@@ -12,12 +12,12 @@ pub mod hook;
 pub mod node;
 pub mod unit;
 
-use self::event::EventApi;
 use crate::decide::action::EventDraft;
 use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::wire::kubeapi::{Client, Error, NODES, ObjectPath, PatchKind};
+use event::EventApi;
 
 /// Patches labels and annotations. Returns the Node as the API returned it.
 pub async fn patch_node(

@@ -71,14 +71,14 @@ fn imports(code: &str, own: &str, all: &BTreeMap<String, String>) -> BTreeSet<St
         .filter_map(|name| name.strip_prefix(own)?.strip_prefix("::"));
     let children = below.filter(|name| !name.contains("::"));
     let mut found = BTreeSet::new();
-    for start in children.chain(["crate", "self", "super"]) {
+    for start in children.chain(["crate", "super"]) {
         for (at, _) in code.match_indices(&format!("{start}::")) {
             let (before, text) = code.split_at(at);
             if before.ends_with(is_of_path) || before.ends_with("(in ") {
                 continue;
             }
             for path in paths(text) {
-                let (mut folder, mut path) = (own, path.trim_start_matches("self::"));
+                let (mut folder, mut path) = (own, path.as_str());
                 while let Some(rest) = path.strip_prefix("super::") {
                     (folder, path) = (folder.rsplit_once("::").map_or("", |(one, _)| one), rest);
                 }

@@ -9,7 +9,6 @@ use crate::facts::UnavailableKind;
 use crate::facts::names::Namespace;
 use crate::facts::trigger::Scope;
 use crate::observe::distribution::DistributionProblem;
-use crate::observe::host_labels::KeptLabels;
 use crate::observe::{credentials, distribution};
 use crate::sys::escape::chain;
 
@@ -75,7 +74,8 @@ impl Observer {
     }
 
     /// Forgets what was read with the previous credential of an API, which may be for another cluster, with objects of the same names.
-    /// The facts stay until they are read again.
+    /// The facts stay until they are read again, and with them the labels of hosts: a new name may interrupt the reads, and the round in
+    /// its place must not ask about a host of the previous Harvester.
     pub(super) fn forget(&mut self, api: Api) {
         self.is_cleared = false;
         match api {
@@ -83,7 +83,7 @@ impl Observer {
             Api::Harvester => {
                 self.own = None;
                 self.listing = Listing::default();
-                self.host_labels = KeptLabels::default();
+                self.is_outdated = true;
             }
         }
     }
@@ -104,9 +104,11 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
+    use crate::access::testing::{
+        Authority, harvester_kubeconfig, kubelet_kubeconfig, tree, write,
+    };
     use crate::agent::signal_board::SignalBoard;
-    use crate::decide::fixtures::{World, host};
+    use crate::decide::fixtures::World;
     use crate::observe::harvester::{Names, OwnInstance};
     use crate::wire::dbus::Bus;
 
@@ -160,13 +162,13 @@ mod tests {
             });
             observer.last_node = Some(world.node().clone());
             observer.listing.is_done = true;
-            observer.host_labels.start(&host("hv-a"), settings);
+            observer.is_outdated = false;
             let doubted = observer.read_credentials(settings);
             let kept = [
                 observer.own.is_some(),
                 observer.is_cleared,
                 observer.listing.is_done,
-                observer.host_labels != KeptLabels::default(),
+                !observer.is_outdated,
             ];
             assert!(observer.last_node.is_some());
             assert_eq!(kept, [doubted.is_empty(); 4]);
@@ -183,5 +185,29 @@ mod tests {
         assert_eq!(changes(&settings), vm, "another namespace");
         std::fs::remove_file(root.join(path)).unwrap();
         assert_eq!(changes(&settings), vm, "it was removed");
+    }
+
+    #[test]
+    fn our_node_is_forgotten_with_the_kubelets_credential_and_nothing_of_harvester_is() {
+        let (_dir, root) = tree();
+        let path = "/etc/kubernetes/kubelet.conf";
+        let bus = Bus::new(&root, None);
+        let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
+        let mut changes = || {
+            observer.last_node = Some(World::new().node().clone());
+            observer.listing.is_done = true;
+            observer.is_cleared = true;
+            let doubted = observer.read_credentials(&Settings::default());
+            let kept = [observer.last_node.is_some(), observer.is_cleared];
+            assert_eq!(kept, [doubted.is_empty(); 2]);
+            assert!(observer.listing.is_done && !observer.is_outdated);
+            doubted
+        };
+        assert_eq!(changes(), Due::empty(), "there is none");
+        write(&root, path, &kubelet_kubeconfig());
+        assert_eq!(changes(), Due::NODE, "the first one");
+        assert_eq!(changes(), Due::empty(), "the same one");
+        std::fs::remove_file(root.join(path)).unwrap();
+        assert_eq!(changes(), Due::NODE, "it was removed");
     }
 }

@@ -6,11 +6,12 @@
 //! - Our Node and the instances that may be ours are kept until they are read again. While a watch waits for their API to return,
 //!   [`take_delivered`](Observer::take_delivered) has the last ones.
 //! - Our own instance, and the search that found it, are forgotten with a new name and by [`forget`](Observer::forget).
-//! - The labels of hosts are forgotten by a poll, when our instance cannot be read, if its delivered state contradicts them, and by
-//!   [`forget`](Observer::forget). See [`KeptLabels`](crate::observe::host_labels::KeptLabels).
+//! - The labels of hosts are forgotten by a poll, and with the first read after [`forget`](Observer::forget). Those of the current host
+//!   are also forgotten when our instance cannot be read, if its delivered state contradicts them, for another host, and with other
+//!   settings; refusals, with [`Scope::AFRESH`]. See [`KeptLabels`](crate::observe::host_labels::KeptLabels).
 //! - The VirtualMachine is read once while our instance stops, and forgotten afterwards.
 //! - The unit of the guest agent is kept until it is read again.
-//! - The metrics of the host are forgotten when Harvester reports our VM.
+//! - The metrics of the host are forgotten when Harvester answers.
 //! - The labels of our pod and the facts of this machine are read in every round.
 
 use bitflags::bitflags;
@@ -41,7 +42,8 @@ bitflags! {
 }
 
 impl Observer {
-    /// Decides what to read in a round, with the current credentials. `doubted` may have changed since it was read.
+    /// Decides what to read in a round, with the current credentials. `doubted` may have changed since it was read. Forgets what a new
+    /// name or a request of the administrator makes invalid.
     pub(super) fn due(&mut self, settings: &Settings, scope: Scope, doubted: Due) -> Due {
         if scope.contains(Scope::AFRESH) {
             self.host_labels.forget_refusals();
@@ -56,6 +58,7 @@ impl Observer {
             || asks && is_due(&facts.node);
         let is_vm_due = scope.intersects(Scope::VM | Scope::SEARCH)
             || doubted.contains(Due::VM)
+            || self.is_outdated
             || is_renamed
             || facts.harvester.known().is_none()
             || asks && is_due(&facts.candidates);

@@ -14,6 +14,7 @@ use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::{List, ListPolicy, OwnInstance};
+use crate::observe::host_labels::KeptLabels;
 
 /// The minimum time between a list in which no instance was ours and the next list.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -24,6 +25,9 @@ impl Observer {
         let Some(candidates) = self.facts.candidates.known() else {
             return;
         };
+        if self.is_outdated {
+            return;
+        }
         // The names of the search: a name added since then must still be searched.
         let names = match &self.own {
             Some(own) => own.names.clone(),
@@ -85,6 +89,9 @@ impl Observer {
         pinned: Option<&VmName>,
         now: Now,
     ) {
+        if std::mem::take(&mut self.is_outdated) {
+            self.host_labels = KeptLabels::default();
+        }
         let listing = &mut self.listing;
         if list == List::Failed {
             listing.failures = listing.failures.saturating_add(1);

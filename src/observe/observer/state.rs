@@ -82,6 +82,8 @@ pub struct Observer {
     /// Instances that have our hardware, including our own; empty while it is the only one.
     pub(super) duplicates: BTreeSet<VmName>,
     pub(super) listing: Listing,
+    /// Whether the instances were read with a previous credential. They are then only good for what a round says about them.
+    pub(super) is_outdated: bool,
     /// Whether the credentials are known to lead to different APIs.
     pub(super) is_cleared: bool,
 
@@ -135,6 +137,7 @@ impl Observer {
             earlier,
             names: harvester::Names::default(),
             own: None,
+            is_outdated: false,
             is_cleared: false,
             host_labels: KeptLabels::default(),
             last_node: None,
@@ -163,7 +166,7 @@ impl Observer {
 /// The schedule for listing the namespace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Listing {
-    /// The names that were searched for before.
+    /// The names that this schedule is about.
     pub(super) names: harvester::Names,
     /// The time of the next list, since the start of the process.
     pub(super) due: Option<Duration>,

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::time::Duration;
+
 use super::*;
 use crate::agent::signal_board::SignalBoard;
-use crate::decide::fixtures::{World, host};
+use crate::catalog::Api;
+use crate::decide::fixtures::{World, host, now};
 use crate::facts::Unavailable;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::observation::{Candidates, Coverage};
-use crate::observe::harvester::{Names, OwnInstance};
+use crate::observe::harvester::{List, Names, OwnInstance};
 use crate::observe::host_labels::KeptLabels;
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
@@ -227,20 +230,42 @@ fn what_is_doubted_is_read_by_any_round() {
 #[test]
 fn an_instance_that_was_found_by_other_names_is_forgotten_by_the_next_read_of_the_vm() {
     for (scope, expected) in [
-        (Scope::NONE, None),
-        (Scope::UNITS, None),
-        (Scope::DELIVERED, None),
-        (Scope::VM, Some(SEARCH)),
+        (Scope::NONE, NOTHING),
+        (Scope::UNITS, Due::UNITS),
+        (Scope::DELIVERED, NOTHING),
+        (Scope::VM, SEARCH),
         // A new configuration may name the VM.
-        (Scope::RELOAD, Some(SEARCH.union(Due::UNITS))),
+        (Scope::RELOAD, SEARCH.union(Due::UNITS)),
     ] {
         let mut observer = settled();
         rename(&mut observer);
         let due = observer.due(&Settings::default(), scope, NOTHING);
-        assert_eq!(due.contains(Due::VM), expected.is_some(), "{scope:?}");
-        assert_eq!(observer.own.is_none(), expected.is_some(), "{scope:?}");
-        assert_eq!(expected.unwrap_or(due), due, "{scope:?}");
+        assert_eq!(due, expected, "{scope:?}");
+        let is_forgotten = expected.contains(Due::VM);
+        assert_eq!(observer.own.is_none(), is_forgotten, "{scope:?}");
     }
+}
+
+#[test]
+fn what_a_previous_credential_read_does_not_come_back_if_a_new_name_interrupts_the_reads() {
+    let settings = Settings::default();
+    let mut observer = settled();
+    let vmi = World::new().vmi().clone();
+    observer.forget(Api::Harvester);
+    // The round about the new name reads nothing in time, and has the facts of before.
+    observer.keep_found(&vmi);
+    assert_eq!(observer.own.map(|own| own.vmi), None);
+    observer.own = None;
+    assert!(observer.host_labels != KeptLabels::default());
+    for scope in [Scope::NONE, Scope::KNOWN] {
+        assert!(observer.due(&settings, scope, NOTHING).contains(SEARCH));
+    }
+    let found = observer.facts.candidates.clone();
+    let now = now(Duration::from_secs(100));
+    observer.searched(found, List::Unsent, None, now);
+    assert!(observer.host_labels == KeptLabels::default());
+    observer.keep_found(&vmi);
+    assert_eq!(observer.own.map(|own| own.vmi), Some(vmi));
 }
 
 #[test]
