@@ -7,11 +7,9 @@
 use roxmltree::{Document, Node, ParsingOptions};
 use serde::Serialize;
 
+use super::fact::Unavailable;
+use super::fact::UnavailableKind::{Malformed, Refused, Unreachable};
 use super::names::HostName;
-use super::{
-    Unavailable,
-    UnavailableKind::{Malformed, Refused, Unreachable},
-};
 use crate::sys::escape::one_line;
 
 /// The maximum number of XML nodes in a document. KubeVirt's has about 200.

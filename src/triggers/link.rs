@@ -112,21 +112,6 @@ fn unopened(error: &std::io::Error) -> Lost {
     Lost::Failed(format!("rtnetlink: {problem}"))
 }
 
-/// The counts of received messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct HintTally {
-    /// Announcements of virtio NICs.
-    announced: u64,
-    /// Messages that are not a reason to reconcile.
-    refused: u64,
-    /// Messages among the refused that a process forged.
-    forged: u64,
-    /// The number of times that the kernel dropped messages.
-    overruns: u64,
-    /// Reasons sent.
-    reported: u64,
-}
-
 struct Listening {
     root: Root,
     out: Output,
@@ -134,7 +119,8 @@ struct Listening {
     /// Returns the time since a fixed start.
     now: Box<dyn Fn() -> Duration + Send>,
     burst: Burst,
-    tally: HintTally,
+    /// The number of messages that a process forged.
+    forged: u64,
     /// The state of the event source, without the forged messages.
     signal: Signal,
 }
@@ -152,7 +138,7 @@ impl Listening {
             hint_sink,
             now,
             burst: Burst::default(),
-            tally: HintTally::default(),
+            forged: 0,
             signal: Signal {
                 live: false,
                 detail: "rtnetlink: not open yet".to_owned(),
@@ -162,14 +148,10 @@ impl Listening {
 
     /// Handles what was received into `buffer`.
     fn take(&mut self, received: Received, buffer: &[u8]) {
-        let reported = self.tally.reported;
         match received {
-            Received::Overrun => self.lost(),
+            // One of the messages that the kernel dropped may have been an announcement.
+            Received::Overrun => self.tell(),
             Received::Datagram { length, sender } => self.handle(buffer.get(..length), sender),
-        }
-        if self.tally.reported != reported {
-            // NICs may have been added or removed, and another QEMU may offer other features.
-            self.update();
         }
     }
 
@@ -179,44 +161,34 @@ impl Listening {
         self.say();
     }
 
-    /// Handles a message; `None` if it was truncated.
+    /// Handles a message; `None` if it was truncated, and may have been an announcement.
     fn handle(&mut self, datagram: Option<&[u8]>, sender: u32) {
         // A process sent it, not the kernel.
         if sender != KERNEL {
-            self.tally.refused += 1;
-            self.tally.forged += 1;
+            self.forged += 1;
             return self.say();
         }
         let Some(datagram) = datagram else {
-            return self.lost();
+            return self.tell();
         };
-        match judge(datagram, |name| bus_of(&self.root, name)) {
-            Some(nic) => {
-                tracing::debug!(?nic, "a virtio NIC sent an announcement");
-                self.tally.announced += 1;
-                self.tell();
-            }
-            None => self.tally.refused += 1,
+        if let Some(nic) = judge(datagram, |name| bus_of(&self.root, name)) {
+            tracing::debug!(?nic, "a virtio NIC sent an announcement");
+            self.tell();
         }
-    }
-
-    /// Handles dropped messages; one of them may have been an announcement.
-    fn lost(&mut self) {
-        self.tally.overruns += 1;
-        self.tell();
     }
 
     fn tell(&mut self) {
         if self.burst.begins((self.now)()) {
-            self.tally.reported += 1;
             // Journal readers are notified first.
             (self.hint_sink)(Trigger::Link);
             self.out.fire(Trigger::Link);
+            // NICs may have been added or removed, and another QEMU may offer other features.
+            self.update();
         }
     }
 
     fn say(&self) {
-        let detail = match self.tally.forged {
+        let detail = match self.forged {
             0 => self.signal.detail.clone(),
             count => format!("{}; {count} forged messages ignored", self.signal.detail),
         };

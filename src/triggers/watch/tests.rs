@@ -600,6 +600,8 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
     let slow = || Failure(Failed::Headers);
     let mut kept = keep(vec![slow(), slow(), slow(), slow()]);
     kept.after(1).await;
+    let why = &kept.health.signals()["vmi"].detail;
+    assert!(why.ends_with("headers timed out after 10s"), "{why}");
     assert_eq!(kept.reasons(), 1);
     assert!(matches!(
         kept.feed.take().delivered,

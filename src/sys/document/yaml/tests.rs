@@ -81,6 +81,10 @@ fn an_alias_of_itself_and_endless_nesting_end() {
         let error = parse(nested.repeat(1000).as_bytes()).unwrap_err();
         assert_eq!(error, DocumentError::TooDeep, "{nested}");
     }
+    for (depth, fits) in [(64, true), (65, false)] {
+        let nested = "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(parse(nested.as_bytes()).is_ok(), fits, "{depth}");
+    }
 }
 
 /// Returns the memory of a tree, including its own structure.
