@@ -204,7 +204,8 @@ mod tests {
             doubted
         };
         assert_eq!(changes(), Due::empty(), "there is none");
-        write(&root, path, &kubelet_kubeconfig());
+        let text = harvester_kubeconfig(&Authority::new("ca"), "one");
+        write(&root, path, &text);
         assert_eq!(changes(), Due::NODE, "the first one");
         assert_eq!(changes(), Due::empty(), "the same one");
         std::fs::remove_file(root.join(path)).unwrap();
