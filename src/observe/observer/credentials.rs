@@ -104,9 +104,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{
-        Authority, harvester_kubeconfig, kubelet_kubeconfig, tree, write,
-    };
+    use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
     use crate::agent::signal_board::SignalBoard;
     use crate::decide::fixtures::World;
     use crate::observe::harvester::{Names, OwnInstance};
