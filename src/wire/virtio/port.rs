@@ -43,8 +43,8 @@ pub enum PortError {
     #[error("the host removed the port")]
     Unplugged,
     /// Any other failure.
-    #[error("failed to use the port")]
-    Io(#[source] io::Error),
+    #[error(transparent)]
+    Io(io::Error),
 }
 
 impl From<io::Error> for PortError {

@@ -31,7 +31,7 @@ const SHOWN_MAX: usize = 200;
 /// The start of the next request. Each byte is examined once, and the JSON parser gets a value only if it may be whole or invalid, so
 /// the cost is linear, however the bytes arrive.
 ///
-/// A value is returned as soon as it is complete, regardless of line ends; invalid JSON leads to one error and is dropped up to the end
+/// A value is returned as soon as it is complete, regardless of line ends; all else leads to one error and is dropped up to the end
 /// of its line; 0xFF drops all bytes before it and is not part of a value.
 #[derive(Debug, Default)]
 pub struct Input {
@@ -60,29 +60,32 @@ impl Input {
         self.nesting.add(byte);
         let depth = self.nesting.depth;
         let is_broken = depth > DEPTH_MAX || self.nesting.is_in_string && byte < b' ';
-        // A line may end within a value, which is parsed again when it has doubled.
-        let is_line = byte == b'\n' && length >= 2 * self.checked;
+        // A line may end within a value, which is parsed again when it has grown by an eighth.
+        let is_line = byte == b'\n' && length >= self.checked + self.checked / 8;
         if depth > 0 && !is_broken && !is_line && length <= INPUT_MAX {
             return None;
         }
-        let members = match parse(&self.value) {
+        let value = parse(&self.value);
+        let is_whole = matches!(value, Ok(Value::Object(_) | Value::Array(_)));
+        let members = match value {
             _ if length > INPUT_MAX => Err(format!("JSON value is longer than {INPUT_MAX} bytes")),
+            Ok(Value::Object(members)) => Ok(members),
             Err(error) if is_line && error.is_eof() => {
                 self.checked = length;
                 return None;
             }
-            Err(error) if error.is_data() => Err("a request must be a JSON object".to_owned()),
-            members => members.map_err(|error| format!("JSON parse error, {error}")),
+            Err(error) if self.value.starts_with(b"{") => Err(format!("JSON parse error, {error}")),
+            _ => Err("a request must be a JSON object".to_owned()),
         };
         *self = Self {
-            is_dropped: members.is_err() && byte != b'\n',
+            is_dropped: !is_whole && byte != b'\n',
             ..Self::default()
         };
         Some(Request::new(members))
     }
 }
 
-fn parse(value: &[u8]) -> serde_json::Result<Map<String, Value>> {
+fn parse(value: &[u8]) -> serde_json::Result<Value> {
     #[cfg(test)]
     tests::PARSED.set(tests::PARSED.get() + value.len());
     serde_json::from_slice(value)

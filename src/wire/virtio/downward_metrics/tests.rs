@@ -6,7 +6,10 @@ use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics, PACE, document
 use harvester_lab::guest::GuestTree;
 use harvester_lab::world::SOON;
 
+use nix::sys::epoll::EpollFlags;
+
 use super::*;
+use crate::sys::epoll::EdgeTriggered;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
 use crate::wire::virtio::port::{self, READ_MAX};
 
@@ -123,10 +126,11 @@ async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
         reader.write_all(REQUEST).unwrap();
         device.asked(1).await;
         // Another reader closes the port after it has read one byte of its response.
+        let edges = EdgeTriggered::of(&reader, EpollFlags::EPOLLIN).unwrap();
         while reader.read(&mut [0]).ok() != Some(1) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            edges.next().await.unwrap();
         }
-        drop(reader);
+        drop((edges, reader));
         let end = if left.ends_with("\n\n") { "" } else { "\n\n" };
         let own = format!("{end}{}\n\n", document("hv-new", wall()));
         device.behave(Behaviour::Say(own.into_bytes()));
@@ -327,4 +331,14 @@ fn no_more_is_kept_than_any_answer_has_not_even_in_many_messages() {
         assert_eq!(answer.received, ANSWER_MAX + 1);
         assert!(answer.message.len() <= ANSWER_MAX);
     }
+}
+
+#[test]
+fn an_error_of_the_kernel_names_the_port_once() {
+    let error = PortError::from(std::io::Error::from_raw_os_error(
+        nix::errno::Errno::ENOSPC as i32,
+    ));
+    let text =
+        "failed to use the port `org.github.vhostmd.1`: No space left on device (os error 28)";
+    assert_eq!(Unavailable::from(error).text, text);
 }
