@@ -13,8 +13,8 @@
 //!                                     └──────────────── memory ◄───────────────────┘
 //! ```
 //!
-//! The top-level modules are the steps of this flow. A round reads twice: the labels of a host are read once the host is decided. A trigger defines *why* to reconcile; a watch also delivers its object
-//! ([`triggers::feed`]). An observation never fails: a missing fact is a value ([`facts::Fact`]). A decision is a pure
+//! The modules in this picture are the steps. A round reads in two passes: first the facts, and after `decide` has found the host,
+//! the labels of that host. A trigger defines *why* to reconcile; a watch also delivers its object ([`triggers::feed`]). An observation never fails: a missing fact is a value ([`facts::Fact`]). A decision is a pure
 //! function of observations, configuration, memory and time. A write does exactly what the plan defines. A report may lose a
 //! message and never changes a decision. Reads and writes are retried only by the loop ([`agent::run`]), event sources by themselves,
 //! and an error never stops it.
@@ -46,7 +46,7 @@
 //! 2. Only `apply` sends changes to an API.
 //! 3. `observe` writes no file.
 //! 4. `wire` has no code for labels or findings.
-//! 5. `agent` uses no I/O crate, only its traits.
+//! 5. The loop in `agent` uses no I/O crate, only its traits; `agent::state` has the state on disk.
 //!
 //! `tests/tidy` checks the order and these five rules.
 //!

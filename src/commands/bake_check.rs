@@ -5,7 +5,7 @@
 //! what each machine needs. The list follows <https://systemd.io/BUILDING_IMAGES/>, with additions for Harvester, Rancher and
 //! Kubernetes.
 //!
-//! To add a fault: an entry with [`Group::Image`](crate::catalog::Group::Image) in the catalog. For one that is only a file or
+//! To add a finding: an entry with [`Group::Image`](crate::catalog::Group::Image) in the catalog. For one that is only a file or
 //! directory in the tree, a row in `places.rs` is sufficient; any other is detected in `check.rs`.
 
 pub mod check;

@@ -44,7 +44,7 @@ pub struct Settings {
     /// The QEMU guest agent.
     #[serde(rename = "qemu_guest_agent")]
     pub guest_agent: GuestAgentSettings,
-    /// The labels for a kubelet that starts for the first time.
+    /// The labels for a kubelet that starts.
     pub registration: RegistrationSettings,
     /// The reports on the Node.
     pub report: ReportSettings,
@@ -68,7 +68,7 @@ pub struct HarvesterSettings {
     /// The namespace of the VM; `None` uses that of the kubeconfig.
     #[serde(with = "OrEmpty")]
     pub namespace: Option<Namespace>,
-    /// The name of the VM; `None` matches the VM by UUID, MAC address and name.
+    /// The name of the VM; `None` identifies it by evidence.
     #[serde(with = "OrEmpty")]
     pub vm: Option<VmName>,
 }
@@ -198,7 +198,7 @@ pub struct GuestAgentSettings {
     pub start: bool,
 }
 
-/// The labels for a kubelet that starts for the first time.
+/// The labels for a kubelet that starts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistrationSettings {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads: one file for each data source. Nothing here decides anything; only `observer` keeps results, and passes writes to `apply`.
+//! Reads: one file for each data source. Only `observer` and `host_labels` keep results; `observer/due.rs` has when they are read again.
 //!
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `observer/read.rs`; for labels of a
 //! host, in `host_labels.rs`.

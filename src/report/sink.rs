@@ -44,12 +44,12 @@ pub struct SinkFacts {
     /// Whether journald's socket exists.
     pub journal_socket_exists: bool,
     /// Whether the environment variable `NO_COLOR` is set and not empty.
-    pub no_colour: bool,
+    pub no_color: bool,
 }
 
 impl SinkFacts {
     /// Reads the state of stderr and of journald's socket; the environment is that of main.
-    pub fn observe(root: &Root, journal_stream: Option<String>, no_colour: Option<&str>) -> Self {
+    pub fn observe(root: &Root, journal_stream: Option<String>, no_color: Option<&str>) -> Self {
         Self {
             live_root: root.is_live(),
             journal_stream,
@@ -58,7 +58,7 @@ impl SinkFacts {
                 .map(|found| (found.st_dev, found.st_ino)),
             stderr_is_terminal: stderr().is_terminal(),
             journal_socket_exists: root.exists(JOURNAL_SOCKET),
-            no_colour: no_colour.is_some_and(|value| !value.is_empty()),
+            no_color: no_color.is_some_and(|value| !value.is_empty()),
         }
     }
 
@@ -79,7 +79,7 @@ pub fn choose_sink(facts: &SinkFacts) -> Sink {
     if facts.live_root && facts.journal_socket_exists && service {
         Sink::Journal
     } else if facts.stderr_is_terminal {
-        Sink::Stderr(if facts.no_colour {
+        Sink::Stderr(if facts.no_color {
             StderrStyle::Plain
         } else {
             StderrStyle::Coloured
@@ -104,7 +104,7 @@ mod tests {
             stderr: Some((9, 77)),
             stderr_is_terminal: false,
             journal_socket_exists: true,
-            no_colour: false,
+            no_color: false,
         };
         let stderr = Sink::Stderr;
         let cases: [(Change, Sink); 8] = [
@@ -131,7 +131,7 @@ mod tests {
                 |facts| {
                     facts.stderr = None;
                     facts.journal_stream = Some("rubbish".into());
-                    (facts.stderr_is_terminal, facts.no_colour) = (true, true);
+                    (facts.stderr_is_terminal, facts.no_color) = (true, true);
                 },
                 stderr(StderrStyle::Plain),
             ),
@@ -147,7 +147,7 @@ mod tests {
     fn a_tree_for_tests_never_leads_to_the_journal_of_the_machine() {
         let dir = tempfile::tempdir().unwrap();
         let facts = SinkFacts::observe(&Root::new(dir.path()), None, Some("1"));
-        assert!(!facts.live_root && !facts.journal_socket_exists && facts.no_colour);
+        assert!(!facts.live_root && !facts.journal_socket_exists && facts.no_color);
         assert!(facts.stderr.is_some());
         assert_ne!(choose_sink(&facts), Sink::Journal);
     }

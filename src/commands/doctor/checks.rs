@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checks that only `doctor` makes, one file for each topic: its facts, its reads, and its judgement, which is a pure function.
+//! The checks that only `doctor` makes, one file for each topic: its facts, its reads, and its judgment, which is a pure function.
 //! Findings that the running agent reports too are in `decide/findings.rs`, not here.
 //!
 //! To add a check: a file with a function `check`, and its name in [`all`]. If it needs another object of an API, a field of

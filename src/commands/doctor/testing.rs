@@ -41,7 +41,7 @@ impl Bench {
         }
     }
 
-    /// Returns what a judgement says of the round.
+    /// Returns what a judgment says of the round.
     pub(super) fn ask<T>(&self, judge: impl FnOnce(&Case<'_>) -> T) -> T {
         let (identity, placement) = (self.world.identity(), self.world.placement());
         judge(&Case {
