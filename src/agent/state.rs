@@ -24,8 +24,8 @@ const STATE_MODE: u32 = 0o600;
 /// The version of the format. Newer versions are not parsed.
 const VERSION: u32 = 1;
 
-/// The maximum size of the file. The state has only a few lines.
-const SIZE_MAX: u64 = 64 << 10;
+/// The maximum size of the file. The state has only a few lines, but texts of an API may have the longest names with all escaped.
+const SIZE_MAX: u64 = 256 << 10;
 
 /// How long the start waits for the disk. The state can be read while its file system is frozen, but not moved aside.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(2);

@@ -42,12 +42,15 @@ pub struct Finding {
 /// keys begin and end independently.
 pub type FindingKey = (Code, Option<&'static str>);
 
+/// The maximum length of an observation, in characters. It may quote objects, and is in the status several times.
+const SEEN_MAX: usize = 4096;
+
 impl Finding {
     /// Creates a finding from an observation.
     pub fn new(code: Code, seen: impl Into<String>) -> Self {
         Self {
             code,
-            seen: seen.into(),
+            seen: seen.into().chars().take(SEEN_MAX).collect(),
             steps: Vec::new(),
             commands: Vec::new(),
             about: None,

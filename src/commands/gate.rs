@@ -28,12 +28,13 @@ use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::JudgedName;
 use crate::decide::name_match::Verdict;
 use crate::decide::registration::is_wanted as registration_is_wanted;
-use crate::facts::names::{NameKind, is_hostname_template};
+use crate::facts::names::{NameKind, VmName, is_hostname_template};
 use crate::facts::registration::Labels;
 use crate::facts::topology::{REGION, ZONE};
 use crate::observe;
 use crate::report::status::Status;
 use crate::report::status_file;
+use crate::sys::escape::one_line;
 use crate::sys::file_watch::{What, watch};
 use crate::sys::lock::Presence;
 use crate::sys::root::{ReadError, Root};
@@ -59,6 +60,9 @@ const NO_LABELS: &str =
     "the labels of its host are still unknown; run: harvester-node-agent whoami";
 const FAULTY: &str = "invalid configuration; run: harvester-node-agent config check";
 const TOO_LATE: &str = "; do not rename the host now, run: harvester-node-agent doctor";
+
+/// The maximum length of a line, in characters.
+const LINE_MAX: usize = 1000;
 
 /// The names of a Node that does not exist yet; the first one that is known counts.
 const NAMES: [NameKind; 2] = [NameKind::NodeName, NameKind::KernelHostname];
@@ -231,12 +235,12 @@ async fn wait(
         let why = match decide(present, &seen) {
             Decision::Open(text) => {
                 let end = if text.is_empty() { "" } else { "\n" };
-                return Answer::new(text + end, Exit::Ok);
+                return Answer::new(one_line(&text, LINE_MAX) + end, Exit::Ok);
             }
             Decision::Hold(_, late) if left(&seen, waited, bound).is_zero() => {
-                return Answer::stderr(late + "\n", Exit::Ok);
+                return Answer::stderr(one_line(&late, LINE_MAX) + "\n", Exit::Ok);
             }
-            Decision::Hold(why, _) => why,
+            Decision::Hold(why, _) => one_line(&why, LINE_MAX).into_owned(),
         };
         if why != reported {
             let left = left(&seen, waited, bound).as_millis().div_ceil(1000);
@@ -391,6 +395,8 @@ fn problem(status: &Status, name: &JudgedName, has_template: bool) -> (String, S
     let identity = &status.identity;
     let vm = identity.vm.as_ref().map(|vm| &vm.name);
     let expected = vm.or(identity.expected_name.as_ref());
+    // A process in a sandbox wrote it, and it becomes an argument of a command.
+    let expected = expected.filter(|name| VmName::parse(name).is_ok());
     let Some(expected) = expected.filter(|_| name.verdict != Verdict::Unknown) else {
         let why = identity.message.as_deref().unwrap_or("no VM matches");
         let text =

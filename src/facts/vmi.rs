@@ -45,8 +45,8 @@ const INTERFACES_MAX: usize = 4096;
 /// The maximum length of an annotation, in characters: that of a host name.
 const ANNOTATION_MAX: usize = 253;
 
-/// The maximum number of pods of a VM that are kept. There are two during a migration.
-const PODS_MAX: usize = 64;
+/// The maximum number of pods of a VM that are kept. There are two during a migration. A list has up to 10,000 VMs that others created.
+const PODS_MAX: usize = 8;
 
 /// The maximum number of conditions of a VM that are kept; usually there are about five.
 const CONDITIONS_MAX: usize = 1000;
@@ -281,7 +281,8 @@ impl TryFrom<WireVmi> for Vmi {
             }
         }
         let mut active_pods = status.active_pods.0;
-        active_pods.retain(|uid, host| uid.len().max(host.len()) <= ANNOTATION_MAX);
+        active_pods
+            .retain(|uid, host| !host.is_empty() && uid.len().max(host.len()) <= ANNOTATION_MAX);
         while active_pods.len() > PODS_MAX {
             active_pods.pop_last();
         }

