@@ -220,9 +220,10 @@ catalog! {
         impact: "No label is written while the VM is unknown.",
         fix: [
             "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
-            "Or set `[harvester] namespace` and `vm` in /etc/harvester-node-agent/config.toml.",
+            "If the closest match has another firmware UUID, this disk is a copy, or the VM was created anew: compare both. `[harvester] vm` does not change that.",
+            "Otherwise set `[harvester] namespace` and `vm` in /etc/harvester-node-agent/config.toml.",
         ],
-        run: [Vm "harvester-node-agent whoami", Harvester "kubectl -n <NAMESPACE> get vmi"],
+        run: [Vm "harvester-node-agent whoami", Vm "cat /sys/class/dmi/id/product_uuid", Harvester "kubectl -n <NAMESPACE> get vmi -o custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid"],
         suppresses: [NoTopologySource];
     VmMovedAway, "vm-moved-away", Identity, Warning, "VMI no longer exists in its namespace, but the VM still runs",
         impact: "It was probably live-migrated to another cluster or namespace. Labels are unchanged: its new host and topology are unknown here. Do not create or start the VM again on Harvester: two copies would write to the same volumes.",
@@ -267,7 +268,7 @@ catalog! {
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
             "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
-            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it. At the next maintenance, drain the Node, then restart the VM.",
+            "Or, unless the VM has it, set its label `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it. At the next maintenance, drain the Node, then restart the VM.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [Vm ROLES, Harvester REVIEW, Harvester APPLY];

@@ -27,6 +27,7 @@ use clap::Args;
 use super::answer::{Answer, Exit, Output};
 use super::options::STRICT;
 use super::process::Process;
+use super::run::not_root;
 use crate::sys::escape::json_text;
 
 use bundle::Written;
@@ -54,9 +55,6 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(5),
 ];
 
-/// The text for a user who cannot read what the agent reads.
-const NOT_ROOT: &str = "error: only root can read the credentials and the firmware tables. Run as root:\n  sudo harvester-node-agent doctor\n";
-
 /// What `doctor` takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
@@ -79,8 +77,8 @@ pub struct Options {
 
 /// Diagnoses the node, and prints the result.
 pub fn run(process: &Process, options: &Options) -> Answer {
-    if !nix::unistd::geteuid().is_root() {
-        return Answer::stderr(NOT_ROOT, Exit::TryAgain);
+    if let Some(answer) = not_root(process, "doctor") {
+        return answer;
     }
     let diagnosis = check_until(process, options);
     answer(process, options, diagnosis)

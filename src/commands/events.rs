@@ -10,10 +10,12 @@ use tokio::sync::Notify;
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
 use super::run::in_loop;
+use super::status::last;
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
 use crate::sys::file_watch::{What, watch};
+use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 
 /// The text after the options in the help.
@@ -24,7 +26,10 @@ Examples:
   Wait for the next ones, and print each state as one JSON object:
     harvester-node-agent events --follow -o json
 
-Exit status: 0 ok; 1 standard output cannot be written; 75 the agent has not published events, or they cannot be watched.";
+Exit status: 0 ok; 1 standard output cannot be written; 75 the agent is not running, has not published events, or they cannot be watched.";
+
+/// The warning if events may be missing.
+const NOT_RUNNING: &str = "warning: the agent is not running: later scheduled events are unknown. To start it, as root: systemctl enable --now harvester-node-agent\n";
 
 /// The maximum length of a line of text, in characters.
 const LINE_MAX: usize = 500;
@@ -44,10 +49,20 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
         return follow(root, output, to);
     }
     match event_log::read(root) {
-        Ok(events) if events.is_empty() && output == Output::Text => {
-            Answer::new("No scheduled events.\n", Exit::Ok)
+        Ok(events) => {
+            let text = match (events.as_slice(), output) {
+                ([], Output::Text) => "No scheduled events.\n".to_owned(),
+                (events, _) => print(events, output),
+            };
+            match last(root).1 {
+                Presence::Absent => Answer {
+                    text,
+                    stderr: NOT_RUNNING.to_owned(),
+                    exit: Exit::TryAgain,
+                },
+                Presence::Running(_) | Presence::Unknown => Answer::new(text, Exit::Ok),
+            }
         }
-        Ok(events) => Answer::new(print(&events, output), Exit::Ok),
         Err(error) => {
             let text = format!(
                 "error: no events: the agent has not published any (see: systemctl status harvester-node-agent)\n{}\n",

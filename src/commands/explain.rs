@@ -8,6 +8,8 @@ use super::answer::{Answer, Exit, Output, with};
 use super::process::Process;
 use crate::catalog::{Code, Entry, Group};
 use crate::config::closest;
+use crate::decide::label_state;
+use crate::decide::name_match::Verdict;
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text};
 use crate::sys::escape::json_text;
@@ -41,9 +43,8 @@ pub fn run(process: &Process, options: &Options) -> Answer {
         explained.extend(all());
     }
     for name in names {
-        let plain = plain(name);
-        match Code::parse(&plain) {
-            Some(code) => explained.push(code.entry()),
+        match all().find(|entry| is_same(entry.code.as_str(), name)) {
+            Some(entry) => explained.push(entry),
             None => stderr.push_str(&unknown(name)),
         }
     }
@@ -78,7 +79,24 @@ fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 
+/// Reports whether a name is that of a code or a state, with `-` or `_` between the words, or as the reason of a condition or Event.
+fn is_same(code: &str, name: &str) -> bool {
+    let squashed = |name: &str| plain(name).replace('-', "");
+    squashed(code) == squashed(name)
+}
+
 fn unknown(name: &str) -> String {
+    let labels = label_state::all().into_iter().map(|state| state.name());
+    let verdicts = Verdict::ALL
+        .iter()
+        .map(|verdict| verdict.as_str().to_owned());
+    let mut states = labels.chain(verdicts);
+    if states.any(|state| is_same(&state, name)) {
+        return format!(
+            "error: `{}` is a state and no finding; man 7 harvester-node-agent-states describes it\n",
+            name.escape_debug()
+        );
+    }
     let plain = plain(name);
     let names = || all().map(|entry| entry.code.as_str());
     let parts = names().filter(|code| plain.len() > 2 && code.contains(&plain));
@@ -198,6 +216,21 @@ mod tests {
                 let mut lines = answer.text.lines();
                 assert!(lines.any(|line| line.get(12..) == Some(link)), "{link}");
             }
+        }
+    }
+
+    #[test]
+    fn a_reason_is_a_code_and_a_state_is_none() {
+        let reason = explain(&["HostnameDiffers"], Output::Text);
+        assert_eq!(
+            reason.text,
+            explain(&["hostname-differs"], Output::Text).text
+        );
+        for state in ["synced", "HarvesterNotRead", "vm-unknown", "names-match"] {
+            let answer = explain(&[state], Output::Text);
+            let text = "is a state and no finding; man 7 harvester-node-agent-states";
+            assert!(answer.stderr.contains(text), "{}", answer.stderr);
+            assert_eq!(answer.exit, Exit::Usage);
         }
     }
 

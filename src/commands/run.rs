@@ -5,6 +5,7 @@ mod invalid_config;
 mod write_access;
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -37,7 +38,7 @@ use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
 use crate::report::status::{AgentStatus, PermissionStatus, Status};
-use crate::sys::escape::chain;
+use crate::sys::escape::{chain, shell_path};
 use crate::sys::lock;
 use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
@@ -152,6 +153,23 @@ fn failed(error: &io::Error) -> Answer {
 
 fn invalid(errors: &ConfigErrors) -> Answer {
     Answer::stderr(format!("{errors}\n"), Exit::Configuration)
+}
+
+/// Returns the answer for a user who cannot read what the agent reads: neither root nor the owner of the tree.
+pub(super) fn not_root(process: &Process, command: &str) -> Option<Answer> {
+    let (user, dir) = (nix::unistd::geteuid(), process.root.join("/"));
+    let is_owner = dir.metadata().is_ok_and(|dir| dir.uid() == user.as_raw());
+    if user.is_root() || is_owner && !process.root.is_live() {
+        return None;
+    }
+    let tree = match process.root.is_live() {
+        true => String::new(),
+        false => format!(" --root={}", shell_path(dir.components().as_path())),
+    };
+    let text = format!(
+        "error: only root can read the credentials and the firmware tables. Run as root:\n  sudo harvester-node-agent{tree} {command}\n"
+    );
+    Some(Answer::stderr(text, Exit::TryAgain))
 }
 
 /// Returns the answer for a machine that is not KubeVirt's.

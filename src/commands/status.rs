@@ -31,7 +31,7 @@ Examples:
   Wait at most 90 seconds:
     harvester-node-agent status --wait 90s
 
-Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
+Exit status: 0 no error; 1 an error, or a status of another version; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
 running, its status is damaged, or --wait timed out and there is no error.";
 
 /// The interval between two reads of the status file with `--wait`.
@@ -67,6 +67,10 @@ const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a live migration. To start it, as root: \
                            systemctl enable --now harvester-node-agent\n";
 
+/// The same, if it cannot start.
+const INVALID: &str = "the agent is not running, and its configuration is invalid, so labels do not follow a live migration. For the \
+                       lines to correct: harvester-node-agent config check\n";
+
 /// The same, if that is not known.
 const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
                            To check it: systemctl status harvester-node-agent\n";
@@ -101,7 +105,7 @@ fn wait(root: &Root, limit: Duration) -> Option<String> {
     loop {
         let (state, hint) = match last(root) {
             (Some(status), presence) => unfinished(&status, presence)?,
-            (None, _) => ("agent has not published a status".to_owned(), NO_STATUS),
+            (None, _) => ("no status of the agent can be read".to_owned(), NO_STATUS),
         };
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
@@ -158,9 +162,11 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
 fn missing(process: &Process, error: &str) -> Answer {
     let root = &process.root;
     let presence = presence(root, None);
-    let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
+    let config = config::load(root, process.config.as_deref());
+    let is_invalid = config.is_err();
+    let settings = config.map(|loaded| loaded.settings).unwrap_or_default();
     if let Presence::Absent = presence
-        && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
+        && let Some(vendor) = foreign(&read_machine(root), &settings)
     {
         let text = format!(
             "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
@@ -172,6 +178,7 @@ fn missing(process: &Process, error: &str) -> Answer {
             "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
              harvester-node-agent status --wait\n{error}"
         ),
+        Presence::Absent if is_invalid => format!("error: {INVALID}{error}"),
         Presence::Absent => format!("error: {NOT_RUNNING}{error}"),
         Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}{error}"),
     };

@@ -3,7 +3,7 @@
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
-use super::run::one_round;
+use super::run::{not_root, one_round};
 use crate::agent::Mode;
 use crate::catalog::{Finding, Group, Severity};
 use crate::report::show;
@@ -12,11 +12,14 @@ use crate::sys::escape::json_text;
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "\
 Exit status: 0 VM and host are known; 1 they are not, or the identity has an error; 3 warnings with --strict; 4 not a KubeVirt \
-virtual machine; 75 an API is unreachable; 78 invalid configuration.";
+virtual machine; 75 an API is unreachable, or it is not run as root; 78 invalid configuration.";
 
 /// Runs one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an error, 75 if an API
 /// was unreachable, 1 otherwise.
 pub fn run(process: &Process, is_strict: bool) -> Answer {
+    if let Some(answer) = not_root(process, "whoami") {
+        return answer;
+    }
     one_round(process, Mode::DryRun, true, |round, status| {
         let text = match process.output {
             Output::Json => json_text(&status.to_json()),

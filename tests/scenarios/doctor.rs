@@ -22,6 +22,7 @@ on_both!(
     a_healthy_machine_has_no_finding,
     a_credential_that_comes_is_waited_for,
     a_rival_that_only_the_running_agent_has_met_is_named,
+    labels_that_nobody_writes_are_named,
 );
 
 const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
@@ -182,6 +183,18 @@ async fn a_healthy_machine_has_no_finding(on: On) {
     assert_eq!(world.node_resource_version().await, before, "it wrote");
     let quiet = agent(&world, &["doctor", "--quiet"]).await;
     assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(0), ""));
+}
+
+async fn labels_that_nobody_writes_are_named(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let said = doctor(&world, &[]).await;
+    let mut findings = said.findings();
+    let stopped = findings.find(|one| one["code"] == "agent-not-running");
+    let stopped = stopped.unwrap()["observed"].as_str().unwrap();
+    let differs = "topology.harvesterhci.io/host is none, not hv-a";
+    assert!(stopped.contains(differs), "{stopped}");
+    let text = agent(&world, &["doctor"]).await.stdout;
+    assert!(crate::words(&text).contains(differs), "{text}");
 }
 
 async fn a_credential_that_comes_is_waited_for(on: On) {

@@ -212,8 +212,18 @@ async fn an_ordinary_user_sees_whether_the_agent_runs(on: On) {
     assert!(words(&said).contains("agent is not running"), "{said}");
     let diagnosis = agent(&world, &["doctor", "-o", "json"]).await.stdout;
     assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
-    let (code, said, _) = ask(&["doctor", "-o", "json"]).await;
-    assert_eq!((code, said.as_str()), (Some(75), ""));
+    let (code, said, error) = ask(&["events"]).await;
+    assert_eq!((code, said.as_str()), (Some(75), "No scheduled events.\n"));
+    assert!(error.contains("the agent is not running"), "{error}");
+    for command in ["doctor", "whoami"] {
+        let (code, said, error) = ask(&[command, "-o", "json"]).await;
+        assert_eq!((code, said.as_str()), (Some(75), ""));
+        let next = format!(
+            "sudo harvester-node-agent --root={} {command}\n",
+            root.display()
+        );
+        assert!(error.ends_with(&next), "{error}");
+    }
 }
 
 /// All that is below a directory: paths, modes, times of change, and what is in the files.

@@ -61,7 +61,7 @@ async fn status_wait_without_an_agent_exits_with_75_when_the_time_is_over() {
     let world = World::lab(WorldOptions::default()).await;
     let output = agent(&world, &["status", "--wait=500ms"]).await;
     assert_eq!(output.code, Some(75));
-    let text = "error: timed out after 500ms: agent has not published a status; check the service: systemctl status \
+    let text = "error: timed out after 500ms: no status of the agent can be read; check the service: systemctl status \
                 harvester-node-agent\n";
     assert!(output.stderr.ends_with(text), "{}", output.stderr);
 }

@@ -20,12 +20,14 @@ use super::reads::Reads;
 use super::service::Service;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId};
-use crate::agent::{Clock, Mode};
-use crate::catalog::{Code, Finding};
+use crate::agent::{Clock, Mode, Round};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::options::config_option;
 use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
+use crate::decide::Action;
+use crate::facts::topology::LabelValue;
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
@@ -51,6 +53,22 @@ impl Shared {
         progress.step = next;
         add(&mut progress.found);
     }
+}
+
+/// Returns the labels that a running agent would write now, with the values that the Node has.
+fn late_labels(round: &Round) -> Option<String> {
+    let node = round.observation.node.known()?;
+    let patch = round.plan.actions.iter().find_map(|action| match action {
+        Action::PatchNode(patch) => Some(patch),
+        _ => None,
+    })?;
+    let labels = patch.labels.iter().map(|(key, value)| {
+        let has = node.labels.get(key).map_or("none", String::as_str);
+        let wants = value.as_ref().map_or("none", LabelValue::as_str);
+        format!("{key} is {has}, not {wants}")
+    });
+    let labels = labels.collect::<Vec<_>>().join(", ");
+    (!labels.is_empty()).then(|| format!("labels that differ: {labels}"))
 }
 
 /// Runs one round.
@@ -121,6 +139,13 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     };
     let status = Status::new(&round, &context);
     shared.add("the additional checks of doctor", |found| {
+        if let Some(late) = late_labels(&round) {
+            found.checked.note(Group::Node, late.clone());
+            let findings = found.checked.findings.iter_mut();
+            for finding in findings.filter(|one| one.code == Code::AgentNotRunning) {
+                finding.seen = format!("{}; {late}", finding.seen);
+            }
+        }
         let findings = &mut found.checked.findings;
         findings.extend(round.plan.findings.iter().cloned());
         findings.extend(round.plan.consequences.iter().cloned());

@@ -63,9 +63,7 @@ impl Service {
         }
         let seen = match &self.updated_at {
             Some(at) => format!("no agent process is running; last status from {at}"),
-            None => {
-                "no agent process is running, and no status has been written since boot".to_owned()
-            }
+            None => "no agent process is running, and no status of one can be read".to_owned(),
         };
         if !self.lacks_namespaces {
             return Some(Finding::new(Code::AgentNotRunning, seen));

@@ -280,10 +280,10 @@ pub(super) fn identity(
             let (speaks, against) = (details(true), details(false));
             let mut text = text.clone();
             if !against.is_empty() {
-                text = format!("{text}: {}", against.join("; "));
+                text = format!("{text}; differs: {}", against.join("; "));
             }
             if !speaks.is_empty() && !against.is_empty() {
-                text = format!("{text}; although {}", speaks.join("; "));
+                text = format!("{text}; matches: {}", speaks.join("; "));
             }
             findings.push(Finding::new(Code::VmNotFound, text));
         }
