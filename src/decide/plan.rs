@@ -138,12 +138,12 @@ pub fn plan(
         memory.cause = None;
     }
     let mut verify = None;
-    if let Some(window) = memory.window.take() {
-        let step = window.step(found, now);
-        verify = step.verify;
-        match step.state {
-            Ok(window) => memory.window = Some(window),
-            Err(end) => window_end = Some(end),
+    if let Some(window) = &mut memory.window {
+        let ended = window.step(found, now);
+        verify = window.verify(ended.is_some(), now);
+        if ended.is_some() {
+            memory.window = None;
+            window_end = ended;
         }
     }
     let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
@@ -283,8 +283,8 @@ fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<Wind
     let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
     Some(WindowEnd {
         trigger,
-        from: Some(from.clone()),
-        outcome: WindowOutcome::Confirmed { from, to },
+        from: Some(from),
+        outcome: WindowOutcome::Confirmed { to },
         took: Duration::ZERO,
         reads: 0,
     })
