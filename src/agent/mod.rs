@@ -306,8 +306,9 @@ async fn round(
         observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
+        run_kind: attempt.run_kind,
     };
-    let plan = decide::plan(settings, scene, memory, attempt.run_kind, now);
+    let plan = decide::plan(settings, scene, memory, now);
     let mut round = Round {
         reasons,
         cut,
