@@ -188,11 +188,10 @@ impl Plan {
         if *sync == LabelState::Pending {
             return None;
         }
-        let are_names_final = memory.names_left(settings, now).is_none();
         let is_backing_off = matches!(wanted.doing, Doing::BackingOff(_));
         let may_be_over = wanted.conflict.is_some() && !is_backing_off;
         let conditions = [
-            are_names_final.then(|| self.identity.clone()),
+            memory.are_names_stable().then(|| self.identity.clone()),
             conditions::topology(sync)
                 .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
             memory.guest_agent.condition(now.uptime),
