@@ -3,6 +3,7 @@
 //!
 //! Everything outside the process is behind small traits, so that tests run the loop with a paused clock and fakes.
 
+pub(crate) mod limit;
 mod round;
 pub mod signal_board;
 pub mod state;
