@@ -33,7 +33,6 @@ pub mod resync;
 pub mod schedule;
 pub mod scheduled_events;
 pub mod unread;
-pub mod watch_cuts;
 mod write_results;
 
 pub use action::{
