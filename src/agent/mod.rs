@@ -3,6 +3,7 @@
 //!
 //! Everything outside the process is behind small traits, so that tests run the loop with a paused clock and fakes.
 
+pub(crate) mod limit;
 mod round;
 pub mod signal_board;
 pub mod state;
@@ -306,8 +307,9 @@ async fn round(
         observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
+        run_kind: attempt.run_kind,
     };
-    let plan = decide::plan(settings, scene, memory, attempt.run_kind, now);
+    let plan = decide::plan(settings, scene, memory, now);
     let mut round = Round {
         reasons,
         cut,

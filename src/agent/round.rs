@@ -79,9 +79,10 @@ impl Round {
             observation: &self.observation,
             identity: &self.identity,
             placement: self.placement.as_ref(),
+            run_kind,
         };
         let count = self.results.len();
-        self.plan.conclude(settings, seen, count, run_kind, now);
+        self.plan.conclude(settings, seen, count, now);
     }
 
     /// Returns each attempted write with its result.

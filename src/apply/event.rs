@@ -13,6 +13,7 @@ use crate::decide::Now;
 use crate::decide::action::EventDraft;
 use crate::facts::clock::{rfc3339, rfc3339_micros};
 use crate::facts::names::NodeName;
+use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, ObjectPath};
 
 /// The name of the agent in Events.
@@ -39,9 +40,25 @@ impl EventApi {
     }
 }
 
+/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: the condition and
+/// the journal contain the same information.
+pub async fn send(
+    client: &Client,
+    api: &mut EventApi,
+    drafts: &[EventDraft],
+    node: &NodeName,
+    now: Now,
+) {
+    for (index, draft) in drafts.iter().enumerate() {
+        if let Err(error) = create(client, api, draft, index, node, now).await {
+            tracing::debug!(reason = draft.reason, error = %chain(&error), "failed to send an Event");
+        }
+    }
+}
+
 /// Creates the Event with this index among those of one time. If the API server does not accept the newer API, the result is
 /// recorded in `api` and the Event is created with core `v1`.
-pub async fn create(
+async fn create(
     client: &Client,
     api: &mut EventApi,
     draft: &EventDraft,

@@ -4,17 +4,29 @@
 //! The agent only starts the unit and waits for its result. systemd ends a hook that exceeds the time limit, and every process
 //! that it leaves. No hook waits for another one.
 
+mod find;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use zbus::Message;
 use zbus::wire::{ObjectPath, Variant};
 
+use crate::agent::signal_board::SignalBoard;
+use crate::catalog::{Code, Finding};
 use crate::decide::HookRun;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::{chain, one_line};
+use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, DEADLINE, DRIVER, MANAGER};
+use find::Hooks;
+
+/// The maximum number of runs of hooks, and of sendings of Events, beside the loop. Each run of hooks has a connection to the bus, of
+/// which a user may have 256, and a faulty Harvester may announce migrations at any rate.
+pub const BESIDE_MAX: usize = 16;
 
 /// The time after which systemd sends SIGTERM to a hook.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -25,10 +37,41 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The maximum length of a keyword of systemd.
 const WORD_MAX: usize = 64;
 
+/// Runs the hooks for a state, and reports those that were rejected or failed. Each state has its own finding.
+pub(super) async fn run_beside(
+    root: Root,
+    bus: Bus,
+    health: SignalBoard,
+    permits: Arc<Semaphore>,
+    run: HookRun,
+) {
+    let state = run.event.state.as_str();
+    let Hooks { paths, rejected } = find::find(&root, run.event.state);
+    let mut problems = rejected;
+    if !paths.is_empty() {
+        let permit = permits.try_acquire();
+        let refused = permit.is_err().then(|| {
+            let what = format!(
+                "the hooks for `{state}` were not started: {BESIDE_MAX} runs are not finished"
+            );
+            Finding::new(Code::HookFailed, what)
+        });
+        // An earlier run that ends well says nothing about one that was not started.
+        health.report("hook-runs", refused);
+        if permit.is_err() {
+            return;
+        }
+        problems.extend(self::run(&bus, &paths, &run).await);
+    }
+    let what = problems.join("; ");
+    let finding = (!what.is_empty()).then(|| Finding::new(Code::HookFailed, what));
+    health.report(state, finding);
+}
+
 /// Runs the hooks at these paths, and waits until they end. Returns what failed, one line for each hook.
 ///
 /// The unit of a hook has the ID and the state of the event in its name, so that it cannot run twice at a time.
-pub async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
+async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
     let began = Instant::now();
     let mut failures = Vec::new();
     let mut jobs = BTreeMap::new();

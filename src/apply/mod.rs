@@ -4,63 +4,151 @@
 //!
 //! It executes a plan. It reads no facts, makes no decisions and does not retry.
 //!
-//! To add a write: add a variant of [`Action`](crate::decide::Action), its call in a file here, and an arm in
-//! `observe/observer/write.rs`.
+//! To add a write: add a variant of [`Action`], its call in a file here, and an arm in [`Writer::apply`].
 
 pub mod event;
 pub mod hook;
 pub mod node;
 pub mod unit;
 
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::agent::Answer;
+use crate::agent::limit::{limited, too_slow_text};
+use crate::agent::signal_board::SignalBoard;
 use crate::decide::action::EventDraft;
-use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal, WriteResult};
+use crate::decide::{Action, Now, Refusal};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
+use crate::sys::root::Root;
+use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::{Client, Error, NODES, ObjectPath, PatchKind};
 use event::EventApi;
+use hook::BESIDE_MAX;
 
-/// Patches labels and annotations. Returns the Node as the API returned it.
-pub async fn patch_node(
-    client: &Client,
-    own: &NodeName,
-    patch: &NodePatch,
-) -> Result<Node, Refusal> {
-    let path = own_path(own, &patch.node)?;
-    let body = node::node_body(patch);
-    let patched = client.patch(&path, PatchKind::Merge, &body);
-    patched.await.map_err(|error| refusal(&error))
+/// A client with the credential of our kubelet, and the name of its Node.
+pub type Own<'a> = (&'a Client, &'a NodeName);
+
+/// Executes writes, some of them beside the loop.
+#[derive(Debug)]
+pub struct Writer {
+    root: Root,
+    bus: Bus,
+    health: SignalBoard,
+    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
+    events: Arc<Mutex<EventApi>>,
+    /// The permits to run hooks.
+    hook_runs: Arc<Semaphore>,
+    /// The permits to send Events: a slow API for Events stops no hooks.
+    sendings: Arc<Semaphore>,
+    /// The Events of the last writes, about this Node at that time.
+    unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
 }
 
-/// Patches conditions. Returns the Node as the API returned it.
-pub async fn patch_conditions(
-    client: &Client,
-    own: &NodeName,
-    patch: &ConditionsPatch,
-    now: Now,
-) -> Result<Node, Refusal> {
-    let path = own_path(own, &patch.node)?.status();
-    let body = node::conditions_body(patch, now);
-    let patched = client.patch(&path, PatchKind::StrategicMerge, &body);
-    patched.await.map_err(|error| refusal(&error))
-}
-
-/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: the condition and
-/// the journal contain the same information.
-pub async fn send_events(
-    client: &Client,
-    own: &NodeName,
-    about: &NodeName,
-    drafts: &[EventDraft],
-    events: &mut EventApi,
-    now: Now,
-) -> WriteResult {
-    own_path(own, about)?;
-    for (index, draft) in drafts.iter().enumerate() {
-        if let Err(error) = event::create(client, events, draft, index, own, now).await {
-            tracing::debug!(reason = draft.reason, error = %crate::sys::escape::chain(&error), "failed to send an Event");
+impl Writer {
+    /// Creates a writer that has sent nothing yet.
+    pub fn new(root: Root, bus: Bus, health: SignalBoard) -> Self {
+        Self {
+            root,
+            bus,
+            health,
+            events: Arc::default(),
+            hook_runs: Arc::new(Semaphore::new(BESIDE_MAX)),
+            sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
+            unsent: Vec::new(),
         }
     }
-    Ok(())
+
+    /// Executes the action, or returns a one-line error.
+    pub async fn apply(&mut self, own: Option<Own<'_>>, action: &Action, now: Now) -> Answer {
+        let own = own.ok_or_else(|| Refusal::passing("no kubelet credential"));
+        match action {
+            Action::StartUnit(unit) => unit::start(&self.bus, unit).await?,
+            Action::RunHooks(run) => {
+                // Not awaited: a hook, or systemd, must not delay the loop.
+                tokio::spawn(hook::run_beside(
+                    self.root.clone(),
+                    self.bus.with_own_connection(),
+                    self.health.clone(),
+                    Arc::clone(&self.hook_runs),
+                    run.clone(),
+                ));
+            }
+            Action::SendEvents(events) => self.announce_later(&events.node, &events.announce, now),
+            Action::PatchNode(patch) => {
+                let (client, own) = own?;
+                let (path, body) = (own_path(own, &patch.node)?, node::node_body(patch));
+                let node = send(client, &path, PatchKind::Merge, &body).await?;
+                self.announce_later(&patch.node, patch.announce.as_slice(), now);
+                return Ok(Some(node));
+            }
+            Action::PatchConditions(patch) => {
+                let (client, own) = own?;
+                let path = own_path(own, &patch.node)?.status();
+                let body = node::conditions_body(patch, now);
+                let node = send(client, &path, PatchKind::StrategicMerge, &body).await?;
+                self.announce_later(&patch.node, &patch.announce, now);
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps Events about our own Node until the round is reported.
+    fn announce_later(&mut self, about: &NodeName, drafts: &[EventDraft], now: Now) {
+        if !drafts.is_empty() {
+            self.unsent.push((about.clone(), drafts.to_vec(), now));
+        }
+    }
+
+    /// Sends the Events of the actions so far. A daemon does not wait until they are sent.
+    pub async fn announce(&mut self, own: Option<Own<'_>>, is_daemon: bool) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.sendings).try_acquire_owned() else {
+            // Behind a slow API, some wait for a later round; the oldest come first.
+            self.unsent.truncate(BESIDE_MAX);
+            return;
+        };
+        let unsent = std::mem::take(&mut self.unsent);
+        let Some((client, own)) = own else {
+            return;
+        };
+        let (client, own, api) = (client.clone(), own.clone(), Arc::clone(&self.events));
+        let sending = async move {
+            // In order, also after those of an earlier round.
+            let mut api = api.lock().await;
+            for (about, drafts, now) in &unsent {
+                if own == *about {
+                    let sent = event::send(&client, &mut api, drafts, &own, *now);
+                    limited(sent).await;
+                }
+            }
+            drop(permit);
+        };
+        if is_daemon {
+            // Not awaited: Events may have an etcd of their own, and a slow one must not delay the loop.
+            tokio::spawn(sending);
+        } else {
+            sending.await;
+        }
+    }
+}
+
+/// Sends a patch of our own Node. Returns the Node as the API returned it.
+async fn send(
+    client: &Client,
+    path: &ObjectPath,
+    kind: PatchKind,
+    body: &Value,
+) -> Result<Node, Refusal> {
+    let patched = limited(client.patch(path, kind, body)).await;
+    let slow = || Refusal::passing(too_slow_text("the guest cluster API"));
+    patched.ok_or_else(slow)?.map_err(|error| refusal(&error))
 }
 
 /// Returns the path of our own Node. Any other Node is rejected.

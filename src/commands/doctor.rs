@@ -12,6 +12,7 @@ mod gaps;
 pub mod objects;
 mod print;
 pub(crate) mod reads;
+mod release;
 mod round;
 mod service;
 mod summary;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The writes that a plan may request, and their results.
 //!
-//! To add a write: add a variant here, its body or call in `apply`, and its arm in the [`Apply`](crate::agent::Apply) of the
-//! observer.
+//! To add a write: add a variant here, and its body or call and its arm in `apply`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -15,7 +15,7 @@ pub enum Job {
     Poll,
     /// The end of the wait for Harvester's annotations.
     Settle,
-    /// The verdict on host names that do not change any more.
+    /// The verdict on host names that do not change any more, and the search for the VMs that have them.
     Names,
     /// The start of the guest agent's unit.
     Start,

@@ -113,8 +113,8 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let (settings, kind, now) = (&self.settings, self.run_kind, now(self.uptime));
-        self.see(|seen| super::plan(settings, seen, self.memory.clone(), kind, now))
+        let (settings, now) = (&self.settings, now(self.uptime));
+        self.see(|seen| super::plan(settings, seen, self.memory.clone(), now))
     }
 
     fn see<T>(&self, decide: impl FnOnce(Decided<'_>) -> T) -> T {
@@ -124,6 +124,7 @@ impl World {
             observation: &self.observation,
             identity: &identity,
             placement: placement.as_ref(),
+            run_kind: self.run_kind,
         })
     }
 
@@ -142,8 +143,8 @@ impl World {
             let is_labeled = result.is_ok() && action.write() == Write::Node;
             results.push(result);
             if is_labeled {
-                let (settings, kind, count) = (&self.settings, self.run_kind, results.len());
-                self.see(|seen| plan.conclude(settings, seen, count, kind, now));
+                let (settings, count) = (&self.settings, results.len());
+                self.see(|seen| plan.conclude(settings, seen, count, now));
             }
         }
         (plan, results)

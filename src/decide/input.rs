@@ -43,6 +43,8 @@ pub struct Scene<'a> {
     pub identity: &'a Identity,
     /// The host of the VM and its topology.
     pub placement: Option<&'a Placement>,
+    /// The kind of run.
+    pub run_kind: RunKind,
 }
 
 impl<'a> Scene<'a> {

@@ -20,15 +20,11 @@ pub(super) fn labeling(
     settings: &Settings,
     seen: Scene<'_>,
     memory: &mut Memory,
-    run_kind: RunKind,
     now: Now,
 ) -> Labeling {
     let mut labels = LabelPlan::default();
     let mut conflict = None;
-    let settling = match run_kind {
-        RunKind::Daemon => settling(settings, seen, memory, now),
-        RunKind::Once => None,
-    };
+    let settling = settling(settings, seen, memory, now);
     let is_of_another = seen.identity.is_named_as_another();
     let doing = match (settling, seen.observation.node.known(), seen.placement) {
         (Some(left), ..) => {
@@ -91,7 +87,8 @@ fn doing(
 /// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
 /// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
 fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
-    let vmi = seen.identity.vmi()?;
+    let vmi = seen.identity.vmi();
+    let vmi = vmi.filter(|_| seen.run_kind == RunKind::Daemon)?;
     let by_cloud_provider = seen
         .observation
         .node

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::action::{Action, NodePatch, Write};
-use super::agenda::Agenda;
+use super::agenda::{Agenda, Job};
 use super::guest_agent;
 use super::identity::Identity;
 use super::input::{Now, Scene};
@@ -106,8 +106,8 @@ impl SeenPod {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
     names: Vec<String>,
-    /// The times of the first and the last change, until the debounce time has passed, since the start of the process.
-    changed: Option<(Duration, Duration)>,
+    /// The time of the first change, until they are stable, since the start of the process.
+    changing_since: Option<Duration>,
     /// Whether the VMs with these names have not been searched for yet.
     is_unsearched: bool,
     /// The findings about them.
@@ -286,7 +286,9 @@ impl Memory {
         })
     }
 
-    /// Records the host names. `is_searched`: this round searches for the VMs that have them.
+    /// Records the host names, and until when they must not change before they are reported and searched for. cloud-init and DHCP
+    /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely. `is_searched`: this
+    /// round searches for the VMs that have them.
     pub(super) fn note_names(
         &mut self,
         settings: &Settings,
@@ -310,14 +312,17 @@ impl Memory {
         if known.names != names {
             known.names = names;
             known.is_unsearched = true;
-            let first = known.changed.map_or(now.uptime, |(first, _)| first);
-            known.changed = Some((first, now.uptime));
+            let first = *known.changing_since.get_or_insert(now.uptime);
+            let quiet = settings.timing.hostname_debounce;
+            let due = (now.uptime + quiet).min(first + quiet * NOISE_MAX);
+            self.agenda.set(Job::Names, Some(due));
         }
         known.is_unsearched &= !is_searched;
-        if self.names_left(settings, now).is_none()
-            && let Some(known) = &mut self.names
-        {
-            known.changed = None;
+        let due = self.agenda.due(Job::Names);
+        if due.is_none_or(|due| due <= now.uptime) {
+            known.changing_since = None;
+            self.agenda
+                .set(Job::Names, due.filter(|_| known.is_unsearched));
         }
     }
 
@@ -334,19 +339,14 @@ impl Memory {
 
     /// Reports whether this finding about host names is reported now: they are stable, or it was reported before.
     pub(super) fn may_report(&self, code: Code) -> bool {
-        self.names
-            .as_ref()
-            .is_none_or(|names| names.changed.is_none() || names.findings.contains(&code))
+        let mut names = self.names.iter();
+        self.are_names_stable() || names.any(|names| names.findings.contains(&code))
     }
 
-    /// Returns how long the host names must not change before they are reported. cloud-init and DHCP clients set them several
-    /// times in a row. Two conflicting clients must not delay the report indefinitely.
-    pub(super) fn names_left(&self, settings: &Settings, now: Now) -> Option<Duration> {
-        let (first, last) = self.names.as_ref()?.changed?;
-        let quiet = settings.timing.hostname_debounce;
-        let left = (last + quiet).min(first + quiet * NOISE_MAX);
-        let left = left.saturating_sub(now.uptime);
-        (!left.is_zero()).then_some(left)
+    /// Reports whether the host names have not changed lately.
+    pub(super) fn are_names_stable(&self) -> bool {
+        let names = self.names.as_ref();
+        names.is_none_or(|names| names.changing_since.is_none())
     }
 
     /// Reports whether the VMs that have the host names still need to be searched for.

@@ -3,7 +3,7 @@
 //!
 //! Each file contains one decision, or its types. The agent loop calls [`identity::identify`] and [`placement::locate`], the
 //! observer asks the sources that a [`placement::Choice`] wants, and [`plan`] calls all others in order and collects the results;
-//! [`Plan::conclude`] calls it again after labels were written. None does I/O, reads a clock or logs, so that a test can pass any input.
+//! [`Plan::conclude`] calls those about the Node again after labels were written. None does I/O, reads a clock or logs, so that a test can pass any input.
 //!
 //! To add a decision: add a file with its function and result type, and a line in [`plan`].
 
@@ -33,7 +33,6 @@ pub mod resync;
 pub mod schedule;
 pub mod scheduled_events;
 pub mod unread;
-pub mod watch_cuts;
 mod write_results;
 
 pub use action::{

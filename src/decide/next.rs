@@ -82,7 +82,8 @@ fn unwatched(seen: Scene<'_>) -> Vec<&Unavailable> {
     passing
 }
 
-/// Plans the reads that are repeated: of the window, after failures, periodically, and after a reload.
+/// Plans the reads that are repeated: of the window, after failures, periodically, after a reload, and of a Node that the kubelet of
+/// another machine reported.
 fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: Now) {
     let (scope, machine) = (seen.reasons.scope, seen.observation.machine.phase());
     let (window, agenda) = (&memory.window, &mut memory.agenda);
@@ -128,6 +129,12 @@ fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: No
     let is_wanted = is_planned && !scope.contains(READ);
     agenda.plan(Job::Reload, is_wanted, is_reloaded, || {
         now.uptime + schedule::reload_delay(Phase::of(machine, Purpose::Reload))
+    });
+
+    let check = memory.reporters.check();
+    let is_checked = scope.contains(Scope::NODE);
+    agenda.plan(Job::Reporter, check.is_some(), is_checked, || {
+        now.uptime + check.unwrap_or_default()
     });
 
     // Files that the kernel could not read are read again, whatever the rounds until then are for.
@@ -181,10 +188,6 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
 /// Plans the ends of waits, each of which another decision has made in this round.
 fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: &Doing, now: Now) {
     let after = |left: Duration| now.uptime + left;
-    // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
-    let is_unsearched = memory.are_names_unsearched();
-    let names = memory.names_left(settings, now);
-    let names = names.or(is_unsearched.then_some(Duration::ZERO));
     let start = memory.guest_agent.wait_to_start(now.uptime);
     let start = start.filter(|left| !left.is_zero() && settings.guest_agent.start);
     // A write that is sent in this round has no time of its retry yet.
@@ -199,7 +202,6 @@ fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: 
     };
     let waits = [
         (Job::Settle, settle),
-        (Job::Names, names.map(after)),
         (Job::Start, start.map(after)),
         (Job::GuestAgent, guest_agent.map(after)),
         (Job::Refused, refused),
@@ -209,7 +211,6 @@ fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: 
             memory.report_writes.left(now.uptime).map(after),
         ),
         (Job::Pod, memory.pod_poll(seen, now).map(after)),
-        (Job::Reporter, memory.reporters.check().map(after)),
     ];
     for (job, due) in waits {
         memory.agenda.set(job, due);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes all decisions of one round, in order. They are made once more when labels were written in it.
+//! Makes all decisions of one round, in order. What is decided about the Node is decided again when labels were written in it.
 
 use std::time::Duration;
 
@@ -20,12 +20,17 @@ use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::facts::names::HostName;
+use crate::facts::node::Node;
+use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Scope, Trigger};
 use crate::facts::vmi::Vmi;
 
 /// The time for which reads may fail before a condition with status `True` becomes `Unknown`. A failover of Harvester's VIP or a
 /// restart of an API server takes less time.
 const CONDITION_GRACE: Duration = Duration::from_secs(60);
+
+/// The maximum number of changes of labels in one round: as many as show that a webhook reverts them.
+const PATCHES_MAX: usize = 3;
 
 /// The writes, the findings and the next round.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,117 +72,176 @@ pub struct Plan {
     pub memory: Memory,
 }
 
-/// Makes all decisions and returns the plan.
-pub fn plan(
-    settings: &Settings,
-    seen: Scene<'_>,
-    mut memory: Memory,
-    run_kind: RunKind,
-    now: Now,
-) -> Plan {
-    let own = memory.reporters.without_node_of_another_machine(seen, now);
+/// Makes all decisions and returns the plan. What was observed is remembered first, once in a round.
+pub fn plan(settings: &Settings, seen: Scene<'_>, mut memory: Memory, now: Now) -> Plan {
     memory.note_pod(seen, now);
-    let seen = Scene {
-        observation: own.as_ref().unwrap_or(seen.observation),
-        placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
-        ..seen
-    };
-    let mut window_end = admit(&mut memory, seen, run_kind);
-    memory.note_names(
-        settings,
-        seen.identity,
-        seen.reasons.scope.contains(Scope::VM),
-        now,
-    );
+    let mut own = None;
+    let seen = believed(&mut memory, seen, &mut own, now);
+    let window_end = admit(&mut memory, seen);
+    let is_searched = seen.reasons.scope.contains(Scope::VM);
+    memory.note_names(settings, seen.identity, is_searched, now);
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
-    let scheduled = match run_kind {
-        RunKind::Daemon => memory
-            .scheduled
-            .observe(seen.identity, &seen.observation.vm, now),
+    let (vm, tracker) = (&seen.observation.vm, &mut memory.scheduled);
+    let scheduled = match seen.run_kind {
+        RunKind::Daemon => tracker.observe(seen.identity, vm, now),
         RunKind::Once => Vec::new(),
     };
     let agent = &seen.observation.guest_agent;
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     memory.guest_agent.note(agent, host, now.uptime);
-    let wanted = labeling(settings, seen, &mut memory, run_kind, now);
-    // A temporary refusal changes no condition.
-    let refusal = memory.refusal(Write::Node);
-    let refusal = refusal.filter(|refused| !refused.passing);
-    let refusal = refusal.map(|refused| refused.text.as_str());
-    let sync = label_state::state(seen, &wanted, refusal);
-    let health = memory.guest_agent.health(now.uptime);
-    let identity = conditions::identity(seen.identity);
-    let mut actions = hooks(seen, &scheduled);
-    if let Doing::Writing(patch) = &wanted.doing {
-        actions.push(Action::PatchNode(patch.clone()));
-    }
-    actions.extend(start_of_unit(settings, seen, &memory, now));
-    if wanted.doing.is_at_rest() {
-        memory.forget_refusal(Write::Node);
-    }
-    let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
-    let node = seen.observation.node.known();
-    if let Some(node) = node.filter(|_| !are_reports_paused) {
-        let events = events::scheduled(settings, node, &scheduled);
-        actions.extend(events.map(Action::SendEvents));
-        let shown = (&identity, &sync);
-        let conditions = desired_conditions(settings, shown, &wanted, &memory, run_kind, now);
-        let patch = conditions_patch(settings, node, conditions).map(Action::PatchConditions);
-        // A round that cannot tell whether a change is wanted forgets no refusal.
-        if patch.is_none() && sync != LabelState::Pending {
-            memory.forget_refusal(Write::Conditions);
-        }
-        actions.extend(patch.filter(|patch| memory.held(patch, seen, now).is_none()));
-    }
-    let (findings, consequences) = findings::raise(settings, seen, &wanted, &sync, &memory, now);
-    memory.note_findings(&findings);
-    let found = probe_result(seen, &wanted.doing, &sync, &memory);
-    // The time to the labels counts from the first hint, also while the API refuses them.
-    if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
-        memory.cause = None;
-    }
-    let mut verify = None;
-    if let Some(window) = memory.window.take() {
-        let step = window.step(found, now);
-        verify = step.verify;
-        match step.state {
-            Ok(window) => memory.window = Some(window),
-            Err(end) => window_end = Some(end),
-        }
-    }
-    let next = next_round(settings, seen, &mut memory, &wanted.doing, now);
-    Plan {
-        actions,
-        guest_agent: health,
-        findings,
-        consequences,
-        registration: registration(settings, seen, &wanted),
-        identity,
-        sync,
-        labels: wanted.labels,
+    let mut plan = Plan {
+        actions: hooks(seen, &scheduled),
+        guest_agent: memory.guest_agent.health(now.uptime),
+        findings: Vec::new(),
+        consequences: Vec::new(),
+        registration: Registration::default(),
+        identity: conditions::identity(seen.identity),
+        sync: LabelState::Pending,
+        doing: Doing::Undecided,
+        labels: LabelPlan::default(),
         moved,
         interruption,
         window_end,
-        verify,
-        cause: memory.cause,
-        next,
+        verify: None,
+        cause: None,
+        next: Next {
+            after: settings.timing.poll,
+            trigger: Trigger::Timer,
+            scope: Scope::KNOWN,
+        },
         scheduled,
-        doing: wanted.doing,
         memory,
+    };
+    plan.decide(settings, seen, now);
+    plan
+}
+
+/// Returns what is believed of the facts: not the Node of another machine, kept out of `own`, nor a host that the VM has left.
+pub(super) fn believed<'a>(
+    memory: &mut Memory,
+    seen: Scene<'a>,
+    own: &'a mut Option<Observation>,
+    now: Now,
+) -> Scene<'a> {
+    *own = memory.reporters.without_node_of_another_machine(seen, now);
+    Scene {
+        observation: own.as_ref().unwrap_or(seen.observation),
+        placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
+        ..seen
     }
 }
 
-/// Returns the labels for a kubelet that starts.
-fn registration(settings: &Settings, seen: Scene<'_>, wanted: &Labeling) -> Registration {
-    // While the labels of the Node are not changed, the kubelet gets the labels that the Node has.
-    let none = LabelPlan::default();
-    let labels = if wanted.is_left_alone() {
-        &none
-    } else {
-        &wanted.labels
-    };
-    registration::decide(settings, seen, labels)
+impl Plan {
+    /// Decides what to do about the labels, then what to say about the Node as it is, and when the next round is.
+    pub(super) fn decide(&mut self, settings: &Settings, seen: Scene<'_>, now: Now) {
+        let wanted = labeling(settings, seen, &mut self.memory, now);
+        // A temporary refusal changes no condition.
+        let refusal = self.memory.refusal(Write::Node);
+        let refusal = refusal.filter(|refused| !refused.passing);
+        let refusal = refusal.map(|refused| refused.text.as_str());
+        self.sync = label_state::state(seen, &wanted, refusal);
+        // While the labels of the Node are not changed, a kubelet that starts gets the labels that the Node has.
+        let none = LabelPlan::default();
+        let is_left_alone = wanted.is_left_alone();
+        let labels = if is_left_alone { &none } else { &wanted.labels };
+        self.registration = registration::decide(settings, seen, labels);
+
+        let is_patch = |action: &&Action| action.write() == Write::Node;
+        let patches = self.actions.iter().filter(is_patch).count();
+        if let (Doing::Writing(patch), 0..PATCHES_MAX) = (&wanted.doing, patches) {
+            self.actions.push(Action::PatchNode(patch.clone()));
+        }
+        let start = start_of_unit(settings, seen, &self.memory, now);
+        self.actions.extend(start);
+        if wanted.doing.is_at_rest() {
+            self.memory.forget_refusal(Write::Node);
+        }
+        let are_reports_paused = self.memory.report_writes.left(now.uptime).is_some();
+        let node = seen.observation.node.known();
+        let node = node.filter(|_| !are_reports_paused);
+        let described = node.and_then(|node| self.describe(settings, seen, node, &wanted, now));
+        (self.findings, self.consequences) =
+            findings::raise(settings, seen, &wanted, &self.sync, &self.memory, now);
+        self.memory.note_findings(&self.findings);
+        let events = node.and_then(|node| events::scheduled(settings, node, &self.scheduled));
+        self.actions.extend(events.map(Action::SendEvents));
+        // The last of a round.
+        self.actions.extend(described);
+        (self.labels, self.doing) = (wanted.labels, wanted.doing);
+        self.step_window(seen, now);
+        self.next = next_round(settings, seen, &mut self.memory, &self.doing, now);
+    }
+
+    /// Plans the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
+    /// becomes `Unknown`.
+    fn describe(
+        &mut self,
+        settings: &Settings,
+        seen: Scene<'_>,
+        node: &Node,
+        wanted: &Labeling,
+        now: Now,
+    ) -> Option<Action> {
+        let (sync, memory) = (&self.sync, &mut self.memory);
+        // A round that cannot tell whether a change is wanted forgets no refusal.
+        if *sync == LabelState::Pending {
+            return None;
+        }
+        let is_backing_off = matches!(wanted.doing, Doing::BackingOff(_));
+        let may_be_over = wanted.conflict.is_some() && !is_backing_off;
+        let conditions = [
+            memory.are_names_stable().then(|| self.identity.clone()),
+            conditions::topology(sync)
+                .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
+            memory.guest_agent.condition(now.uptime),
+        ];
+        let is_daemon = seen.run_kind == RunKind::Daemon;
+        let lifecycle = match settings.report.lifecycle_conditions && is_daemon {
+            true => conditions::lifecycle(memory.scheduled.open()).to_vec(),
+            false => Vec::new(),
+        };
+        let unread = memory.unread_since.filter(|_| is_daemon);
+        let is_in_grace =
+            unread.is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
+        let conditions = conditions.into_iter().flatten().chain(lifecycle);
+        let conditions = conditions.filter(|wanted| !(is_in_grace && wanted.status == "Unknown"));
+        let patch = conditions_patch(settings, node, conditions.collect());
+        let patch = patch.map(Action::PatchConditions);
+        if patch.is_none() {
+            memory.forget_refusal(Write::Conditions);
+        }
+        patch.filter(|patch| memory.held(patch, seen, now).is_none())
+    }
+
+    /// Advances an open re-sync window.
+    fn step_window(&mut self, seen: Scene<'_>, now: Now) {
+        let memory = &mut self.memory;
+        let is_host_late = memory.is_host_late(seen);
+        let placement = seen.placement.filter(|_| !is_host_late);
+        let is_unwritten = matches!(self.doing, Doing::Writing(_));
+        let found = ProbeResult {
+            host: placement.map(|placement| &placement.host),
+            is_answered: !is_host_late
+                && (seen.placement.is_some() || seen.identity.vmi().is_some()),
+            is_read: seen.reasons.scope.contains(Scope::VM),
+            is_settled: self.sync.is_final() && !is_unwritten,
+        };
+        // The time to the labels counts from the first hint, also while the API refuses them.
+        if found.is_settled && self.sync.code() != Some(Code::NodeWriteFailed) {
+            memory.cause = None;
+        }
+        self.cause = memory.cause.or(self.cause);
+        let Some(window) = &mut memory.window else {
+            return;
+        };
+        let ended = window.step(found, now);
+        self.verify = window.verify(ended.is_some(), now).or(self.verify);
+        if ended.is_some() {
+            memory.window = None;
+            self.window_end = ended;
+        }
+    }
 }
 
 /// Returns the runs of hooks. They run beside the writes, which may take long.
@@ -205,62 +269,6 @@ fn start_of_unit(
     Some(Action::StartUnit(unit.to_owned()))
 }
 
-/// Returns the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
-/// becomes `Unknown`.
-fn desired_conditions(
-    settings: &Settings,
-    (identity, sync): (&DesiredCondition, &LabelState),
-    wanted: &Labeling,
-    memory: &Memory,
-    run_kind: RunKind,
-    now: Now,
-) -> Vec<DesiredCondition> {
-    if *sync == LabelState::Pending {
-        return Vec::new();
-    }
-    let are_names_final = memory.names_left(settings, now).is_none();
-    let is_backing_off = matches!(wanted.doing, Doing::BackingOff(_));
-    let may_be_over = wanted.conflict.is_some() && !is_backing_off;
-    let conditions = [
-        are_names_final.then(|| identity.clone()),
-        conditions::topology(sync)
-            .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
-        memory.guest_agent.condition(now.uptime),
-    ];
-    let lifecycle = match (settings.report.lifecycle_conditions, run_kind) {
-        (true, RunKind::Daemon) => conditions::lifecycle(memory.scheduled.open()).to_vec(),
-        _ => Vec::new(),
-    };
-    let is_in_grace = run_kind == RunKind::Daemon
-        && memory
-            .unread_since
-            .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
-    let conditions = conditions.into_iter().flatten().chain(lifecycle);
-    conditions
-        .filter(|wanted| !(is_in_grace && wanted.status == "Unknown"))
-        .collect()
-}
-
-/// Returns what this round means for an open re-sync window.
-fn probe_result<'a>(
-    seen: Scene<'a>,
-    doing: &Doing,
-    sync: &LabelState,
-    memory: &Memory,
-) -> ProbeResult<'a> {
-    let is_unwritten = matches!(doing, Doing::Writing(_));
-    let is_host_late = memory.is_host_late(seen);
-    ProbeResult {
-        host: seen
-            .placement
-            .filter(|_| !is_host_late)
-            .map(|placement| &placement.host),
-        is_answered: !is_host_late && (seen.placement.is_some() || seen.identity.vmi().is_some()),
-        is_read: seen.reasons.scope.contains(Scope::VM),
-        is_settled: sync.is_final() && !is_unwritten,
-    }
-}
-
 /// Returns the migration hint for which a re-sync window will be opened. It is reported before any read, because reads after a
 /// migration may take long.
 pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
@@ -271,8 +279,8 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
 }
 
 /// Opens a re-sync window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
-fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<WindowEnd> {
-    if run_kind == RunKind::Once {
+fn admit(memory: &mut Memory, seen: Scene<'_>) -> Option<WindowEnd> {
+    if seen.run_kind == RunKind::Once {
         return None;
     }
     let before = memory.window.take();
@@ -283,8 +291,8 @@ fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) -> Option<Wind
     let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
     Some(WindowEnd {
         trigger,
-        from: Some(from.clone()),
-        outcome: WindowOutcome::Confirmed { from, to },
+        from: Some(from),
+        outcome: WindowOutcome::Confirmed { to },
         took: Duration::ZERO,
         reads: 0,
     })

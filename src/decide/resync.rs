@@ -97,9 +97,7 @@ pub struct WindowEnd {
 pub enum WindowOutcome {
     /// The VM runs on another host.
     Confirmed {
-        /// The previous host.
-        from: HostName,
-        /// The new host.
+        /// That host.
         to: HostName,
     },
     /// The VM runs on the same host.
@@ -120,15 +118,6 @@ impl WindowOutcome {
             Self::ApiUnavailable => "api-unavailable",
         }
     }
-}
-
-/// The state after a round.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeStep {
-    /// The open window, or its end.
-    pub state: Result<Window, WindowEnd>,
-    /// The time since which a watch must have delivered something. Other watches are re-established.
-    pub verify: Option<Duration>,
 }
 
 /// Handles a hint: it opens a window, belongs to the open one, or restarts it.
@@ -183,8 +172,8 @@ impl Window {
         self.due.saturating_sub(uptime)
     }
 
-    /// Advances or ends the window after a round.
-    pub fn step(mut self, found: ProbeResult<'_>, now: Now) -> ProbeStep {
+    /// Advances the window after a round. Returns its end, if it ends.
+    pub fn step(&mut self, found: ProbeResult<'_>, now: Now) -> Option<WindowEnd> {
         let elapsed = now.uptime.saturating_sub(self.opened);
         self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;
         let mut is_over = false;
@@ -195,38 +184,34 @@ impl Window {
             let next = later
                 .map(|(index, offset)| (index, spread(*offset, now.random)))
                 .find(|(_, offset)| *offset > elapsed);
-            is_over = next.is_none();
-            let (index, offset) = next.unwrap_or((OFFSETS.len(), elapsed));
-            self.next = index;
-            self.due = self.opened + offset;
+            match next {
+                Some((index, offset)) => (self.next, self.due) = (index, self.opened + offset),
+                None => is_over = true,
+            }
         }
-        let moved = self
-            .from
-            .clone()
-            .zip(found.host.cloned())
-            .filter(|(from, to)| from != to);
-        let end = |outcome| WindowEnd {
+        let is_left = |host: &&HostName| self.from.as_ref().is_some_and(|from| from != *host);
+        let outcome = match found.host.filter(is_left) {
+            Some(to) if found.is_settled || is_over => WindowOutcome::Confirmed { to: to.clone() },
+            None if is_over && self.is_answered => WindowOutcome::Unconfirmed,
+            None if is_over => WindowOutcome::ApiUnavailable,
+            _ => return None,
+        };
+        Some(WindowEnd {
             trigger: self.trigger,
             outcome,
             from: self.from.clone(),
             took: elapsed,
             reads: self.reads,
-        };
-        let ended = match moved {
-            Some((from, to)) if found.is_settled || is_over => {
-                Some(end(WindowOutcome::Confirmed { from, to }))
-            }
-            None if is_over && self.is_answered => Some(end(WindowOutcome::Unconfirmed)),
-            None if is_over => Some(end(WindowOutcome::ApiUnavailable)),
-            _ => None,
-        };
-        let is_time = elapsed >= PROVE_AFTER || ended.is_some();
-        let verify = (is_time && !self.is_proven).then_some(self.opened);
+        })
+    }
+
+    /// Returns the time since which a watch must have delivered something, once: some time after the hint, or at the end of the
+    /// window. Other watches are re-established.
+    pub fn verify(&mut self, is_over: bool, now: Now) -> Option<Duration> {
+        let is_time = is_over || now.uptime.saturating_sub(self.opened) >= PROVE_AFTER;
+        let is_first = is_time && !self.is_proven;
         self.is_proven |= is_time;
-        ProbeStep {
-            state: ended.map_or(Ok(self), Err),
-            verify,
-        }
+        is_first.then_some(self.opened)
     }
 }
 

@@ -784,7 +784,8 @@ fn a_hint_after_its_migration_ends_at_once_with_the_known_result() {
     assert_eq!(plan.memory.window, None);
     let end = plan.window_end.clone().unwrap();
     let [from, to] = ["hv-a", "hv-b"].map(super::fixtures::host);
-    assert_eq!(end.outcome, WindowOutcome::Confirmed { from, to });
+    let confirmed = WindowOutcome::Confirmed { to };
+    assert_eq!((end.from, end.outcome), (Some(from), confirmed));
     world.apply(&plan);
     world.reasons = world.reasons.again(world.uptime);
     assert_eq!(world.plan().window_end, None);

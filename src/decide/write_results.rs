@@ -4,15 +4,12 @@
 use std::time::Duration;
 
 use super::action::{Action, Refusal, Write, WriteResult};
-use super::input::{Now, RunKind, Scene};
+use super::input::{Now, Scene};
 use super::memory::Refused;
-use super::plan::{Plan, plan};
+use super::plan::{Plan, believed};
 use super::schedule;
 use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
-
-/// The maximum number of changes of labels in one round: as many as show that a webhook reverts them.
-const PATCHES_MAX: usize = 3;
 
 impl Plan {
     /// Remembers the result of an action. A refused change may be due before the next scheduled round.
@@ -59,33 +56,19 @@ impl Plan {
 
     /// Decides again when the API has accepted labels: what is said describes the Node of its response. `count` is the number of
     /// actions that were tried. If a webhook changes what the API accepted, the labels are written again, until that is a conflict.
-    pub fn conclude(
-        &mut self,
-        settings: &Settings,
-        seen: Scene<'_>,
-        count: usize,
-        run_kind: RunKind,
-        now: Now,
-    ) {
+    pub fn conclude(&mut self, settings: &Settings, seen: Scene<'_>, count: usize, now: Now) {
+        let mut own = None;
         let seen = Scene {
             reasons: seen.reasons.again(now.uptime),
-            ..seen
+            ..believed(&mut self.memory, seen, &mut own, now)
         };
-        let memory = std::mem::take(&mut self.memory);
-        let mut first = std::mem::replace(self, plan(settings, seen, memory, run_kind, now));
-        let mut untried = first.actions.split_off(count);
+        let mut untried = self.actions.split_off(count);
         untried.retain(|action| action.write() == Write::Events);
-        let is_patch = |action: &&Action| action.write() == Write::Node;
-        if first.actions.iter().filter(is_patch).count() >= PATCHES_MAX {
-            self.actions.retain(|action| !is_patch(&action));
-        }
-        self.actions = [first.actions, untried, std::mem::take(&mut self.actions)].concat();
-        self.moved = first.moved.or_else(|| self.moved.take());
-        self.interruption = first.interruption.or(self.interruption);
-        self.scheduled = [first.scheduled, std::mem::take(&mut self.scheduled)].concat();
-        self.window_end = self.window_end.take().or(first.window_end);
-        self.verify = first.verify.or(self.verify);
-        self.cause = first.cause;
+        self.actions.extend(untried);
+        // Their Events are planned.
+        let scheduled = std::mem::take(&mut self.scheduled);
+        self.decide(settings, seen, now);
+        self.scheduled = scheduled;
     }
 }
 

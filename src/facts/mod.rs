@@ -20,7 +20,6 @@ pub mod observation;
 pub mod placement;
 pub mod pod_info;
 pub mod registration;
-pub mod release;
 pub mod requests;
 pub mod topology;
 pub mod trigger;

@@ -11,7 +11,6 @@ pub mod distribution;
 pub mod environment_file;
 pub mod guest_agent;
 pub mod harvester;
-mod hooks;
 pub mod host_labels;
 pub mod host_metrics;
 pub mod machine;

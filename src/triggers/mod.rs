@@ -20,6 +20,7 @@ mod testing;
 mod tests;
 mod units;
 pub mod watch;
+mod watch_cuts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -16,11 +16,11 @@ pub use target::{Pulse, Target, Watched};
 
 use super::feed::{Delivered, Reach, api_of};
 use super::inbox::Sender;
+use super::watch_cuts::Interruptions;
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::{self, Phase, Purpose};
-use crate::decide::watch_cuts::Interruptions;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
     Error, Kind, STREAM_TIME, Timeouts, Watch, WatchEvent, WatchRequest, silence_limit,

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hooks on a real dbus-daemon, with a fake of systemd.
 
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd};
 use harvester_lab::guest::GuestTree;
 use harvester_lab::world::{SOON, eventually};
 use tokio::time::timeout;
 
 use super::*;
+use crate::access::testing::{tree, write};
 use crate::decide::fixtures::planned_event;
-use crate::sys::root::Root;
 
 fn planned() -> HookRun {
     HookRun {
@@ -51,4 +54,38 @@ async fn a_flood_of_signals_neither_stops_a_hook_nor_hides_its_result() {
     assert_eq!(failures.len(), 1, "{failures:?}");
     let failed = format!("{}: failed after ", hooks[0]);
     assert!(failures[0].starts_with(&failed), "{failures:?}");
+}
+
+#[tokio::test]
+async fn hooks_that_were_not_started_are_a_finding_until_others_are() {
+    let (_dir, root) = tree();
+    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let run = HookRun {
+        event: planned_event(),
+        vm: None,
+        node: None,
+    };
+    let runs = async |permits: usize| {
+        let permits = Arc::new(Semaphore::new(permits));
+        let bus = bus.with_own_connection();
+        run_beside(root.clone(), bus, health.clone(), permits, run.clone()).await;
+        let findings = health.findings().into_iter();
+        findings.map(|finding| finding.seen).collect::<Vec<_>>()
+    };
+    // Without hooks, no permit is needed.
+    assert_eq!(runs(0).await, Vec::<String>::new());
+    let path = "/etc/harvester-node-agent/hooks.d/planned/10-drain";
+    write(&root, path, "#!/bin/sh\n");
+    set_permissions(root.join(path), Permissions::from_mode(0o755)).unwrap();
+    let refused = runs(0).await;
+    assert!(
+        matches!(&refused[..], [one] if one.contains("`planned` were not started")),
+        "{refused:?}"
+    );
+    // Without a bus, it fails for another reason.
+    let failed = runs(1).await;
+    assert!(
+        matches!(&failed[..], [one] if one.starts_with("no hook was started")),
+        "{failed:?}"
+    );
 }

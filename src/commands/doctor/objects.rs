@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::commands::doctor::release::Release;
 use crate::facts::node::NodeCondition;
-use crate::facts::release::Release;
 use crate::facts::topology::{LabelValue, ZONE};
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{Leading, StringMap};

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::case::Case;
 use super::certificate::{Certificate, CertificateRole};
 use crate::catalog::{Api, Code, Finding};
+use crate::commands::doctor::release::Release;
 use crate::decide::fixtures::{World, now};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::names::NodeName;
-use crate::facts::release::Release;
 
 /// The time of the fixtures, as a Unix timestamp.
 pub(super) const NOW: i64 = 1_795_000_000;

@@ -4,11 +4,11 @@
 use tokio::time::{Instant, timeout_at};
 
 use crate::agent::Round;
+use crate::agent::limit::{READ_LIMIT, too_slow};
 use crate::config::Settings;
 use crate::facts::Fact;
 use crate::facts::placement::Source;
 use crate::observe::api_access::Connections;
-use crate::observe::observer::limit::{READ_LIMIT, too_slow};
 use crate::observe::why;
 use crate::report::status::PermissionStatus;
 use crate::wire::kubeapi::ResourceAttributes;

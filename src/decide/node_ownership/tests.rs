@@ -51,6 +51,21 @@ fn two_kubelets_that_report_one_node_in_turn_cost_no_write_and_are_one_finding()
 }
 
 #[test]
+fn a_round_that_does_not_read_the_node_does_not_postpone_its_read() {
+    let mut world = World::new();
+    let ours = *world.observation.machine.product_uuid.known().unwrap();
+    report(&mut world, 100, Uuid::from_u128(7));
+    let due = report(&mut world, 160, ours).next.after;
+    world.reasons.scope = Scope::NONE;
+    for seconds in 1..=due.as_secs() {
+        world.uptime += Duration::from_secs(1);
+        let plan = world.plan();
+        assert_eq!(plan.next.after, due - Duration::from_secs(seconds));
+        world.memory = plan.memory;
+    }
+}
+
+#[test]
 fn the_kubelet_of_this_machine_that_starts_late_has_its_labels_soon() {
     let other = Uuid::from_u128(7);
     let mut world = World::new();

@@ -46,9 +46,8 @@ fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Durati
     loop {
         uptime += window.wait(uptime);
         reads.push(uptime - began);
-        match window.step(answer(name), now(uptime, random)).state {
-            Ok(open) => window = open,
-            Err(window_end) => return (reads, window_end),
+        if let Some(window_end) = window.step(answer(name), now(uptime, random)) {
+            return (reads, window_end);
         }
     }
 }
@@ -99,27 +98,20 @@ fn machines_of_a_drained_host_read_at_different_moments() {
 #[test]
 fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     let there = host("hv-b");
-    let window = opened(Some("hv-a"));
+    let mut window = opened(Some("hv-a"));
     let unsettled = ProbeResult {
         is_settled: false,
         ..answer(Some(&there))
     };
-    let step = window.step(unsettled, now(seconds(100.2), FAIR));
-    let window = step.state.unwrap();
+    assert_eq!(window.step(unsettled, now(seconds(100.2), FAIR)), None);
     // The watch reported it: this is not a read of the window, but it ends the window.
     let by_watch = ProbeResult {
         is_read: false,
         ..answer(Some(&there))
     };
-    let step = window.step(by_watch, now(seconds(100.3), FAIR));
-    let window_end = step.state.unwrap_err();
-    assert_eq!(
-        window_end.outcome,
-        WindowOutcome::Confirmed {
-            from: host("hv-a"),
-            to: host("hv-b")
-        }
-    );
+    let window_end = window.step(by_watch, now(seconds(100.3), FAIR)).unwrap();
+    assert_eq!(window_end.from, Some(host("hv-a")));
+    assert_eq!(window_end.outcome, WindowOutcome::Confirmed { to: there });
     assert_eq!(
         (window_end.took, window_end.reads),
         (seconds(100.3) - seconds(100.0), 1)
@@ -136,9 +128,8 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
             is_settled: false,
             ..answer(Some(&there))
         };
-        match window.step(found, now(uptime, FAIR)).state {
-            Ok(open) => window = open,
-            Err(window_end) => break window_end,
+        if let Some(window_end) = window.step(found, now(uptime, FAIR)) {
+            break window_end;
         }
     };
     assert!(matches!(
@@ -172,9 +163,8 @@ fn an_answer_of_the_first_seconds_is_no_denial() {
             is_answered: early,
             ..found
         };
-        match window.step(found, now(uptime, FAIR)).state {
-            Ok(open) => window = open,
-            Err(window_end) => break window_end,
+        if let Some(window_end) = window.step(found, now(uptime, FAIR)) {
+            break window_end;
         }
     };
     assert_eq!(window_end.outcome, WindowOutcome::ApiUnavailable);
@@ -190,12 +180,9 @@ fn each_offset_is_read_once_however_the_dice_fall() {
     for random in [0, u64::MAX].into_iter().cycle() {
         uptime += window.wait(uptime) + Duration::from_millis(5);
         reads += 1;
-        match window.step(answer(Some(&same)), now(uptime, random)).state {
-            Ok(open) => window = open,
-            Err(window_end) => {
-                assert!(window_end.reads <= 11 && reads <= 11, "{reads} reads");
-                return;
-            }
+        if let Some(window_end) = window.step(answer(Some(&same)), now(uptime, random)) {
+            assert!(window_end.reads <= 11 && reads <= 11, "{reads} reads");
+            return;
         }
     }
 }
@@ -203,17 +190,16 @@ fn each_offset_is_read_once_however_the_dice_fall() {
 #[test]
 fn a_read_before_its_time_does_not_count() {
     let same = host("hv-a");
-    let window = opened(Some("hv-a"));
-    let window = window
-        .step(answer(Some(&same)), now(seconds(100.0), FAIR))
-        .state
-        .unwrap();
-    let due = window.due;
-    let window = window
-        .step(answer(Some(&same)), now(seconds(100.05), FAIR))
-        .state
-        .unwrap();
-    assert_eq!((window.due, window.reads), (due, 1));
+    let mut window = opened(Some("hv-a"));
+    let mut step = |at| {
+        assert_eq!(
+            window.step(answer(Some(&same)), now(seconds(at), FAIR)),
+            None
+        );
+        (window.due, window.reads)
+    };
+    let (due, _) = step(100.0);
+    assert_eq!(step(100.05), (due, 1));
 }
 
 #[test]
@@ -229,9 +215,9 @@ fn hints_without_end_do_not_keep_a_window_open_for_ever() {
 #[test]
 fn slow_answers_skip_reads_and_do_not_pile_up() {
     let same = host("hv-a");
-    let window = opened(Some("hv-a"));
-    let step = window.step(answer(Some(&same)), now(seconds(105.0), FAIR));
-    let window = step.state.unwrap();
+    let mut window = opened(Some("hv-a"));
+    let window_end = window.step(answer(Some(&same)), now(seconds(105.0), FAIR));
+    assert_eq!(window_end, None);
     assert_eq!(window.wait(seconds(105.0)), seconds(3.0));
 }
 
@@ -269,24 +255,12 @@ fn a_hint_that_comes_after_the_move_was_seen_opens_nothing() {
 
 #[test]
 fn the_watch_is_proven_once_two_seconds_after_the_hint_or_at_the_end() {
-    let same = host("hv-a");
-    let step = opened(Some("hv-a")).step(answer(Some(&same)), now(seconds(101.0), FAIR));
-    assert_eq!(step.verify, None);
-    let step = step
-        .state
-        .unwrap()
-        .step(answer(Some(&same)), now(seconds(102.0), FAIR));
-    assert_eq!(step.verify, Some(seconds(100.0)));
-    let step = step
-        .state
-        .unwrap()
-        .step(answer(Some(&same)), now(seconds(104.0), FAIR));
-    assert_eq!(step.verify, None);
-    let there = host("hv-b");
-    let step = opened(Some("hv-a")).step(answer(Some(&there)), now(seconds(100.1), FAIR));
-    assert_eq!(
-        step.verify,
-        Some(seconds(100.0)),
-        "found by a read, not by the watch"
-    );
+    let mut window = opened(Some("hv-a"));
+    for (at, since) in [(101.0, None), (102.0, Some(100.0)), (104.0, None)] {
+        let verify = window.verify(false, now(seconds(at), FAIR));
+        assert_eq!(verify, since.map(seconds), "{at}");
+    }
+    // A migration was found by a read, not by the watch.
+    let verify = opened(Some("hv-a")).verify(true, now(seconds(100.1), FAIR));
+    assert_eq!(verify, Some(seconds(100.0)));
 }

@@ -5,7 +5,6 @@
 mod credentials;
 mod delivered;
 mod due;
-pub(crate) mod limit;
 mod local;
 mod own_api;
 mod read;
@@ -16,6 +15,7 @@ mod write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::agent::limit::{limited, too_slow};
 use crate::agent::{Observe, Scope};
 use crate::config::Settings;
 use crate::decide::Now;
@@ -31,7 +31,6 @@ use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 use crate::wire::kubeapi::{INSTANCES, NODES, ObjectPath};
 use credentials::may_need_credentials;
-use limit::{limited, too_slow};
 
 pub use state::Observer;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects a Harvester credential that does not work because it leads to the guest cluster's own API.
 
-use super::limit::briefly;
 use super::state::Observer;
+use crate::agent::limit::briefly;
 use crate::catalog::Api;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::wire::kubeapi::{Client, NAMESPACES, NODES, ObjectPath};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::credentials::reads_credentials;
 use super::due::Due;
-use super::limit::in_time;
 use super::state::Observer;
+use crate::agent::limit::in_time;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;

@@ -3,18 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use crate::agent::signal_board::SignalBoard;
-use crate::apply::event::EventApi;
-use crate::decide::Now;
-use crate::decide::action::EventDraft;
+use crate::apply::Writer;
 use crate::decide::schedule::Random;
 use crate::facts::machine::Machine;
-use crate::facts::names::{NodeName, VmName};
+use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
@@ -36,10 +31,6 @@ const SHORT_TIMEOUTS: Timeouts = Timeouts {
     body: Duration::from_secs(10),
     watch_silence: Duration::from_secs(10),
 };
-
-/// The maximum number of runs of hooks, and of sendings of Events, beside the loop. Each run of hooks has a connection to the bus, of
-/// which a user may have 256, and a faulty Harvester may announce migrations at any rate.
-pub(super) const BESIDE_MAX: usize = 16;
 
 /// The reads and writes of the agent, with their connections and caches.
 #[derive(Debug)]
@@ -90,15 +81,8 @@ pub struct Observer {
     /// The labels of the hosts, which are no facts.
     pub(super) host_labels: KeptLabels,
 
-    // What is done beside the loop
-    /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
-    pub(super) events: Arc<tokio::sync::Mutex<EventApi>>,
-    /// The permits to run hooks.
-    pub(super) hook_runs: Arc<Semaphore>,
-    /// The permits to send Events: a slow API for Events stops no hooks.
-    pub(super) sendings: Arc<Semaphore>,
-    /// The Events of the last writes, about this Node at that time.
-    pub(super) unsent: Vec<(NodeName, Vec<EventDraft>, Now)>,
+    /// Executes the writes.
+    pub(super) writer: Writer,
 }
 
 impl Observer {
@@ -120,6 +104,7 @@ impl Observer {
     /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
         Self {
+            writer: Writer::new(root.clone(), bus.clone(), health.clone()),
             root,
             bus,
             connections: Connections::default(),
@@ -130,10 +115,6 @@ impl Observer {
             is_distribution_unread: false,
             delivered_version: None,
             pod_reader: tokio::sync::Mutex::default(),
-            events: Arc::default(),
-            hook_runs: Arc::new(Semaphore::new(BESIDE_MAX)),
-            sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
-            unsent: Vec::new(),
             earlier,
             names: harvester::Names::default(),
             own: None,

@@ -144,10 +144,7 @@ fn each_change_is_reported_once_with_the_expected_entry() {
 
     let mut round = quiet(&here);
     let [from, to] = ["hv-a", "hv-b"].map(crate::decide::fixtures::host);
-    let confirmed = || WindowOutcome::Confirmed {
-        from: from.clone(),
-        to: to.clone(),
-    };
+    let confirmed = || WindowOutcome::Confirmed { to: to.clone() };
     for (what, trigger, outcome, reads) in [
         (
             "a hint for nothing",

@@ -7,9 +7,9 @@ use crate::commands::doctor::objects::{
     CLOUD_PROVIDER, Component, Instance, KUBEVIRT_CLOUD_PROVIDER, NodeObject, Uninitialized,
 };
 use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::release::Rank;
 use crate::decide::findings::replacing_provider_id;
 use crate::facts::clock::date;
-use crate::facts::release::Rank;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
 /// to be pulled first.

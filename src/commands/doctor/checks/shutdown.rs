@@ -5,8 +5,8 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::release::Rank;
 use crate::facts::Fact;
-use crate::facts::release::Rank;
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, BusError, Peer};
 

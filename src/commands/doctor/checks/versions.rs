@@ -8,7 +8,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::objects::{CLOUD_PROVIDER, CSI_DRIVER, Component, NodeObject, Pods};
 use crate::commands::doctor::reads::Reads;
-use crate::facts::release::{Rank, Release};
+use crate::commands::doctor::release::{Rank, Release};
 use crate::facts::{Fact, UnavailableKind};
 
 /// The prerequisites of the cloud provider, and the features of its releases.

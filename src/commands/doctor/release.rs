@@ -11,14 +11,14 @@ const REBUILT: [&str; 2] = ["rke2r", "k3s"];
 
 /// A comparable release number with its text: `v1.9.0-rc6`, `v1.33.5+rke2r1`, `1.5.2-150600.5.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
+pub(super) struct Release {
     text: String,
     rank: Rank,
 }
 
 /// The sort key of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
+pub(super) struct Rank {
     numbers: [u32; 3],
     stage: Stage,
     rebuild: u32,
@@ -36,16 +36,16 @@ enum Stage {
 /// The error for text that is not a release number. The text is external: escape it before it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a release version: its contents are unknown")]
-pub struct NotARelease(String);
+pub(super) struct NotARelease(String);
 
 impl Rank {
     /// Returns the rank of a release without a build number.
-    pub const fn of(major: u32, minor: u32, patch: u32) -> Self {
+    pub(super) const fn of(major: u32, minor: u32, patch: u32) -> Self {
         Self::rebuilt(major, minor, patch, 0)
     }
 
     /// Returns the rank of a build of RKE2 or K3s of a Kubernetes release: `+rke2r2` is the second build.
-    pub const fn rebuilt(major: u32, minor: u32, patch: u32, rebuild: u32) -> Self {
+    pub(super) const fn rebuilt(major: u32, minor: u32, patch: u32, rebuild: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
             stage: Stage::Final,
@@ -54,7 +54,7 @@ impl Rank {
     }
 
     /// Returns the major and minor number.
-    pub fn minor(self) -> (u32, u32) {
+    pub(super) fn minor(self) -> (u32, u32) {
         let [major, minor, _] = self.numbers;
         (major, minor)
     }
@@ -74,7 +74,7 @@ impl Release {
     /// # Errors
     ///
     /// Returns an error with the beginning of any other text.
-    pub fn parse(text: &str) -> Result<Self, NotARelease> {
+    pub(super) fn parse(text: &str) -> Result<Self, NotARelease> {
         let refused = || NotARelease(text.chars().take(TEXT_MAX).collect());
         let rank = Some(text)
             .filter(|text| text.len() <= TEXT_MAX)
@@ -87,12 +87,12 @@ impl Release {
     }
 
     /// Returns the sort key.
-    pub fn rank(&self) -> Rank {
+    pub(super) fn rank(&self) -> Rank {
         self.rank
     }
 
     /// Reports whether this is an RKE2 release.
-    pub fn is_rke2(&self) -> bool {
+    pub(super) fn is_rke2(&self) -> bool {
         self.text.contains("+rke2r")
     }
 }

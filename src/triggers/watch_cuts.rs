@@ -10,14 +10,14 @@ const CUTS_MAX: usize = 4;
 
 /// The time in which interruptions are counted. A watch that lasts this long shows that there are no more interruptions. Each
 /// interruption is followed by the delay that spreads a fleet.
-pub const WINDOW: Duration = Duration::from_secs(10 * 60);
+const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// The minimum duration of a watch. If it ends sooner, the server itself may have ended it.
 const LIFE_LEAST: Duration = Duration::from_secs(1);
 
 /// The interruptions of one watch. Times are from any monotonic clock.
 #[derive(Debug, Clone, Default)]
-pub struct Interruptions {
+pub(super) struct Interruptions {
     /// The times of the last interruptions, at most [`CUTS_MAX`].
     cuts: Vec<Duration>,
     is_known: bool,
@@ -25,7 +25,7 @@ pub struct Interruptions {
 
 impl Interruptions {
     /// Records that an established watch was interrupted. Returns whether repeated interruptions are now detected.
-    pub fn cut(&mut self, began: Duration, now: Duration) -> bool {
+    pub(super) fn cut(&mut self, began: Duration, now: Duration) -> bool {
         if now.saturating_sub(began) < LIFE_LEAST {
             return false;
         }
@@ -40,7 +40,7 @@ impl Interruptions {
     }
 
     /// Records that a watch is alive. Returns whether there are no known interruptions.
-    pub fn alive(&mut self, began: Duration, now: Duration) -> bool {
+    pub(super) fn alive(&mut self, began: Duration, now: Duration) -> bool {
         if self.is_known && now.saturating_sub(began) >= WINDOW {
             *self = Self::default();
         }
@@ -49,7 +49,7 @@ impl Interruptions {
 
     /// Returns the number of recent interruptions if they are too many, or else 0. It is used as the number of failures for the
     /// backoff.
-    pub fn count(&self) -> u32 {
+    pub(super) fn count(&self) -> u32 {
         let count = if self.is_known { self.cuts.len() } else { 0 };
         u32::try_from(count).unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time limits of reads.
+//! Time limits of reads and writes.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use tokio::time::timeout;
 
 use crate::facts::{Fact, UnavailableKind};
 
-/// The time limit of a read. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
+/// The time limit of a read or write. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
 /// slow API must not look like a hanging agent.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns the result, or `None` after the time limit.
-pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT, work).await.ok()
 }
 
 /// Returns the fact, or that the server was too slow.
-pub(super) async fn in_time<T>(whom: &str, read: impl Future<Output = Fact<T>>) -> Fact<T> {
+pub(crate) async fn in_time<T>(whom: &str, read: impl Future<Output = Fact<T>>) -> Fact<T> {
     limited(read).await.unwrap_or_else(|| too_slow(whom))
 }
 
 /// Returns the result, or `None` after a shorter limit: for a read that only checks a suspicion.
-pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT / 4, work).await.ok()
 }
 
 /// Returns the reason for users.
-pub(super) fn too_slow_text(whom: &str) -> String {
+pub(crate) fn too_slow_text(whom: &str) -> String {
     format!("{whom} did not respond within {} s", READ_LIMIT.as_secs())
 }
 
