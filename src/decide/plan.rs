@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::action::{Action, DesiredCondition, HookRun, Write};
+use super::action::{Action, DesiredCondition, HookRun, NodeEvents, Write};
 use super::doing::{Doing, Labeling};
 use super::guest_agent::GuestAgentHealth;
 use super::input::{Now, RunKind, Scene};
@@ -118,9 +118,9 @@ pub fn plan(
     }
     let are_reports_paused = memory.report_writes.left(now.uptime).is_some();
     let node = seen.observation.node.known();
-    if let Some(node) = node.filter(|_| !are_reports_paused) {
-        let events = events::scheduled(settings, node, &scheduled);
-        actions.extend(events.map(Action::SendEvents));
+    let node = node.filter(|_| !are_reports_paused);
+    let mut described = None;
+    if let Some(node) = node {
         let shown = (&identity, &sync);
         let conditions = desired_conditions(settings, shown, &wanted, &memory, run_kind, now);
         let patch = conditions_patch(settings, node, conditions).map(Action::PatchConditions);
@@ -128,10 +128,21 @@ pub fn plan(
         if patch.is_none() && sync != LabelState::Pending {
             memory.forget_refusal(Write::Conditions);
         }
-        actions.extend(patch.filter(|patch| memory.held(patch, seen, now).is_none()));
+        described = patch.filter(|patch| memory.held(patch, seen, now).is_none());
     }
     let (findings, consequences) = findings::raise(settings, seen, &wanted, &sync, &memory, now);
     memory.note_findings(&findings);
+    if let (Some(node), RunKind::Daemon, true) = (node, run_kind, settings.report.events) {
+        let is_unread = seen.placement.is_none();
+        let news = memory.announced.news(&findings, is_unread, now.uptime);
+        let announce = [events::scheduled(&scheduled), news].concat();
+        if !announce.is_empty() {
+            let node = node.name.clone();
+            actions.push(Action::SendEvents(NodeEvents { node, announce }));
+        }
+    }
+    // The last of a round.
+    actions.extend(described);
     let found = probe_result(seen, &wanted.doing, &sync, &memory);
     // The time to the labels counts from the first hint, also while the API refuses them.
     if found.is_settled && sync.code() != Some(Code::NodeWriteFailed) {
