@@ -13,9 +13,8 @@ use super::links::{
 use crate::sys::named::named;
 
 named! {
-    /// The severity of a finding. It decides where the finding is seen: each one in the journal, in `status` and in `doctor`, and an
-    /// error or a warning on the Node too, as an Event, and as the reason of a condition that is `False` or `Unknown` if there is one
-    /// for it.
+    /// The severity of a finding. It decides where the finding is reported: each one in the journal, in `status` and in `doctor`, and
+    /// an error or a warning on the Node too, where it is an Event, and a condition that has it as its reason is `False` or `Unknown`.
     Severity {
         /// Useful to know; nothing is wrong.
         Notice = "notice",
@@ -27,7 +26,7 @@ named! {
 }
 
 impl Severity {
-    /// Reports whether such a finding is seen on the Node.
+    /// Reports whether such a finding is reported on the Node.
     pub fn is_on_node(self) -> bool {
         self > Self::Notice
     }
