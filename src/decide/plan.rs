@@ -38,8 +38,8 @@ pub struct Plan {
     pub findings: Vec<Finding>,
     /// The findings that another one explains, which only `doctor` lists.
     pub consequences: Vec<Finding>,
-    /// The labels for a kubelet that starts.
-    pub registration: Registration,
+    /// The labels for a kubelet that starts, if it gets any.
+    pub registration: Option<Registration>,
     /// The state of the names, as a condition.
     pub identity: DesiredCondition,
     /// The state of the labels.
@@ -180,7 +180,7 @@ pub fn plan(
 }
 
 /// Returns the labels for a kubelet that starts.
-fn registration(settings: &Settings, seen: Scene<'_>, wanted: &Labeling) -> Registration {
+fn registration(settings: &Settings, seen: Scene<'_>, wanted: &Labeling) -> Option<Registration> {
     // While the labels of the Node are not changed, the kubelet gets the labels that the Node has.
     let none = LabelPlan::default();
     let labels = if wanted.is_left_alone() {
