@@ -13,7 +13,8 @@ use super::links::{
 use crate::sys::named::named;
 
 named! {
-    /// The severity of a finding.
+    /// The severity of a finding. It decides where the finding is reported: each one in the journal, in `status` and in `doctor`, and
+    /// an error or a warning on the Node too, where it is an Event, and a condition that has it as its reason is `False` or `Unknown`.
     Severity {
         /// Useful to know; nothing is wrong.
         Notice = "notice",
@@ -25,8 +26,7 @@ named! {
 }
 
 impl Severity {
-    /// Reports whether the Node shows a state with such a finding: its condition is `False` or `Unknown`, and an Event tells of it.
-    /// A notice leaves the condition `True`, and is in the journal, `status` and `doctor` only.
+    /// Reports whether such a finding is reported on the Node.
     pub fn is_on_node(self) -> bool {
         self > Self::Notice
     }
@@ -71,7 +71,7 @@ pub enum Flag {
     OfNames,
     /// The observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
     ErrorText,
-    /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention.
+    /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention. It has an Event only as the reason of a condition.
     MayPass,
 }
 
@@ -830,7 +830,7 @@ catalog! {
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [Vm "harvester-node-agent whoami"];
-    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [NeedsMemory, ErrorText], "watch cannot be established; changes are detected late",
+    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning [NeedsMemory, ErrorText, MayPass], "watch cannot be established; changes are detected late",
         see: [CLOUD_PROVIDER, issue!("rancher-sandbox/cluster-api-provider-harvester", 40)],
         impact: "The agent polls instead: a migration without another hint is detected up to 11 minutes late.",
         fix: [

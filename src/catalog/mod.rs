@@ -12,6 +12,7 @@ mod links;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
@@ -161,6 +162,43 @@ pub fn split_consequences(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>
     let all = findings.clone();
     let is_reported = |finding: &Finding| all.iter().all(|cause| !cause.explains(finding));
     findings.into_iter().partition(is_reported)
+}
+
+/// The findings that were reported last, each with its observations.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Known(BTreeMap<FindingKey, BTreeSet<String>>);
+
+impl Known {
+    /// Reports whether a finding or its observation is new.
+    pub fn is_new(&self, finding: &Finding) -> bool {
+        let is_same = |seen: &BTreeSet<String>| {
+            seen.contains(&finding.seen) || finding.code.is(Flag::ErrorText)
+        };
+        !self.0.get(&finding.key()).is_some_and(is_same)
+    }
+
+    /// Replaces them with the present ones, and returns those that are resolved. While the host `is_unread`, a finding that requires
+    /// it is neither new nor resolved.
+    pub fn replace<'a>(
+        &mut self,
+        present: impl IntoIterator<Item = &'a Finding>,
+        is_unread: bool,
+    ) -> Vec<FindingKey> {
+        let before = std::mem::take(&mut self.0);
+        for finding in present {
+            let seen = self.0.entry(finding.key()).or_default();
+            seen.insert(finding.seen.clone());
+        }
+        let mut resolved = Vec::new();
+        for (key, seen) in before {
+            if is_unread && key.0.is(Flag::NeedsPlacement) {
+                self.0.entry(key).or_insert(seen);
+            } else if !self.0.contains_key(&key) {
+                resolved.push(key);
+            }
+        }
+        resolved
+    }
 }
 
 impl Code {

@@ -1,17 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes Events: one for each change that a user may look for in `kubectl describe node`.
 
-use super::action::{DesiredCondition, EventDraft, NodeEvents};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::action::{DesiredCondition, EventDraft};
+use super::guest_agent::GuestAgentHealth;
 use super::labels::LabelPlan;
+use super::name_match::Verdict;
 use super::placement::Placement;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
-use super::{conditions, guest_agent};
-use crate::config::Settings;
+use super::{conditions, guest_agent, label_state};
+use crate::catalog::{Code, Finding, FindingKey, Flag, Known};
 use crate::facts::node::Node;
 use crate::sys::escape::one_line;
 
 /// The maximum length of a message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
+
+/// The time in which a finding has one Event, however often it comes and goes. API servers keep Events for as long by default.
+const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// The findings that had an Event of their own.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Announced {
+    known: Known,
+    /// The times of the last Events, since the start of the process.
+    sent: BTreeMap<FindingKey, Duration>,
+}
+
+impl Announced {
+    /// Returns the Events for findings that are new, as in the journal, and are not the reason of a condition. `is_unread`: the host
+    /// is not known.
+    pub(super) fn news(
+        &mut self,
+        findings: &[Finding],
+        is_unread: bool,
+        now: Duration,
+    ) -> Vec<EventDraft> {
+        self.sent
+            .retain(|_, at| now.saturating_sub(*at) < AGAIN_AFTER);
+        let own = findings.iter().filter(|one| has_own_event(one.code));
+        let is_new = |one: &&Finding| self.known.is_new(one);
+        let (new, mut present): (Vec<&Finding>, Vec<&Finding>) = own.partition(is_new);
+        let mut texts: BTreeMap<FindingKey, Vec<&str>> = BTreeMap::new();
+        // One that waits for its time stays new.
+        for one in new {
+            if !self.sent.contains_key(&one.key()) {
+                texts.entry(one.key()).or_default().push(&one.seen);
+                present.push(one);
+            }
+        }
+        self.sent.extend(texts.keys().map(|key| (*key, now)));
+        self.known.replace(present, is_unread);
+        texts.into_iter().map(found).collect()
+    }
+}
+
+/// Reports whether a finding has an Event when it is raised: an error or a warning that is not the reason of a condition and does not
+/// pass by itself. API servers that restart must not get an Event from each node.
+fn has_own_event(code: Code) -> bool {
+    let mut verdicts = Verdict::ALL.iter();
+    let mut health = GuestAgentHealth::ALL.iter();
+    let is_reason = label_state::is_reason(code)
+        || verdicts.any(|verdict| verdict.code() == Some(code))
+        || health.any(|health| health.reason() == code.reason());
+    code.entry().severity.is_on_node() && !code.is(Flag::MayPass) && !is_reason
+}
+
+/// Returns the Event for new observations of a finding, with a name that it has after a restart of the agent too.
+fn found(((code, about), seen): (FindingKey, Vec<&str>)) -> EventDraft {
+    let (title, reason) = (code.entry().title, code.reason());
+    let seen = seen.join("; ");
+    let event = draft("Warning", reason, &format!("{title}: {seen}"));
+    let same = if code.is(Flag::ErrorText) { "" } else { &seen };
+    let same = format!("{} {same}", about.unwrap_or_default());
+    let id = Uuid::new_v5(&Uuid::nil(), same.as_bytes());
+    EventDraft {
+        name: Some(format!("{}.{id}", reason.to_ascii_lowercase())),
+        ..event
+    }
+}
 
 /// Returns the Event for a migration: the VM runs on another host, and the labels change.
 pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraft {
@@ -56,15 +127,8 @@ pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> 
     }
 }
 
-/// Returns the Events for new states of scheduled events, if there are any.
-pub fn scheduled(
-    settings: &Settings,
-    node: &Node,
-    states: &[ScheduledEvent],
-) -> Option<NodeEvents> {
-    if !settings.report.events || states.is_empty() {
-        return None;
-    }
+/// Returns the Events for new states of scheduled events.
+pub fn scheduled(states: &[ScheduledEvent]) -> Vec<EventDraft> {
     let announce = states.iter().map(|event| {
         let kind = match event.state {
             ScheduledEventState::Failed => "Warning",
@@ -76,10 +140,7 @@ pub fn scheduled(
             ..draft(kind, scheduled_reason(event), &note)
         }
     });
-    Some(NodeEvents {
-        node: node.name.clone(),
-        announce: announce.collect(),
-    })
+    announce.collect()
 }
 
 /// Returns the reason of the Event for a state of a scheduled event.
@@ -111,3 +172,6 @@ fn draft(kind: &'static str, reason: &'static str, note: &str) -> EventDraft {
         name: None,
     }
 }
+
+#[cfg(test)]
+mod tests;

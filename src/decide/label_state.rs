@@ -88,6 +88,11 @@ pub fn is_final_state(name: &str) -> bool {
     })
 }
 
+/// Reports whether a code is the reason of a state that is not in sync.
+pub fn is_reason(code: Code) -> bool {
+    NOT_SYNCED.contains(&code) || UNKNOWN.contains(&code)
+}
+
 impl LabelState {
     /// Returns the reason of the condition `HarvesterTopologySynced`.
     pub fn reason(&self) -> &'static str {

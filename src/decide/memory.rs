@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{Action, NodePatch, Write};
 use super::agenda::{Agenda, Job};
+use super::events::Announced;
 use super::guest_agent;
 use super::identity::Identity;
 use super::input::{Now, Scene};
@@ -73,6 +74,8 @@ pub struct Memory {
     pub last_migration: Option<Migration>,
     /// The last migration, until the Event about it was sent with the labels of the new host.
     pub unannounced: Option<Migration>,
+    /// The findings that had an Event.
+    pub announced: Announced,
     /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
     /// The kubelets that report our Node.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::action::{Action, DesiredCondition, HookRun, Write};
+use super::action::{Action, DesiredCondition, HookRun, NodeEvents, Write};
 use super::doing::{Doing, Labeling};
 use super::guest_agent::GuestAgentHealth;
 use super::input::{Now, RunKind, Scene};
@@ -44,7 +44,7 @@ pub struct Plan {
     /// The findings that another one explains, which only `doctor` lists.
     pub consequences: Vec<Finding>,
     /// The labels for a kubelet that starts.
-    pub registration: Registration,
+    pub registration: Option<Registration>,
     /// The state of the names, as a condition.
     pub identity: DesiredCondition,
     /// The state of the labels.
@@ -95,7 +95,7 @@ pub fn plan(settings: &Settings, seen: Scene<'_>, mut memory: Memory, now: Now) 
         guest_agent: memory.guest_agent.health(now.uptime),
         findings: Vec::new(),
         consequences: Vec::new(),
-        registration: Registration::default(),
+        registration: None,
         identity: conditions::identity(seen.identity),
         sync: LabelState::Pending,
         doing: Doing::Undecided,
@@ -164,8 +164,18 @@ impl Plan {
         (self.findings, self.consequences) =
             findings::raise(settings, seen, &wanted, &self.sync, &self.memory, now);
         self.memory.note_findings(&self.findings);
-        let events = node.and_then(|node| events::scheduled(settings, node, &self.scheduled));
-        self.actions.extend(events.map(Action::SendEvents));
+        let is_daemon = seen.run_kind == RunKind::Daemon;
+        if let (Some(node), true, true) = (node, is_daemon, settings.report.events) {
+            let is_unread = seen.placement.is_none();
+            let announced = &mut self.memory.announced;
+            let news = announced.news(&self.findings, is_unread, now.uptime);
+            let announce = [events::scheduled(&self.scheduled), news].concat();
+            if !announce.is_empty() {
+                let node = node.name.clone();
+                let events = NodeEvents { node, announce };
+                self.actions.push(Action::SendEvents(events));
+            }
+        }
         // The last of a round.
         self.actions.extend(described);
         (self.labels, self.doing) = (wanted.labels, wanted.doing);

@@ -4,6 +4,8 @@
 //! These are the labels that our Node has by policy, not the labels of the host: the kubelet, and RKE2 and K3s before it, set their
 //! labels again at each start. `gate --labels` passes them on.
 
+use serde::{Deserialize, Serialize};
+
 use super::input::Scene;
 use super::labels::LabelPlan;
 use crate::config::{LabelKey, OnChange, Settings};
@@ -13,11 +15,10 @@ use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{self, UnavailableKind};
 
 /// The labels for a kubelet that starts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
-    /// Whether it gets labels.
-    pub is_wanted: bool,
-    /// The labels, if known.
+    /// The labels; missing while they are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Labels>,
 }
 
@@ -26,13 +27,11 @@ pub fn is_wanted(settings: &Settings) -> bool {
     settings.registration.node_labels && settings.topology.on_change != OnChange::Report
 }
 
-/// Returns the labels. `plan` contains the changes of our Node in this round; it is empty if there are none.
-pub fn decide(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Registration {
-    let is_wanted = is_wanted(settings);
-    Registration {
-        is_wanted,
-        labels: labels(settings, seen, plan).filter(|_| is_wanted),
-    }
+/// Returns the labels, if it gets any. `plan` contains the changes of our Node in this round; it is empty if there are none.
+pub fn decide(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Registration> {
+    is_wanted(settings).then(|| Registration {
+        labels: labels(settings, seen, plan),
+    })
 }
 
 /// Returns the labels of our Node after the plan, or those of a new Node if it does not exist yet.

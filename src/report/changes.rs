@@ -3,14 +3,14 @@
 //!
 //! A message is `what: where`; the impact and the fix are in fields and in the message catalog.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{Status, VmStatus};
 use crate::agent::Round;
 use crate::agent::state::Seconds;
-use crate::catalog::{Code, Finding, FindingKey, Flag, Severity};
+use crate::catalog::{Known, Severity};
 use crate::decide::identity::JudgedName;
 use crate::decide::resync::{WindowEnd, WindowOutcome};
 use crate::decide::scheduled_events::ScheduledEventState;
@@ -23,8 +23,7 @@ use crate::facts::trigger::Trigger;
 /// The state that was reported last.
 #[derive(Debug, Clone, Default)]
 pub struct Reported {
-    /// The observations; one finding may have several.
-    findings: BTreeMap<FindingKey, BTreeSet<String>>,
+    findings: Known,
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
@@ -135,9 +134,8 @@ impl Reported {
                 ),
             });
         }
-        let mut present: BTreeMap<FindingKey, BTreeSet<String>> = BTreeMap::new();
         for finding in &round.plan.findings {
-            if self.is_new(finding) {
+            if self.findings.is_new(finding) {
                 let entry = finding.code.entry();
                 let priority = match entry.severity {
                     Severity::Error => Priority::Error,
@@ -153,32 +151,19 @@ impl Reported {
                     ..new
                 });
             }
-            let seen = present.entry(finding.key()).or_default();
-            seen.insert(finding.seen.clone());
         }
-        // A finding that cannot be checked now is neither new nor resolved.
         let unread = status.placement.is_none();
-        let unknown = |code: Code| unread && code.is(Flag::NeedsPlacement);
-        for (key, seen) in std::mem::take(&mut self.findings) {
-            if present.contains_key(&key) {
-                continue;
-            }
-            let (code, about) = key;
-            if unknown(code) {
-                present.insert(key, seen);
-            } else {
-                let text = match about {
-                    Some(about) => format!("resolved: {code} ({about})"),
-                    None => format!("resolved: {code}"),
-                };
-                let resolved = record(Priority::Notice, message_id::RESOLVED, text);
-                records.push(Record {
-                    finding: Some(code.as_str().to_owned()),
-                    ..resolved
-                });
-            }
+        for (code, about) in self.findings.replace(&round.plan.findings, unread) {
+            let text = match about {
+                Some(about) => format!("resolved: {code} ({about})"),
+                None => format!("resolved: {code}"),
+            };
+            let resolved = record(Priority::Notice, message_id::RESOLVED, text);
+            records.push(Record {
+                finding: Some(code.as_str().to_owned()),
+                ..resolved
+            });
         }
-        self.findings = present;
         self.vm = vm.or(self.vm.take());
         // The zone is that of the host, and as old.
         if host.is_some() {
@@ -209,14 +194,6 @@ impl Reported {
         let before = self.clock.replace(steps.count)?;
         let step = steps.last.filter(|_| steps.count > before)?;
         Some(format!("wall clock set by {step}"))
-    }
-
-    /// Reports whether a finding or its observation is new.
-    fn is_new(&self, finding: &Finding) -> bool {
-        let is_same = |seen: &BTreeSet<String>| {
-            seen.contains(&finding.seen) || finding.code.is(Flag::ErrorText)
-        };
-        !self.findings.get(&finding.key()).is_some_and(is_same)
     }
 }
 

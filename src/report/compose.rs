@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus,
-    RegistrationStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus, Status,
+    VmStatus,
 };
 use crate::agent::Round;
 use crate::agent::signal_board::Signal;
@@ -65,7 +65,7 @@ impl Status {
             },
             placement: round.placement.as_ref().map(placement),
             labels: labels(round),
-            registration: registration(round),
+            registration: round.plan.registration.clone(),
             last_migration: last_migration(round, context),
             last_migration_hint: context.last_migration_hint.clone(),
             scheduled_event: context.scheduled_event.clone(),
@@ -159,13 +159,6 @@ fn labels(round: &Round) -> LabelsStatus {
         owned: owned(round),
         skipped_labels: round.plan.labels.left.clone(),
     }
-}
-
-fn registration(round: &Round) -> Option<RegistrationStatus> {
-    let registration = &round.plan.registration;
-    registration.is_wanted.then(|| RegistrationStatus {
-        labels: registration.labels.clone(),
-    })
 }
 
 fn last_migration(round: &Round, context: &Context) -> Option<LastMigration> {

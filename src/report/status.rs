@@ -16,8 +16,8 @@ use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
 use crate::decide::placement::Tried;
+use crate::decide::registration::Registration;
 use crate::decide::scheduled_events::ScheduledEvent;
-use crate::facts::registration::Labels;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -46,7 +46,7 @@ pub struct Status {
     pub labels: LabelsStatus,
     /// The labels for a kubelet that registers; missing unless `[registration] node_labels` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registration: Option<RegistrationStatus>,
+    pub registration: Option<Registration>,
     /// The last detected migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_migration: Option<LastMigration>,
@@ -240,15 +240,6 @@ pub struct LabelsStatus {
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
     pub skipped_labels: Vec<Left>,
-}
-
-/// The labels for a kubelet that registers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RegistrationStatus {
-    /// The labels; missing while they are unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<Labels>,
 }
 
 /// A migration hint and its outcome.

@@ -2,9 +2,10 @@
 //! Names and evidence.
 
 use harvester_lab::harvester::{Firmware, VmSpec};
+use harvester_lab::process::Signal;
 use harvester_lab::qga::Client;
 use harvester_lab::virtio_port::VirtioPort;
-use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, eventually};
+use harvester_lab::world::{CloudState, Side, VM_NAME, World, WorldOptions, eventually};
 
 use crate::channel::{PORT, resync};
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
 
 on_both!(
     a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record,
+    a_warning_that_no_condition_shows_is_one_event_also_after_a_restart,
     the_name_of_another_vm_is_an_error,
     the_name_of_another_vm_that_comes_later_is_an_error_too,
     two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named,
@@ -58,6 +60,32 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
             SOON,
         )
         .await;
+}
+
+async fn a_warning_that_no_condition_shows_is_one_event_also_after_a_restart(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    world.guest.static_hostname("localhost");
+    let count = async |reason: &str| {
+        let events = world.events().await;
+        let same = events.iter().filter(|event| event["reason"] == reason);
+        same.count()
+    };
+    for (turn, to) in ["hv-b", "hv-c"].into_iter().enumerate() {
+        let mut agent = serve(&world).await;
+        condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+        findings_become(&world, &["static-hostname-differs"]).await;
+        // Events are sent in order: with that of the migration, all earlier ones are sent.
+        world.migrate(to).await;
+        let is_announced = async || count("HostChanged").await == turn + 1;
+        eventually(SOON, "the Event of the migration", is_announced).await;
+        assert_eq!(count("StaticHostnameDiffers").await, 1);
+        agent.signal(Signal::SIGTERM);
+        agent.wait_exit(SOON).await;
+    }
+    let requests = world.agent_requests(Side::Guest).await;
+    let refused = requests.iter().filter(|one| one.status == 409);
+    let again = refused.filter(|one| one.body["reason"] == "StaticHostnameDiffers");
+    assert_eq!(again.count(), 1, "the API server keeps the first one");
 }
 
 /// With `vm.example.org` as host name and Node name, the labels follow the VM, and the name is reported.

@@ -2,8 +2,8 @@
 //! The checks that only `doctor` makes, one file for each topic: its facts, its reads, and its judgment, which is a pure function.
 //! Findings that the running agent reports too are in `decide/findings.rs`, not here.
 //!
-//! To add a check: a file with a function `check`, and its name in [`all`]. If it needs another object of an API, a field of
-//! [`Reads`], and a row in [`gaps`].
+//! To add a check: a file with a function `check`, and here its module and its row in [`all`]. If it needs another object of an API, a
+//! field of [`Reads`], and a row in [`gaps`].
 
 mod addresses;
 mod capacity;
@@ -22,39 +22,44 @@ mod versions;
 mod vm;
 
 use super::case::{Checked, Gap};
-use super::reads::{Reads, briefly};
+use super::reads::Reads;
 use crate::catalog::{Api, Group};
 use crate::decide::unread;
 use crate::facts::UnavailableKind;
 
-/// Runs all checks, after the reads on the bus that some of them need.
-pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
-    let bus = reads.observer.bus();
-    let (starting, synchronized, enablement, delay) = tokio::join!(
-        briefly(kubelet_service::starting(reads)),
-        briefly(clock::synchronized(bus)),
-        briefly(image::enablement(bus)),
-        briefly(shutdown::inhibit_delay(bus)),
-    );
-    let mut checked = Checked::default();
-    let all = &mut checked;
-    all.gaps = gaps(reads);
-    versions::check(reads, all);
-    cloud_provider::check(reads, all);
-    labels::check(reads, all);
-    vm::check(reads, all);
-    kubelet_service::check(&starting, all);
-    maintenance::check(reads, all);
-    addresses::check(reads, all);
-    credentials::check(reads, all);
-    certificates::check(reads, all);
-    clock::check(reads, &synchronized, all);
-    capacity::check(reads, all);
-    shutdown::check(reads, &delay, all);
-    pod_network::check(reads, all);
-    image::check(reads, &enablement, all);
-    permissions::check(reads, all);
-    checked
+/// Declares the function that runs all checks, at the same time because some wait for the bus, and collects their results in order.
+macro_rules! checks {
+    ($($topic:ident),* $(,)?) => {
+        /// Runs all checks.
+        pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
+            let ($($topic,)*) = tokio::join!($(async {
+                let mut checked = Checked::default();
+                $topic::check(reads, &mut checked).await;
+                checked
+            }),*);
+            let mut all = Checked { gaps: gaps(reads), ..Checked::default() };
+            $(all.merge($topic);)*
+            all
+        }
+    };
+}
+
+checks! {
+    versions,
+    cloud_provider,
+    labels,
+    vm,
+    kubelet_service,
+    maintenance,
+    addresses,
+    credentials,
+    certificates,
+    clock,
+    capacity,
+    shutdown,
+    pod_network,
+    image,
+    permissions,
 }
 
 /// Returns the checks that need what an API did not answer. If no request was sent, that is due to an earlier failure.

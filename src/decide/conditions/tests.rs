@@ -101,7 +101,7 @@ const ELSEWHERE: [(Code, &str); 14] = [
     (Code::CredentialIsEmpty, "doctor"),
     (
         Code::HarvesterCredentialExpired,
-        "its condition is that of HarvesterUnauthorized, which it suppresses",
+        "its condition is that of HarvesterUnauthorized, which it suppresses; it has an Event",
     ),
     (
         Code::KubeletCredentialExpired,
@@ -109,7 +109,7 @@ const ELSEWHERE: [(Code, &str); 14] = [
     ),
     (
         Code::NodeMayBeDeleted,
-        "its cause is the condition QemuGuestAgentReady",
+        "its cause is the condition QemuGuestAgentReady; it has an Event",
     ),
     (Code::ServerNotInCertificate, "doctor"),
     (Code::ConfigInvalid, "the agent is idle"),

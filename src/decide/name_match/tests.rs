@@ -289,7 +289,7 @@ fn the_name_of_another_vm_writes_no_label_and_registers_none() {
             plan.actions
         );
         assert_eq!(plan.sync.reason(), "NameOfAnotherVm");
-        assert_eq!(plan.registration.labels, None);
+        assert_eq!(plan.registration.as_ref().unwrap().labels, None);
         assert_eq!(codes(&plan), ["name-of-another-vm"]);
         let text = format!(
             "{} {}",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::catalog::Group;
+use crate::catalog::{Code, Finding, Group};
 use crate::decide::Refusal;
 use crate::decide::fixtures::World;
 use crate::decide::name_match::Verdict;

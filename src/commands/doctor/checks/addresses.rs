@@ -23,7 +23,7 @@ struct Addresses {
 }
 
 /// Compares the addresses of all three.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let machine = addresses(reads.observer.root());
     let machine = checked.need(Group::Machine, "the addresses of this VM", &machine);
     let addresses = Addresses {

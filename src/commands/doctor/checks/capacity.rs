@@ -26,7 +26,7 @@ struct Capacity {
 }
 
 /// Reads CPUs and memory from the kernel, and compares them with those of the Node.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let node = reads.node.known();
     let mut need = |what, path, parse: fn(&str) -> Option<u64>| {
         let fact = parsed(reads.observer.root(), path, parse);

@@ -22,7 +22,7 @@ const RESTART_SERVERS: &str = "On the servers of this cluster, restart rke2-serv
     `kubeadm certs renew all`, then restart the pods of the control plane, one node at a time.";
 
 /// Checks all certificates, and adds that of Harvester's server to the summary.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let case = &reads.case;
     for certificate in reads.certificates() {
         let expires = expires(case, &certificate);

@@ -9,7 +9,7 @@ use crate::access::token::TokenKind;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::certificate::{Certificate, CertificateRole};
-use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::reads::{Reads, briefly};
 use crate::facts::Fact;
 use crate::facts::clock::date;
 use crate::observe::guest_agent::why;
@@ -47,11 +47,12 @@ struct Lifetime {
 }
 
 /// Compares the clocks of both servers with ours and with all validities.
-pub(super) fn check(reads: &Reads<'_>, synchronized: &Fact<bool>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let ahead = |api| reads.server(api).known()?.client.server_shown().ahead;
     let (harvester, guest) = (ahead(Api::Harvester), ahead(Api::Guest));
     let what = "clock synchronization (NTP)";
-    let synchronized = checked.need(Group::Machine, what, synchronized);
+    let synchronized = briefly(synchronized(reads.observer.bus())).await;
+    let synchronized = checked.need(Group::Machine, what, &synchronized);
     let token = credentials::token(reads);
     let lives = token.known().and_then(Lifetime::of_token).into_iter();
     // A server without a response was not verified: its certificate proves nothing.
@@ -72,7 +73,7 @@ pub(super) fn check(reads: &Reads<'_>, synchronized: &Fact<bool>, checked: &mut 
 }
 
 /// Asks systemd-timedated, which asks the kernel (`adjtimex(2)`), regardless of the NTP client.
-pub(super) async fn synchronized(bus: &Bus) -> Fact<bool> {
+async fn synchronized(bus: &Bus) -> Fact<bool> {
     let synchronized = bus.property(TIMEDATE, "NTPSynchronized").await;
     synchronized.map_err(|error| why(&error)).into()
 }

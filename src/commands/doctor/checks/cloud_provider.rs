@@ -33,7 +33,7 @@ struct Signs {
 }
 
 /// Judges the Node by its pods and by the VM.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let case = &reads.case;
     let mut signs = Signs::default();
     if let Some(pods) = reads.pods.known() {

@@ -34,7 +34,7 @@ enum Content {
 }
 
 /// Reads the paths, and what the token says of itself.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let places = places(&reads.case, reads.observer.root());
     let token = token(reads);
     let findings = judge(&reads.case, token.known(), &places);

@@ -9,7 +9,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::bake_check::unit::OURS as UNIT;
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::NodeObject;
-use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::reads::{Reads, briefly};
 use crate::facts::Fact;
 use crate::facts::clock::date;
 use crate::facts::guest_agent::Enablement;
@@ -37,7 +37,7 @@ const NEW_MACHINE_ID: &str = "If another VM has this machine-id, and this node i
                               `systemd-machine-id-setup`, then reboot. If it is a server: replace the node.";
 
 /// Reads modification times, and judges the state of our unit.
-pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let root = reads.observer.root();
     let began = began(root);
     let began = checked.need(Group::Image, "the first boot of this VM", &began);
@@ -50,7 +50,8 @@ pub(super) fn check(reads: &Reads<'_>, enablement: &Fact<Enablement>, checked: &
             checked.findings.extend(finding);
         }
     }
-    let enablement = checked.need(Group::Image, "the unit of the agent", enablement);
+    let enablement = briefly(enablement(reads.observer.bus())).await;
+    let enablement = checked.need(Group::Image, "the unit of the agent", &enablement);
     let finding = enablement.and_then(|enablement| not_enabled(*enablement));
     checked.findings.extend(finding);
 }
@@ -70,7 +71,7 @@ fn written(root: &Root, path: impl AsRef<Path>) -> Fact<i64> {
 }
 
 /// Returns whether the next boot starts our unit.
-pub(super) async fn enablement(bus: &Bus) -> Fact<Enablement> {
+async fn enablement(bus: &Bus) -> Fact<Enablement> {
     match file_state(bus, UNIT).await {
         Ok(Some(state)) => Fact::Known(Enablement::parse(&state, false)),
         // Without a system bus, as in a file tree, systemd starts nothing.

@@ -3,7 +3,7 @@
 
 use crate::catalog::{Code, Finding};
 use crate::commands::doctor::case::Checked;
-use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::reads::{Reads, briefly};
 use crate::facts::Fact;
 use crate::facts::clock::date;
 use crate::wire::dbus::{Bus, Peer, unit_path};
@@ -21,13 +21,14 @@ const UNITS: [&str; 5] = [
 type Starting = (&'static str, i64);
 
 /// Judges the units. Where systemd does not respond, the finding lacks only this observation.
-pub(super) fn check(starting: &Fact<Vec<Starting>>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let starting = briefly(starting(reads)).await;
     let starting = starting.known().into_iter().flatten();
     checked.findings.extend(starting.map(judge));
 }
 
 /// Reads the units. Absent if the kubelet has a credential.
-pub(super) async fn starting(reads: &Reads<'_>) -> Fact<Vec<Starting>> {
+async fn starting(reads: &Reads<'_>) -> Fact<Vec<Starting>> {
     if reads.case.observation.kubelet.known().is_some() {
         return Fact::Absent;
     }

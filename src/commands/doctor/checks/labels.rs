@@ -15,7 +15,7 @@ const OURS: &str = "harvester-node-agent";
 const NAMED_MAX: usize = 3;
 
 /// Compares the labels of the Node, which are those of the round, and of its pods.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let pods = reads.pods.known().map(|pods| pods.list.as_slice());
     let findings = judge(&reads.case, pods.unwrap_or_default());
     checked.findings.extend(findings);

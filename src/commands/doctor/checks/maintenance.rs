@@ -21,7 +21,7 @@ const BLOCKS: &str = "the VM blocks maintenance mode";
 const WAITS: &str = "maintenance mode waits until an external controller moves the VM";
 
 /// Judges the VM, and adds what happens to it to the summary.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     if let Some(instance) = reads.instance.known() {
         let finding = judge(instance);
         let outlook = match &finding {

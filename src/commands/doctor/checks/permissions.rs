@@ -9,7 +9,7 @@ use crate::commands::rbac::permissions::{INSTANCES, Permission};
 use crate::facts::Fact;
 
 /// Judges the access reviews.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let permissions = reads.permissions.known();
     let permissions = permissions.map(Vec::as_slice).unwrap_or_default();
     let findings = judge(&reads.case, permissions);

@@ -43,7 +43,7 @@ struct Overlay {
 }
 
 /// Reads the interfaces and the modules of the kernel.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let overlays = overlays(reads.observer.root());
     let overlays = checked.need(Group::Node, "the MTUs of the pod network", &overlays);
     checked.findings.extend(overlays.and_then(|all| mtu(all)));

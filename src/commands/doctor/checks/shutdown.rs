@@ -4,9 +4,10 @@
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
-use crate::commands::doctor::reads::Reads;
+use crate::commands::doctor::reads::{Reads, briefly};
 use crate::commands::doctor::release::Rank;
 use crate::facts::Fact;
+
 use crate::observe::guest_agent::why;
 use crate::wire::dbus::{Bus, BusError, Peer};
 
@@ -30,15 +31,16 @@ const NOT_HERE: [&str; 3] = [
 ];
 
 /// Compares the time that KubeVirt gives the VM with the delay of systemd-logind.
-pub(super) fn check(reads: &Reads<'_>, delay: &Fact<u64>, checked: &mut Checked) {
-    let delay = checked.need(Group::Node, "the settings of systemd-logind", delay);
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
+    let delay = briefly(inhibit_delay(reads.observer.bus())).await;
+    let delay = checked.need(Group::Node, "the settings of systemd-logind", &delay);
     if let (Some(instance), Some(delay)) = (reads.instance.known(), delay) {
         checked.findings.extend(judge(instance, *delay));
     }
 }
 
 /// Asks systemd-logind for the setting in force, `InhibitDelayMaxSec`, in seconds. Absent if it does not run here.
-pub(super) async fn inhibit_delay(bus: &Bus) -> Fact<u64> {
+async fn inhibit_delay(bus: &Bus) -> Fact<u64> {
     let delay = bus.property(LOGIND, "InhibitDelayMaxUSec").await;
     match delay.map(|microseconds: u64| microseconds / 1_000_000) {
         Ok(seconds) => Fact::Known(seconds),

@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Compares the versions, and adds them to the summary.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let (case, harvester) = (&reads.case, reads.release.known());
     let kubelet = reads.node.known();
     let kubelet = kubelet.map_or(Fact::Absent, NodeObject::kubelet);

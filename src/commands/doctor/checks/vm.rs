@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 5;
 const CLUSTER: &str = "guestcluster.harvesterhci.io/name";
 
 /// Judges our VM and the others of its namespace.
-pub(super) fn check(reads: &Reads<'_>, checked: &mut Checked) {
+pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let instance = reads.instance.known();
     let others = reads.namespace.known();
     let others = others.map(Vec::as_slice).unwrap_or_default();
