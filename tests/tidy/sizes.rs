@@ -16,13 +16,13 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("commands", 6230, "files with the labels for a kubelet that starts, as `gate` writes them instead of the daemon, with our keys only, and why there are none; a directory that a setting names as a file; since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used; what systemd-logind refuses is told from what it does not know"),
     ("config", 1150, ""),
     ("decide", 4880, "a failure that lasts ends no poll; a refused removal waits; withheld conditions have a deadline; a VM that only a MAC address identifies is compared with all others; a conflict is one finding over migrations; names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence, and last"),
-    ("facts", 1970, "templates of hostnames; what user data asks for; files that could not be read; names of ConfigMaps"),
+    ("facts", 1960, "templates of hostnames; what user data asks for; files that could not be read; names of ConfigMaps"),
     ("lib", 20, ""),
     ("main", 60, ""),
     ("observe", 2990, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2940, ""),
     ("sys", 2040, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 1840, "inotify restarts with a delay"),
+    ("triggers", 1870, "inotify restarts with a delay; the rate limit and the polled files are those of an event source"),
     ("wire", 3250, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
