@@ -20,7 +20,7 @@ use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, State};
-use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Round};
+use crate::agent::{self, Agent, Clock, Mode, Observe, Publish, Reload, Round};
 use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
@@ -98,7 +98,8 @@ pub(super) fn one_round(
         let mut observer = observer(process, health.clone(), &state);
         let round = reconcile(&settings, &mut observer, &clock, mode).await;
         if is_examined {
-            triggers::probe(&process.root, &process.bus(), &health).await;
+            let files = observer.targets(&settings, &round.identity).files;
+            triggers::probe(&process.root, &process.bus(), files, &health).await;
         }
         let context = Context {
             agent: process_status(&clock),

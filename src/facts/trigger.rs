@@ -51,11 +51,6 @@ impl Trigger {
         matches!(self, Self::Link | Self::Port)
     }
 
-    /// Reports whether others, such as the host or a time daemon, can cause it at any rate, and each one causes an API request.
-    pub fn is_from_outside(self) -> bool {
-        matches!(self, Self::Link | Self::Port | Self::Operator | Self::Clock)
-    }
-
     /// Returns what must be read again.
     pub fn scope(self) -> Scope {
         match self {

@@ -31,6 +31,10 @@ impl Source for Clock {
         ("clock", "steps of the clock are not detected")
     }
 
+    fn is_paced(&self) -> bool {
+        true
+    }
+
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         Box::pin(async move {
             let Err(error) = follow(out).await;

@@ -1,21 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of the files that the agent reads: credentials, `/etc/hostname`, the configuration of the distribution.
+//!
+//! inotify reports no change that is made on another machine, such as the host through virtiofs: these files are also compared.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tokio::sync::watch::Receiver;
+use tokio::task::JoinSet;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::sys::file_watch::{What, describe, follow};
+use crate::sys::file_watch::{What, describe, follow, poll};
 use crate::sys::root::Root;
 
 /// The event source. A watch that the kernel refuses is a finding, and is tried again.
 pub(super) struct Files {
-    pub(super) root: Root,
+    root: Root,
     /// The files, none before the first round.
-    pub(super) files: Receiver<BTreeSet<PathBuf>>,
+    files: Receiver<BTreeSet<PathBuf>>,
+    /// Compares files that another machine serves, also while inotify is not available.
+    polling: JoinSet<()>,
+}
+
+impl Files {
+    pub(super) fn new(root: &Root, files: &Receiver<BTreeSet<PathBuf>>) -> Self {
+        Self {
+            root: root.clone(),
+            files: files.clone(),
+            polling: JoinSet::new(),
+        }
+    }
 }
 
 impl Source for Files {
@@ -24,6 +39,11 @@ impl Source for Files {
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
+        if self.polling.is_empty() {
+            let (root, files, out) = (self.root.clone(), self.files.clone(), out.clone());
+            self.polling
+                .spawn(poll(root, files, move || out.fire(Trigger::Files)));
+        }
         Box::pin(async move {
             loop {
                 let files = self.files.borrow_and_update().clone();

@@ -58,6 +58,10 @@ impl Source for Link {
         )
     }
 
+    fn is_paced(&self) -> bool {
+        true
+    }
+
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         let was_deaf = std::mem::replace(&mut self.was_deaf, true);
         let start = Instant::now();

@@ -4,7 +4,8 @@
 //! A watch also delivers its object ([`feed`]), so that the round need not read it. An event source that fails is reported as
 //! inactive ([`crate::agent::signal_board`]) and restarted.
 //!
-//! To add an event source of this machine: a variant of [`Trigger`] with its scope, a file with its `Source`, and a line in `sources`.
+//! To add an event source of this machine: a file with its `Source`, its `mod`, and a line in `sources`. What a reconcile reads for it is
+//! the scope of a [`Trigger`]: that of another one, or a new variant.
 
 mod clock;
 pub mod feed;
@@ -22,7 +23,7 @@ mod units;
 pub mod watch;
 mod watch_cuts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,18 +38,11 @@ use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
 use crate::facts::vmi::Vmi;
-use crate::sys::file_watch::poll;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
 use crate::wire::dbus::Bus;
-use clock::Clock;
-use files::Files;
-use hostname::Hostname;
 pub use inbox::{Inbox, Sender};
-use link::Link;
-use operator_channel::OperatorChannel;
 use source::{Output, Source, keep};
-use units::Units;
 use watch::{Keeper, Pulse, Target, Watched};
 
 /// The targets of watches and inotify.
@@ -79,8 +73,6 @@ pub struct Listener {
     alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
-    /// The pace for each trigger that other users can cause at will.
-    outside: BTreeMap<Trigger, Pace>,
     hangup: Signal,
     vmi: Option<Standing<Vmi>>,
     node: Option<Standing<Node>>,
@@ -88,8 +80,8 @@ pub struct Listener {
     machine: u64,
     files: tokio::sync::watch::Sender<BTreeSet<PathBuf>>,
     files_delay: Duration,
-    /// Reasons that take effect later, and the time of each.
-    later: BTreeMap<Trigger, (Instant, Reasons)>,
+    /// The time at which changed credentials are read.
+    files_due: Option<Instant>,
 }
 
 impl Listener {
@@ -120,14 +112,13 @@ impl Listener {
             alarm: Alarm::new()?,
             watchdog,
             pace: Pace::of_reconciles(),
-            outside: BTreeMap::new(),
             hangup: signal(SignalKind::hangup())?,
             vmi: None,
             node: None,
             machine,
             files,
             files_delay: Duration::ZERO,
-            later: BTreeMap::new(),
+            files_due: None,
             _guest: guest,
         })
     }
@@ -169,46 +160,21 @@ impl Listener {
     }
 
     /// Keeps a reason for the next reconcile. The first reason for a changed file only reads this machine: the credentials are
-    /// read after the delay, because tools replace those of a whole fleet in the same second. A trigger that other users can cause
-    /// at will takes effect later if it exceeds its rate limit.
+    /// read after the delay, because tools replace those of a whole fleet in the same second.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
         let mut reasons = Reasons::new(trigger, self.since_start(at));
-        let now = Instant::now();
-        if trigger.is_from_outside() {
-            if let Some((_, later)) = self.later.get_mut(&trigger) {
-                *later = later.and(reasons);
-                return;
-            }
-            let since_start = self.since_start(now);
-            let pace = self.outside.entry(trigger);
-            let pace = pace.or_insert_with(Pace::of_outside_trigger);
-            let left = pace.left(since_start);
-            pace.take(since_start);
-            if !left.is_zero() {
-                self.later.insert(trigger, (now + left, reasons));
-                return;
-            }
-        }
         if trigger == Trigger::Files && !self.files_delay.is_zero() {
-            let due = now + self.files_delay;
-            let later = Reasons::new(trigger, self.since_start(due));
-            self.later.entry(trigger).or_insert((due, later));
+            let due = Instant::now() + self.files_delay;
+            self.files_due.get_or_insert(due);
             reasons.scope = Scope::NONE;
         }
         self.add(reasons);
     }
 
-    /// Adds the later reasons that take effect at `now`.
-    fn add_later(&mut self, now: Instant) {
-        let mut due = Vec::new();
-        self.later.retain(|_, (at, reasons)| {
-            let is_due = *at <= now;
-            due.extend(is_due.then_some(*reasons));
-            !is_due
-        });
-        for mut reasons in due {
-            reasons.at = reasons.at.min(self.since_start(now));
-            self.add(reasons);
+    /// Adds the read of changed credentials if it is due at `now`.
+    fn add_files(&mut self, now: Instant) {
+        if let Some(due) = self.files_due.take_if(|due| *due <= now) {
+            self.add(Reasons::new(Trigger::Files, self.since_start(due)));
         }
     }
 
@@ -238,14 +204,20 @@ impl Listener {
     }
 }
 
-/// Returns the event sources of this machine.
-fn sources(root: &Root, bus: &Bus, hint_sink: HintSink) -> Vec<Box<dyn Source>> {
+/// Returns the event sources of this machine. `files` are those that the agent reads.
+fn sources(
+    root: &Root,
+    bus: &Bus,
+    hint_sink: HintSink,
+    files: &Receiver<BTreeSet<PathBuf>>,
+) -> Vec<Box<dyn Source>> {
     vec![
-        Box::new(Link::new(root.clone(), hint_sink)),
-        Box::new(Clock),
-        Box::new(Hostname(root.clone())),
-        Box::new(OperatorChannel(root.clone())),
-        Box::new(Units(bus.clone())),
+        Box::new(link::Link::new(root.clone(), hint_sink)),
+        Box::new(clock::Clock),
+        Box::new(files::Files::new(root, files)),
+        Box::new(hostname::Hostname(root.clone())),
+        Box::new(operator_channel::OperatorChannel(root.clone())),
+        Box::new(units::Units(bus.clone())),
     ]
 }
 
@@ -263,25 +235,19 @@ fn listen(
     if crate::sys::timer::testing::is_on() {
         return tasks;
     }
-    let mut sources = sources(root, bus, hint_sink);
-    let (root, files) = (root.clone(), files.clone());
-    sources.push(Box::new(Files {
-        root: root.clone(),
-        files: files.clone(),
-    }));
-    for mut source in sources {
-        let out = Output::new(&*source, sender.clone(), health.clone());
+    for mut source in sources(root, bus, hint_sink, files) {
+        let sender = sender.clone().paced(source.is_paced());
+        let out = Output::new(&*source, sender, health.clone());
         let root = root.clone();
         tasks.spawn(async move { keep(&mut *source, &root, &out).await });
     }
-    let sender = sender.clone();
-    tasks.spawn(poll(root, files, move || sender.send(Trigger::Files)));
     tasks
 }
 
-/// Reports the state of the event sources of this machine, for a process that does not listen to them.
-pub async fn probe(root: &Root, bus: &Bus, health: &SignalBoard) {
-    for mut source in sources(root, bus, Arc::new(|_| {})) {
+/// Reports the state of the event sources of this machine, for a process that does not listen to them. `files` are those that it read.
+pub async fn probe(root: &Root, bus: &Bus, files: BTreeSet<PathBuf>, health: &SignalBoard) {
+    let (_kept, files) = tokio::sync::watch::channel(files);
+    for mut source in sources(root, bus, Arc::new(|_| {}), &files) {
         let (sender, _) = Inbox::new(|| Random::from_bits(0));
         let out = Output::new(&*source, sender, SignalBoard::default());
         let signal = source.probe(&out).await;
@@ -316,9 +282,8 @@ impl Wait for Listener {
         self.node = self.subscribe_watch(node, targets.node, Trigger::Node);
         self.files.send_replace(targets.files);
         self.files_delay = targets.files_delay;
-        if let Some((due, _)) = self.later.get_mut(&Trigger::Files) {
-            *due = (*due).min(Instant::now() + self.files_delay);
-        }
+        let latest = Instant::now() + self.files_delay;
+        self.files_due = self.files_due.map(|due| due.min(latest));
     }
 
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
@@ -327,8 +292,8 @@ impl Wait for Listener {
         loop {
             // A single timer for all deadlines: an idle process is woken once for each.
             let now = Instant::now();
-            let later = self.later.values().map(|(at, _)| *at);
-            let first = later.chain(feed).fold(self.due(planned, now), Instant::min);
+            let others = self.files_due.into_iter().chain(feed);
+            let first = others.fold(self.due(planned, now), Instant::min);
             self.alarm.set(first.saturating_duration_since(now));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another branch is first.
             let reason = tokio::select! {
@@ -346,7 +311,7 @@ impl Wait for Listener {
                     continue;
                 }
             }
-            self.add_later(now);
+            self.add_files(now);
             if self.due(planned, now) <= now {
                 let by_itself = Reasons {
                     trigger: next.trigger,

@@ -40,6 +40,10 @@ impl Source for OperatorChannel {
         ("port", "the host is not answered")
     }
 
+    fn is_paced(&self) -> bool {
+        true
+    }
+
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         Box::pin(async move {
             let link = Path::new(port::BY_NAME).join(NAME);

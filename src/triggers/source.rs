@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An event source of this machine, and how it is run: its restarts and its reports are the same for all.
+//! An event source of this machine, and how it is run: its restarts, its reports and its rate limit are the same for all.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -31,6 +31,11 @@ pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(super) trait Source: Send + Sync {
     /// Returns its name in reports, and what is not detected, or later, without it.
     fn about(&self) -> (&'static str, &'static str);
+
+    /// Reports whether others, such as the host or a time daemon, can cause its events at any rate, and each one causes an API request.
+    fn is_paced(&self) -> bool {
+        false
+    }
 
     /// Listens. Reports its state once it does, and returns when it no longer can.
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost>;

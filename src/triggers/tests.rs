@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use super::files::Files;
 use super::*;
 use crate::catalog::{Code, Finding};
 use crate::sys::timer::testing::turn_on;
@@ -31,10 +32,7 @@ async fn files_that_are_known_later_are_watched_and_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     let (paths, files) = tokio::sync::watch::channel(BTreeSet::new());
-    let mut source = Files {
-        root: root.clone(),
-        files,
-    };
+    let mut source = Files::new(&root, &files);
     let (out, mut inbox) = testing::output(&source);
     let board = out.board.clone();
     let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
@@ -65,9 +63,9 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
 }
 
 /// Returns the number of reconciles in a minute for a trigger that is sent twice a second.
-async fn reconciles_in_a_minute(trigger: Trigger) -> usize {
+async fn reconciles_in_a_minute(trigger: Trigger, is_paced: bool) -> usize {
     let mut listener = listener(DELAY);
-    let sender = listener.sender();
+    let sender = listener.sender().paced(is_paced);
     let sending = tokio::spawn(async move {
         for _ in 0..120 {
             sender.send(trigger);
@@ -90,11 +88,41 @@ async fn what_others_can_send_at_will_causes_few_reconciles() {
         Trigger::Link,
         Trigger::Clock,
     ] {
-        let count = reconciles_in_a_minute(trigger).await;
+        let count = reconciles_in_a_minute(trigger, true).await;
         assert!((20..=27).contains(&count), "{trigger:?}: {count}");
     }
-    let count = reconciles_in_a_minute(Trigger::Vmi).await;
+    let count = reconciles_in_a_minute(Trigger::Vmi, false).await;
     assert!(count > 100, "{count}");
+}
+
+#[tokio::test]
+async fn each_source_has_one_name_and_those_that_others_can_cause_at_will_have_a_pace() {
+    let (root, files) = (
+        Root::new("/nonexistent"),
+        tokio::sync::watch::channel(BTreeSet::new()),
+    );
+    let sources = sources(&root, &Bus::new(&root, None), Arc::new(|_| {}), &files.1);
+    let names: BTreeSet<_> = sources.iter().map(|source| source.about().0).collect();
+    assert_eq!(names.len(), sources.len());
+    let paced = sources.iter().filter(|source| source.is_paced());
+    let paced: BTreeSet<_> = paced.map(|source| source.about().0).collect();
+    assert_eq!(paced, ["clock", "link", "port"].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_that_waits_for_its_pace_keeps_its_time_and_delays_no_other() {
+    let (sender, mut inbox) = testing::sender();
+    let paced = sender.clone().paced(true);
+    for _ in 0..20 {
+        paced.send(Trigger::Link);
+        inbox.recv().await;
+    }
+    let sent = Instant::now();
+    paced.send(Trigger::Link);
+    sender.send(Trigger::Vmi);
+    assert_eq!(inbox.recv().await, (Trigger::Vmi, sent));
+    assert_eq!(inbox.recv().await, (Trigger::Link, sent));
+    assert_eq!((Instant::now() - sent).as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,10 +278,7 @@ async fn files_are_watched_again_once_the_kernel_allows_it() {
             let dir = tempfile::tempdir().unwrap();
             let root = Root::new(dir.path());
             let (_paths, files) = tokio::sync::watch::channel(files);
-            let mut source = Files {
-                root: root.clone(),
-                files,
-            };
+            let mut source = Files::new(&root, &files);
             let out = Output::new(&source, sender, health.clone());
             let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
             health.changed().await;

@@ -5,12 +5,14 @@
 //! paused clock.
 
 mod objects;
+mod resume;
 mod target;
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use resume::Resume;
 use target::next;
 pub use target::{Pulse, Target, Watched};
 
@@ -22,9 +24,7 @@ use crate::agent::signal_board::SignalBoard;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::{
-    Error, Kind, STREAM_TIME, Timeouts, Watch, WatchEvent, WatchRequest, silence_limit,
-};
+use crate::wire::kubeapi::{Error, Kind, STREAM_TIME, Watch, WatchEvent};
 
 /// A stream that ends sooner does not count as established.
 const SHORT: Duration = Duration::from_secs(1);
@@ -35,19 +35,9 @@ const BEGINNING: Duration = Duration::from_secs(1);
 /// The number of consecutive failures after which a watch is reported as unavailable. A restart of the server causes fewer.
 const COMPLAIN_AFTER: u32 = 4;
 
-/// The silence after which a stream that resumed at a version is given up. Servers send a bookmark every minute, but not before they
-/// have reached that version: after a restore of etcd, that may take days. Migrations are missed in the meantime.
-const DEAF: Duration = Duration::from_secs(75);
-
 /// The end of a stream that lived this long is not related to the end of the stream before it, and an object that was not requested is
 /// no longer reported after this time.
 const LONG: Duration = Duration::from_secs(5 * 60);
-
-/// The maximum length of a resource version, which has at most 20 digits. A longer one is not sent: the request would not fit.
-const MAXIMUM_VERSION: usize = 128;
-
-/// The version that requests the object from the server's cache, or nothing if it does not exist.
-const FROM_CACHE: &str = "0";
 
 /// The time limit for opening the next stream while the previous one is still open.
 const HANDOVER: Duration = Duration::from_secs(10);
@@ -67,10 +57,7 @@ pub struct Keeper<T: Watched> {
     started: Instant,
     /// The last delivered snapshot.
     last: Option<T::Snapshot>,
-    /// The version at which the next stream resumes; `None`: start with the current object.
-    version: Option<String>,
-    /// The number of consecutive streams that timed out without a bookmark.
-    silent: u32,
+    resume: Resume,
     /// The number of ends and failures in quick succession.
     ends: u32,
     /// The number of consecutive failures to open a stream.
@@ -82,8 +69,6 @@ pub struct Keeper<T: Watched> {
     /// The time at which this stream last sent an object that was not requested.
     foreign: Option<Instant>,
     interruptions: Interruptions,
-    /// Whether bookmarks are requested.
-    bookmarks: bool,
     /// Whether the storage of the server was last found to have no watch progress.
     lacks_progress: bool,
 }
@@ -123,15 +108,13 @@ impl<T: Watched> Keeper<T> {
             phase: Phase::of(machine, purpose),
             started: Instant::now(),
             last: None,
-            version: None,
-            silent: 0,
+            resume: Resume::default(),
             ends: 0,
             failures: 0,
             short: 0,
             is_away: false,
             foreign: None,
             interruptions: Interruptions::default(),
-            bookmarks: true,
             lacks_progress: false,
         }
     }
@@ -142,7 +125,7 @@ impl<T: Watched> Keeper<T> {
         // The time since which one stream has followed another without a gap.
         let mut since = None;
         loop {
-            let goes_on = self.version.is_some();
+            let goes_on = self.resume.version.is_some();
             let stream = match replacement.take() {
                 Some(stream) => stream,
                 None => match self.open().await {
@@ -180,10 +163,10 @@ impl<T: Watched> Keeper<T> {
                     self.pause(false).await;
                 }
                 WatchEnd::Broken(error)
-                    if error.kind == Kind::NoWatchProgress && self.bookmarks =>
+                    if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
                 {
                     self.health.set(self.trigger.as_str(), false, chain(&error));
-                    self.bookmarks = false;
+                    self.resume.without_bookmarks = true;
                     self.lacks_progress = true;
                     // The delay before the first stream has already spread the fleet.
                     self.pause(true).await;
@@ -192,39 +175,17 @@ impl<T: Watched> Keeper<T> {
                     self.ended(opened, Some(&error));
                     let is_short = opened.elapsed() < SHORT && error.is_of_version();
                     let is_silent = error.kind == Kind::Silent;
-                    let is_refused = self.version.is_none() && (is_short || is_silent);
+                    let is_refused = self.resume.version.is_none() && (is_short || is_silent);
                     self.pause(goes_on && is_refused).await;
                 }
             }
         }
     }
 
-    fn request(&self) -> WatchRequest {
-        let version = self.version.as_deref().unwrap_or(FROM_CACHE);
-        WatchRequest {
-            resource_version: Some(version.to_owned()),
-            metadata_only: T::METADATA_ONLY,
-            silence_limit: Some(silence_limit(
-                if self.version.is_some() {
-                    DEAF
-                } else {
-                    Timeouts::default().watch_silence
-                },
-                // Without bookmarks, silence proves nothing.
-                if self.bookmarks {
-                    self.silent
-                } else {
-                    u32::MAX
-                },
-            )),
-            bookmarks: self.bookmarks,
-            ..WatchRequest::new(&self.target.path)
-        }
-    }
-
     async fn open(&self) -> Result<Watch<T>, Error> {
+        let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
         // Boxed only until it is open: the task lives as long as the process.
-        Box::pin(self.target.client.watch(&self.request())).await
+        Box::pin(self.target.client.watch(&request)).await
     }
 
     /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
@@ -256,16 +217,13 @@ impl<T: Watched> Keeper<T> {
         self.failures = self.failures.saturating_add(1);
         self.health.set(self.trigger.as_str(), false, chain(error));
         if error.is_of_version() {
-            self.version = None;
+            self.resume.version = None;
         }
         // Limits of the server for watches alone do not apply to reads: those that succeeded in the meantime count.
         let is_limited = self.is_away && error.kind == Kind::Overloaded;
         if error.is_of_whole_api() && !is_limited {
             self.is_away = true;
-            // A server that was away may have another storage now. Only a stream from the beginning shows it.
-            if !std::mem::replace(&mut self.bookmarks, true) {
-                self.version = None;
-            }
+            self.resume.with_bookmarks();
             let left = self.target.client.backoff().left();
             let why = error.deferral(left.unwrap_or_default());
             self.target.feed.reach(Reach::Away(why));
@@ -325,8 +283,8 @@ impl<T: Watched> Keeper<T> {
     /// Follows a stream until it ends.
     async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd<Watch<T>> {
         let mut is_silent = true;
-        let is_whole = self.version.is_none();
-        let mut beginning = self.version.is_none().then_some(BEGINNING);
+        let is_whole = self.resume.version.is_none();
+        let mut beginning = is_whole.then_some(BEGINNING);
         let pulse = self.pulse.clone();
         let renewal = schedule::renewal(STREAM_TIME, self.phase, self.sender.random());
         let mut renewal = std::pin::pin!(sleep(renewal));
@@ -360,8 +318,9 @@ impl<T: Watched> Keeper<T> {
             };
             if event.is_ok() {
                 self.pulse.beat();
-                let has_progress =
-                    is_whole && self.bookmarks && std::mem::take(&mut self.lacks_progress);
+                let has_progress = is_whole
+                    && !self.resume.without_bookmarks
+                    && std::mem::take(&mut self.lacks_progress);
                 // Not at once: a stream that mixes both must not cause a round for each of its events.
                 let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
                     && self
@@ -375,13 +334,9 @@ impl<T: Watched> Keeper<T> {
             match event {
                 Ok(WatchEvent::Bookmark { resource_version }) => {
                     is_silent = false;
-                    self.silent = 0;
-                    if self.is_older(&resource_version) {
-                        // The history of the server has changed, as after a restore of etcd.
-                        self.version = None;
+                    if !self.resume.at_bookmark(resource_version) {
                         return WatchEnd::InOrder;
                     }
-                    self.stand_at(resource_version);
                 }
                 Ok(event) => {
                     if self.take(event) {
@@ -390,9 +345,7 @@ impl<T: Watched> Keeper<T> {
                 }
                 Err(error) => {
                     if is_silent && error.kind == Kind::Silent {
-                        self.silent = self.silent.saturating_add(1);
-                        // A server that has not reached this version yet is silent too.
-                        self.version = None;
+                        self.resume.after_silence();
                     }
                     return WatchEnd::Broken(error);
                 }
@@ -414,7 +367,7 @@ impl<T: Watched> Keeper<T> {
                 object,
                 resource_version,
             } => {
-                self.stand_at(resource_version.clone());
+                self.resume.at(resource_version.clone());
                 let snapshot = Some(object.snapshot());
                 if snapshot != self.last {
                     self.last = snapshot;
@@ -426,7 +379,7 @@ impl<T: Watched> Keeper<T> {
                 }
             }
             WatchEvent::Deleted { resource_version } => {
-                self.stand_at(resource_version);
+                self.resume.at(resource_version);
                 self.last = None;
                 self.target.feed.deliver(Delivered::Unknown);
                 self.sender.send(self.trigger);
@@ -435,20 +388,6 @@ impl<T: Watched> Keeper<T> {
             WatchEvent::Ended => return true,
         }
         false
-    }
-
-    fn stand_at(&mut self, version: String) {
-        self.version =
-            Some(version).filter(|version| !version.is_empty() && version.len() <= MAXIMUM_VERSION);
-    }
-
-    /// Reports whether a version is older than the current one of the watch, if both are numbers.
-    fn is_older(&self, version: &str) -> bool {
-        let number = |text: &str| text.parse::<u64>().ok();
-        let standing = self.version.as_deref().and_then(number);
-        number(version)
-            .zip(standing)
-            .is_some_and(|(version, standing)| version < standing)
     }
 
     /// Records the end of a stream.
@@ -491,7 +430,7 @@ impl<T: Watched> Keeper<T> {
         }
         self.health.set(self.trigger.as_str(), false, detail);
         if error.is_some_and(Error::is_of_version) {
-            self.version = None;
+            self.resume.version = None;
         }
     }
 

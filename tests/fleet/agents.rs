@@ -170,7 +170,7 @@ pub(super) struct Handle {
 impl Handle {
     /// The NIC announces itself.
     pub(super) fn hint(&self) {
-        self.sender.send(Trigger::Link);
+        self.sender.clone().paced(true).send(Trigger::Link);
     }
 
     /// SIGHUP.

@@ -175,6 +175,14 @@ async fn an_event_source_has_one_name_and_says_its_state_once() {
     }
     let shown = agent(&world, &["status", "-v"]).await.stdout;
     assert!(shown.contains("hostname inactive: "), "{shown}");
+    // A command that does not listen knows each source of this machine.
+    let shown = agent(&world, &["whoami", "-ojson"]).await.stdout;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let of_machine = sources.iter().map(|source| &source["name"]);
+    let of_machine = of_machine.filter(|name| *name != "vmi" && *name != "node");
+    let probed = shown["eventSources"].as_array().unwrap();
+    let probed = probed.iter().map(|source| &source["name"]);
+    assert!(probed.eq(of_machine), "{shown:#}");
     // A hint has the name of the event source that it is from.
     for hint in [Trigger::Link, Trigger::Port] {
         assert!(hint.is_migration_hint());

@@ -9,9 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{Error, Kind, Target};
-use super::http::{Accept, Call, Timeouts, Transport};
+use super::http::{Accept, Call, Tally, Timeouts, Transport};
 use super::object::ObjectPath;
-use super::request_counts::Tally;
 use super::response::MAXIMUM_OBJECT;
 use super::tls::ServerShown;
 use super::types::{

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The connections to one API server: how they are opened, whose turn it is, and the headers of each request.
+//! The connections to one API server: how they are opened, whose turn it is, the headers of each request, and how each one ended.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use tokio::time::{Instant, timeout};
 
 use super::error::{Error, Kind, Target};
 use super::object::ObjectPath;
-use super::request_counts::Tally;
 use super::tls::{self, ServerShown};
 use crate::access::Credential;
 use crate::sys::escape::chain;
@@ -105,6 +105,43 @@ impl<'a> Call<'a> {
             accept: Accept::Object,
             body: None,
         }
+    }
+}
+
+/// The result of a request for which we no longer waited: something else was more urgent, or took too long as a whole.
+const CANCELED: &str = "canceled";
+/// The result of a request whose response began with a good head.
+const OK: &str = "ok";
+
+/// The number of requests to an API server by their result, since the start of the process. Clones share the numbers.
+#[derive(Debug, Clone)]
+pub struct Tally(Arc<std::sync::Mutex<BTreeMap<&'static str, u64>>>);
+
+impl Default for Tally {
+    /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
+    fn default() -> Self {
+        let results = [OK, CANCELED].into_iter().chain(Kind::NAMES);
+        let counts = results.map(|result| (result, 0)).collect();
+        Self(Arc::new(std::sync::Mutex::new(counts)))
+    }
+}
+
+impl Tally {
+    /// Returns the numbers.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.clone()
+    }
+}
+
+/// A request that was sent, with its result so far. It is counted when it is dropped, so that a canceled request is counted too.
+struct Counted<'a>(&'a Tally, &'static str);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let Self(Tally(counts), result) = self;
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(result).or_default() += 1;
     }
 }
 
@@ -239,12 +276,14 @@ impl Transport {
 
     /// Sends the request and reads the head of the response, which is a success, in JSON, and not compressed.
     pub(super) async fn send(&self, call: &Call<'_>, target: &Target) -> Result<Response, Error> {
-        let pending = self.tally.begin();
+        let mut counted = Counted(&self.tally, CANCELED);
         let outcome = match self.answer(call, target).await {
             Ok(response) => self.check(response, target).await,
             Err(error) => Err(error),
         };
-        pending.end(&outcome);
+        counted.1 = outcome
+            .as_ref()
+            .map_or_else(|error| error.kind.as_str(), |_| OK);
         outcome
     }
 
@@ -393,6 +432,21 @@ mod tests {
         }
         let requested = request_url(&url("https://10.0.0.1:6443"), &NODES, &[]);
         assert_eq!(requested.as_str(), "https://10.0.0.1:6443/api/v1/nodes");
+    }
+
+    #[test]
+    fn a_request_that_times_out_and_one_that_is_dropped_are_counted_apart() {
+        let tally = Tally::default();
+        assert!(tally.counts().values().all(|count| *count == 0));
+        drop(Counted(&tally.clone(), CANCELED));
+        drop(Counted(&tally, OK));
+        let counts = tally.counts();
+        assert_eq!((counts["canceled"], counts["ok"]), (1, 1));
+        assert_eq!(counts["timeout"], 0);
+        assert_eq!(counts.len(), Kind::NAMES.len() + 2);
+        drop(Counted(&tally, Kind::TimedOut.as_str()));
+        let counts = tally.counts();
+        assert_eq!((counts["timeout"], counts["unreachable"]), (1, 0));
     }
 
     #[test]

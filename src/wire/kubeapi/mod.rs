@@ -16,7 +16,6 @@ mod error;
 mod http;
 pub mod lines;
 mod object;
-mod request_counts;
 mod response;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -28,10 +27,9 @@ pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use age::{Age, age};
 pub use client::{Client, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Error, Kind, describe};
-pub use http::Timeouts;
+pub use http::{Tally, Timeouts};
 pub use lines::MAXIMUM_LINE;
 pub use object::{INSTANCES, NAMESPACES, NODES, ObjectName, ObjectPath, PODS, VIRTUAL_MACHINES};
-pub use request_counts::Tally;
 pub use tls::ServerShown;
 pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,

@@ -126,7 +126,8 @@ pub enum WatchEvent<T> {
 }
 
 /// Limits the rate at which a stream is read, so that a server that sends without end costs a few percent of one processor. TCP
-/// flow control delays the rest.
+/// flow control delays the rest. Measured: without it such a server costs a whole processor, with 60,000 events a second; with it a
+/// debug build used 7 percent. `CPUQuota=` of the unit is no replacement: it would delay everything else, too.
 #[derive(Debug)]
 struct WatchPace {
     /// The time at which the cost of all data read so far is paid.

@@ -235,6 +235,30 @@ async fn a_handshake_that_does_not_come_counts_as_connecting() {
 }
 
 #[tokio::test]
+async fn a_connection_may_take_five_seconds_and_a_head_ten() {
+    let defaults = super::Timeouts::default();
+    let silent = Server::saying(vec![Step::Stay]).await;
+    let client = client_with(&silent.url(), |timeouts| {
+        timeouts.headers = defaults.headers;
+    });
+    let (result, paused) = tokio::join!(get(&client), pause_after(&silent, 1));
+    is(
+        &result.unwrap_err(),
+        Kind::TimedOut,
+        "headers timed out after 10s",
+    );
+    assert!(Instant::now() <= paused + defaults.headers);
+    // The clock is paused from here on, and a handshake that does not come leaves only the timeout.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let credential = super::credential(&format!("https://{}", listener.local_addr().unwrap()));
+    let began = Instant::now();
+    let error = get(&Client::new(&credential, defaults).unwrap()).await;
+    let words = "connecting timed out after 5s";
+    is(&error.unwrap_err(), Kind::Unreachable, words);
+    assert_eq!((Instant::now() - began).as_secs(), 5);
+}
+
+#[tokio::test]
 async fn a_closed_port_is_no_connection() {
     // Taken, so that no other program listens there.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
