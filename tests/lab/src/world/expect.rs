@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::{World, eventually, nothing_is_missing};
 use crate::names::HOST;
 
-/// Generous: this is the limit for a broken agent, not a measurement of a working one.
-pub const SOON: Duration = Duration::from_secs(60);
+/// Generous: this is the limit for a broken agent, not a measurement of a working one. The agent itself waits for up to a minute after
+/// failures.
+pub const SOON: Duration = Duration::from_secs(120);
 
 impl World {
     /// Waits until a label of the Node has a value.
