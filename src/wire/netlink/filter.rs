@@ -2,9 +2,9 @@
 //! A classic BPF program (`Documentation/networking/filter.rst`) that keeps announcements and drops the rest in the kernel.
 //!
 //! A Kubernetes node creates and removes interfaces all the time: ten messages for the veth pair of one pod. With this program on the
-//! socket they need no wake-up, and no space in the buffer that announcements may need. Measured with 300 veth pairs that were created,
-//! set up and removed: 2,994 wake-ups and 73 ms of CPU time without it, no wake-up and less than 1 ms with it. The test
-//! `interfaces_that_come_and_go_cause_no_wake_up` prints the messages of fifty pairs.
+//! socket they need no wake-up, and no space in the buffer that announcements may need. Measured with fifty veth pairs that were created,
+//! set up and removed: 498 messages without it, none with it (the test `interfaces_that_come_and_go_cause_no_wake_up` prints them); 300
+//! pairs took 73 ms of CPU time without it, and less than 1 ms with it.
 
 use socket2::SockFilter;
 
