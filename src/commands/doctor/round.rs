@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
+use super::case::Gap;
 use super::checks;
 use super::diagnosis::Diagnosis;
 use super::found::Found;
@@ -27,7 +28,9 @@ use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
 use crate::decide::Action;
+use crate::facts::machine::Machine;
 use crate::facts::topology::LabelValue;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
@@ -53,6 +56,24 @@ impl Shared {
         progress.step = next;
         add(&mut progress.found);
     }
+}
+
+/// Returns a gap if it is unknown whether this is a VM of KubeVirt: then all advice may be for another machine.
+fn platform_gap(machine: &Machine, settings: &Settings) -> Option<Gap> {
+    let why = match &machine.vendor {
+        _ if settings.machine.assume_kubevirt => return None,
+        Fact::Known(_) => return None,
+        Fact::Failed(why) => why.clone(),
+        Fact::Absent => {
+            let text = "`/sys/class/dmi/id/sys_vendor` does not exist";
+            Unavailable::new(UnavailableKind::Missing, text)
+        }
+    };
+    Some(Gap::new(
+        Group::Machine,
+        "whether this is a KubeVirt VM",
+        &why,
+    ))
 }
 
 /// Returns the labels that a running agent would write now, with the values that the Node has.
@@ -126,6 +147,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("credentials, both APIs, qemu-guest-agent", |found| {
         found.checked.findings.extend(found.service.finding());
         found.checked.gaps.extend(found.service.gap());
+        found.checked.gaps.extend(platform_gap(&machine, &settings));
     });
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
@@ -200,5 +222,17 @@ mod tests {
             findings[0].commands()[0].text,
             r"harvester-node-agent --config=$'/a\011.toml' config check"
         );
+    }
+    #[test]
+    fn a_machine_without_a_vendor_may_be_another_one() {
+        let mut settings = Settings::default();
+        let machine = Machine {
+            vendor: Fact::Absent,
+            ..Machine::default()
+        };
+        let gap = |settings: &Settings| platform_gap(&machine, settings);
+        assert!(gap(&settings).unwrap().message.contains("sys_vendor"));
+        settings.machine.assume_kubevirt = true;
+        assert_eq!(gap(&settings), None);
     }
 }
