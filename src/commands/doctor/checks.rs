@@ -32,11 +32,11 @@ macro_rules! checks {
     ($($topic:ident),* $(,)?) => {
         /// Runs all checks.
         pub(crate) async fn all(reads: &Reads<'_>) -> Checked {
-            let ($($topic,)*) = tokio::join!($(async {
+            let ($($topic,)*) = tokio::join!($(Box::pin(async {
                 let mut checked = Checked::default();
                 $topic::check(reads, &mut checked).await;
                 checked
-            }),*);
+            })),*);
             let mut all = Checked { gaps: gaps(reads), ..Checked::default() };
             $(all.merge($topic);)*
             all
