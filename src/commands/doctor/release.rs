@@ -52,12 +52,6 @@ impl Rank {
             rebuild,
         }
     }
-
-    /// Returns the major and minor number.
-    pub(super) fn minor(self) -> (u32, u32) {
-        let [major, minor, _] = self.numbers;
-        (major, minor)
-    }
 }
 
 impl fmt::Display for Rank {
