@@ -26,7 +26,7 @@ use crate::facts::nic::{Announce, Mac, Nic};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, Observation};
 use crate::facts::placement::{HostLabels, Source};
-use crate::facts::topology::{HOSTNAME, REGION, ZONE};
+use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
@@ -248,11 +248,10 @@ impl World {
 
     /// Adds the annotations of Harvester for a host.
     pub(crate) fn annotate(&mut self, to: &str, region: &str, zone: &str) {
-        let annotations = [(HOSTNAME, to), (REGION, region), (ZONE, zone)];
         self.change_vmi(|vmi| {
             vmi.annotated_by_harvester = true;
-            vmi.annotations
-                .extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+            vmi.annotated_host = Some(to.to_owned());
+            vmi.annotations = host_labels(region, zone);
         });
     }
 }
@@ -275,7 +274,6 @@ pub(crate) fn host(name: &str) -> HostName {
 pub(crate) fn host_labels(region: &str, zone: &str) -> HostLabels {
     [(REGION, region), (ZONE, zone)]
         .into_iter()
-        .filter(|(_, value)| !value.is_empty())
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
 }
@@ -374,7 +372,8 @@ fn vmi() -> Vmi {
         annotated_by_harvester: false,
         announcements: Announcements::default(),
         guest_agent: HostView::Connected,
-        annotations: BTreeMap::new(),
+        annotated_host: None,
+        annotations: HostLabels::default(),
         active_pods: BTreeMap::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::pod_info::PodInfo;
-use crate::facts::topology::{IllegalValue, LabelValue, Topology, label_value};
+use crate::facts::topology::{IllegalValue, LabelValue, Topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable};
 use crate::sys::named::named;
@@ -241,8 +241,8 @@ impl<'a> Choice<'a> {
             let refused = |tried: &Tried| tried.source.has_all() && tried.outcome == Failed;
             let extra = self.settings.labels.extra.iter();
             let values = extra.filter_map(|(key, host_key)| {
-                let value = label_value(labels, host_key.as_str()).transpose()?;
-                Some((key.clone(), value))
+                let value = labels.get(host_key.as_str())?;
+                Some((key.clone(), value.clone()))
             });
             self.extra = Some(ExtraLabels {
                 values: values.collect(),
@@ -361,10 +361,10 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Found<&'a HostLabels> {
     if let Some(labels) = vmi.annotations_of_host() {
         return Ok(labels);
     }
-    Err(match vmi.annotated_host() {
+    Err(match &vmi.annotated_host {
         Some(annotated) => (Stale, format!("they are for host {annotated}, the VM runs on {host}")),
         None if vmi.annotated_by_harvester => (Empty, "Harvester has not written them yet".to_owned()),
-        None if Topology::parse(&vmi.annotations) == Ok(Topology::default()) => (
+        None if vmi.annotations.topology() == Ok(Topology::default()) => (
             Empty,
             "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
                 .to_owned(),
@@ -387,12 +387,14 @@ fn of_pod<'a>(located: &Located<'a>) -> Found<&'a HostLabels> {
 }
 
 fn parse(labels: Found<&HostLabels>, host: &HostName) -> Found {
-    Topology::parse(labels?).map_err(|IllegalValue { key, value, source }| {
-        (
-            Invalid,
-            format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
-        )
-    })
+    labels?
+        .topology()
+        .map_err(|IllegalValue { key, value, source }| {
+            (
+                Invalid,
+                format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
+            )
+        })
 }
 
 #[cfg(test)]

@@ -4,10 +4,45 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::topology::{IllegalValue, LabelValue, REGION, Topology, ZONE};
 use crate::sys::named::named;
 
-/// The labels of a host according to a source.
-pub type HostLabels = BTreeMap<String, String>;
+/// The labels of a host according to a source, each a label value or not. Empty ones are missing, because Harvester does not write
+/// empty values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostLabels(BTreeMap<String, Result<LabelValue, IllegalValue>>);
+
+impl FromIterator<(String, String)> for HostLabels {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
+        let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+        let parsed = labels.map(|(key, value)| {
+            let parsed = LabelValue::parse(&value);
+            let illegal = |source| IllegalValue {
+                key: key.clone(),
+                value,
+                source,
+            };
+            (key.clone(), parsed.map_err(illegal))
+        });
+        Self(parsed.collect())
+    }
+}
+
+impl HostLabels {
+    /// Returns the value of a label.
+    pub fn get(&self, key: &str) -> Option<&Result<LabelValue, IllegalValue>> {
+        self.0.get(key)
+    }
+
+    /// Returns region and zone.
+    pub fn topology(&self) -> Result<Topology, IllegalValue> {
+        let value = |key| self.get(key).cloned().transpose();
+        Ok(Topology {
+            region: value(REGION)?,
+            zone: value(ZONE)?,
+        })
+    }
+}
 
 named! {
     /// A source of a host's region and zone. The order is the precedence.
@@ -47,5 +82,37 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl HostLabels {
+        /// Adds a label.
+        pub(crate) fn insert(&mut self, key: String, value: String) {
+            self.0.extend(Self::from_iter([(key, value)]).0);
+        }
+    }
+
+    fn topology<const N: usize>(labels: [(&str, &str); N]) -> Result<Topology, IllegalValue> {
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        HostLabels::from_iter(labels).topology()
+    }
+
+    #[test]
+    fn an_illegal_value_is_named_with_its_key() {
+        let error = topology([(ZONE, "rack a")]).unwrap_err();
+        assert_eq!((error.key.as_str(), error.value.as_str()), (ZONE, "rack a"));
+    }
+
+    #[test]
+    fn an_empty_value_is_none() {
+        let topology = topology([(ZONE, ""), (REGION, "eu-1")]).unwrap();
+        assert_eq!(
+            (topology.zone, topology.region.unwrap().as_str()),
+            (None, "eu-1")
+        );
     }
 }

@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(info.reference(), "default/pool1-abcde");
         assert_eq!(info.host.unwrap().as_str(), "hv-a");
         assert_eq!(info.instance_uid.as_deref(), Some("1f2e3d4c"));
-        assert_eq!(info.topology[REGION], "eu-1");
-        assert_eq!(info.topology[ZONE], "rack-a");
+        let topology = info.topology.topology().unwrap();
+        assert_eq!(topology.to_string(), "eu-1/rack-a");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     fn a_pod_without_labels_has_neither_host_nor_topology() {
         let info = parse("", "virt-launcher-a-x7k2p").unwrap();
         assert_eq!((info.host, info.instance_uid), (None, None));
-        assert!(info.topology.is_empty());
+        assert_eq!(info.topology, HostLabels::default());
     }
 
     #[test]

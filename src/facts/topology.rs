@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Topology: label keys, label values, and the region and zone of a host.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -22,11 +21,6 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Each topology key with its deprecated beta key.
 pub const TWINS: [(&str, &str); 2] = [(REGION, REGION_BETA), (ZONE, ZONE_BETA)];
-
-/// Reports whether Harvester copies this label from a host to the annotations of its instances.
-pub fn is_host_key(key: &str) -> bool {
-    [REGION, ZONE, HOSTNAME].contains(&key)
-}
 
 /// Reports whether this is the key of a region or zone, also a deprecated one.
 pub fn is_topology_key(key: &str) -> bool {
@@ -83,15 +77,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Parses region and zone in labels or annotations. An empty value counts as missing, because Harvester does not write empty
-    /// values.
-    pub fn parse(labels: &BTreeMap<String, String>) -> Result<Self, IllegalValue> {
-        Ok(Self {
-            region: label_value(labels, REGION)?,
-            zone: label_value(labels, ZONE)?,
-        })
-    }
-
     /// Reports whether both are missing.
     pub fn is_empty(&self) -> bool {
         self.region.is_none() && self.zone.is_none()
@@ -112,23 +97,6 @@ impl fmt::Display for Topology {
         let text =
             |value: &Option<LabelValue>| value.as_ref().map_or("-", LabelValue::as_str).to_owned();
         write!(formatter, "{}/{}", text(&self.region), text(&self.zone))
-    }
-}
-
-/// Parses the label value under `key`; `None` if it is missing or empty.
-pub fn label_value(
-    labels: &BTreeMap<String, String>,
-    key: &str,
-) -> Result<Option<LabelValue>, IllegalValue> {
-    match labels.get(key).filter(|value| !value.is_empty()) {
-        None => Ok(None),
-        Some(value) => LabelValue::parse(value)
-            .map(Some)
-            .map_err(|source| IllegalValue {
-                key: key.to_owned(),
-                value: value.clone(),
-                source,
-            }),
     }
 }
 
@@ -156,25 +124,5 @@ mod tests {
         ] {
             assert!(LabelValue::parse(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn an_illegal_value_is_named_with_its_key() {
-        let labels = BTreeMap::from([(ZONE.to_owned(), "rack a".to_owned())]);
-        let error = Topology::parse(&labels).unwrap_err();
-        assert_eq!((error.key.as_str(), error.value.as_str()), (ZONE, "rack a"));
-    }
-
-    #[test]
-    fn an_empty_value_is_none() {
-        let labels = BTreeMap::from([
-            (ZONE.to_owned(), String::new()),
-            (REGION.to_owned(), "eu-1".to_owned()),
-        ]);
-        let topology = Topology::parse(&labels).unwrap();
-        assert_eq!(
-            (topology.zone, topology.region.unwrap().as_str()),
-            (None, "eu-1")
-        );
     }
 }

@@ -16,7 +16,7 @@ use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
 use super::node::NodeCondition;
 use super::placement::HostLabels;
-use super::topology::{HOSTNAME, is_host_key};
+use super::topology::{HOSTNAME, REGION, ZONE};
 use crate::sys::document::json::{
     Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
     node_name, owner_references, resource_version, spec_interfaces, status_interfaces, uid,
@@ -80,6 +80,8 @@ pub struct Vmi {
     pub host: Option<HostName>,
     /// Whether Harvester writes topology annotations on this VM.
     pub annotated_by_harvester: bool,
+    /// The host for which Harvester wrote the annotations, if any.
+    pub annotated_host: Option<String>,
     /// The annotations that Harvester copies from the host. Others are skipped: they may be large, and thousands of instances are
     /// searched.
     pub annotations: HostLabels,
@@ -92,15 +94,10 @@ pub struct Vmi {
 }
 
 impl Vmi {
-    /// Returns the host for which Harvester wrote the topology annotations, if any.
-    pub fn annotated_host(&self) -> Option<&str> {
-        self.annotations.get(HOSTNAME).map(String::as_str)
-    }
-
     /// Returns the topology annotations, if they were written for the current host of the VM.
     pub fn annotations_of_host(&self) -> Option<&HostLabels> {
         let host = self.host.as_ref().map(HostName::as_str)?;
-        (self.annotated_host() == Some(host)).then_some(&self.annotations)
+        (self.annotated_host.as_deref() == Some(host)).then_some(&self.annotations)
     }
 
     /// Returns `namespace/name`.
@@ -273,7 +270,7 @@ impl TryFrom<WireVmi> for Vmi {
         let mut macs = BTreeSet::new();
         macs.extend(found);
         let mut annotations = metadata.annotations.0;
-        annotations.retain(|key, _| is_host_key(key));
+        annotations.retain(|key, _| [HOSTNAME, REGION, ZONE].contains(&key.as_str()));
         for value in annotations.values_mut() {
             // Any user who may create VMs writes them, and a namespace may have thousands. No longer one is a label value or a host.
             if value.len() > ANNOTATION_MAX {
@@ -343,7 +340,8 @@ impl TryFrom<WireVmi> for Vmi {
                 .labels
                 .get(CREATOR)
                 .is_some_and(|creator| creator == ANNOTATED_CREATOR),
-            annotations,
+            annotated_host: annotations.remove(HOSTNAME),
+            annotations: annotations.into_iter().collect(),
             active_pods,
             announcements,
             guest_agent,
@@ -354,7 +352,6 @@ impl TryFrom<WireVmi> for Vmi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::topology::ZONE;
     use serde_json::json;
 
     fn parse(value: serde_json::Value) -> Result<Vmi, String> {
@@ -368,8 +365,10 @@ mod tests {
                 "annotations": {ZONE: "z".repeat(100_000), "other": "x"}},
         }));
         let annotations = vmi.unwrap().annotations;
-        assert_eq!(annotations.len(), 1);
-        assert!(annotations[ZONE].chars().count() <= ANNOTATION_MAX);
+        let illegal = annotations.topology().unwrap_err();
+        assert_eq!(illegal.key, ZONE);
+        assert!(illegal.value.chars().count() <= ANNOTATION_MAX);
+        assert_eq!(annotations.get("other"), None);
     }
 
     #[test]
@@ -436,7 +435,8 @@ mod tests {
         let macs: Vec<String> = vmi.macs.iter().map(ToString::to_string).collect();
         assert_eq!(macs, ["6e:22:41:9c:0a:71", "6e:22:41:9c:0a:72"]);
         assert!(vmi.annotated_by_harvester && vmi.annotations_of_host().is_some());
-        assert_eq!(vmi.annotations.len(), 1, "what is not used is not kept");
+        let none = HostLabels::default();
+        assert_eq!(vmi.annotations, none, "what is not used is not kept");
     }
 
     #[test]

@@ -80,11 +80,10 @@ mod tests {
             ("region", "no"),
             ("c/d", "true"),
         ];
-        assert_eq!(found.len(), expected.len());
-        for (key, value) in expected {
-            assert_eq!(found[key], value, "{key}");
-        }
-        assert_eq!(labels(r#"{"zone": "a"}"#).unwrap()["zone"], "a");
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(found, HostLabels::from_iter(expected));
+        let json = labels(r#"{"zone": "a"}"#).unwrap();
+        assert_eq!(json, labels("zone: a").unwrap());
     }
 
     #[test]

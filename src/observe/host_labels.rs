@@ -10,7 +10,6 @@ use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::placement::Choice;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, Source};
-use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
@@ -65,10 +64,10 @@ impl KeptLabels {
     pub fn doubt(&mut self, vmi: &Vmi) {
         let annotated = vmi.annotations_of_host();
         let annotated = annotated
-            .and_then(|labels| Topology::parse(labels).ok())
+            .and_then(|labels| labels.topology().ok())
             .filter(|topology| !topology.is_empty());
         let reported = self.current.get(&Source::HostNode).and_then(Fact::known);
-        let reported = reported.and_then(|labels| Topology::parse(labels).ok());
+        let reported = reported.and_then(|labels| labels.topology().ok());
         let is_doubtful = match (&annotated, &reported) {
             // Harvester copies these labels: if they differ, ours are older.
             (Some(annotated), Some(reported)) => annotated != reported,
@@ -171,7 +170,7 @@ pub async fn ask(
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     match client.get_metadata(&NODES.named(host)).await {
         Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
-            Fact::Known(node.metadata.labels.0)
+            Fact::Known(node.metadata.labels.0.into_iter().collect())
         }
         Ok(_) => Fact::failed(
             UnavailableKind::Refused,
@@ -220,7 +219,7 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
         Ok(pods) => {
             let mut here = pods.into_iter();
             match (here.next(), here.next()) {
-                (Some(pod), None) => Fact::Known(pod.metadata.labels.0),
+                (Some(pod), None) => Fact::Known(pod.metadata.labels.0.into_iter().collect()),
                 _ => Fact::Absent,
             }
         }
@@ -278,7 +277,7 @@ mod tests {
         // Whatever else went wrong may be over at once, and other sources are read with the VM.
         for answer in [
             Fact::failed(UnavailableKind::Unreachable, "no route"),
-            Fact::Known(HostLabels::new()),
+            Fact::Known(HostLabels::default()),
         ] {
             let mut kept = KeptLabels::default();
             kept.keep(about.clone(), &answer, hour, hour);
@@ -297,7 +296,7 @@ mod tests {
             (Source::HostNode, host)
         };
         let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-        let labels = Fact::Known(HostLabels::new());
+        let labels = Fact::Known(HostLabels::default());
         let mut kept = KeptLabels::default();
         for (number, uptime) in (0..=KEPT_MAX).zip(1..) {
             kept.keep(about(number), &labels, second * uptime, minute);
@@ -359,7 +358,7 @@ mod tests {
         let mut settings = Settings::default();
         let mut kept = KeptLabels::default();
         kept.start(&host("hv-a"), &settings);
-        let labels = Fact::Known(HostLabels::new());
+        let labels = Fact::Known(HostLabels::default());
         kept.current.insert(Source::HostNode, labels);
         kept.start(&host("hv-a"), &settings);
         assert_eq!(kept.current.len(), 1);

@@ -8,7 +8,7 @@ use crate::decide::fixtures::{Reads, World, forbidden, host, host_labels};
 use crate::facts::UnavailableKind;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
-use crate::facts::topology::{HOSTNAME, ZONE};
+use crate::facts::topology::ZONE;
 
 fn outcomes(placement: &Placement) -> Vec<PlacementOutcome> {
     placement.tried.iter().map(|tried| tried.outcome).collect()
@@ -182,7 +182,7 @@ fn annotations_for_another_host_are_stale_and_never_used() {
         placement.tried[1].detail
     );
     // Without the host marker, the age of the annotations is unknown.
-    world.vmi().annotations.remove(HOSTNAME);
+    world.vmi().annotated_host = None;
     world.vmi().annotated_by_harvester = false;
     assert_eq!(
         world.placement().unwrap().tried[1].outcome,
@@ -195,7 +195,7 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
     let mut world = World::new();
     world.answer(
         Source::HostNode,
-        Fact::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into()),
+        Fact::Known(host_labels("", "rack a\u{1b}")),
     );
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
@@ -210,7 +210,7 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
 #[test]
 fn a_host_without_labels_is_known_to_have_none_unless_another_source_reports() {
     let mut world = World::new();
-    world.answer(Source::HostNode, Fact::Known(HostLabels::new()));
+    world.answer(Source::HostNode, Fact::Known(HostLabels::default()));
     let placement = world.placement().unwrap();
     let known = placement.known.unwrap();
     assert!(known.topology.is_empty() && known.is_complete);

@@ -33,13 +33,11 @@ impl Watched for Vmi {
 
     const METADATA_ONLY: bool = false;
 
-    /// Returns all fields that we read except the pods and the annotations that are only for user interfaces.
+    /// Returns all fields that we read except the pods.
     fn snapshot(&self) -> Vmi {
         let mut vmi = self.clone();
         vmi.active_pods.clear();
         vmi.resource_version = None;
-        vmi.annotations
-            .retain(|key, _| crate::facts::topology::is_host_key(key));
         vmi
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use harvester_node_agent::config::{self, show};
+use harvester_node_agent::facts::placement::HostLabels;
 use harvester_node_agent::observe::configmap;
 use harvester_node_agent::observe::distribution::read_distribution;
 use harvester_node_agent::observe::environment_file::{flags, variables};
@@ -189,13 +190,7 @@ pub fn configmap_entry(bytes: &[u8]) {
     let Some(strings) = strings.filter(|_| is_read) else {
         return;
     };
-    let read = read.unwrap();
-    let mut read: Vec<(String, String)> = read
-        .iter()
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    read.sort();
-    assert_eq!(read, strings);
+    assert_eq!(read.unwrap(), HostLabels::from_iter(strings));
 }
 
 /// What is shown of a configuration is the same configuration.

@@ -3,6 +3,7 @@
 
 use harvester_node_agent::commands::doctor::objects::Pod;
 use harvester_node_agent::facts::node::Node;
+use harvester_node_agent::facts::topology::{IllegalValue, REGION, ZONE};
 use harvester_node_agent::facts::vmi::Vmi;
 use harvester_node_agent::report::endpoint;
 use harvester_node_agent::wire::kubeapi::lines::Lines;
@@ -75,7 +76,12 @@ pub fn api_objects(bytes: &[u8]) {
         if let Some(host) = &vmi.host {
             assert_eq!(of("/status/nodeName"), Some(json!(host.as_str())));
         }
-        for (key, text) in &vmi.annotations {
+        for key in [REGION, ZONE] {
+            let Some(value) = vmi.annotations.get(key) else {
+                continue;
+            };
+            let illegal = |illegal: &IllegalValue| illegal.value.clone();
+            let text = value.as_ref().map_or_else(illegal, ToString::to_string);
             let annotations = of("/metadata/annotations").unwrap();
             assert_eq!(annotations.get(key), Some(&json!(text)));
         }
