@@ -144,7 +144,7 @@ pub struct ConditionsPatch {
     pub announce: Vec<EventDraft>,
 }
 
-/// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or a host name, so
+/// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or the name of a host, so
 /// that an unchanged state is not written again and a migration does not write a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredCondition {

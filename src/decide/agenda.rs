@@ -7,7 +7,7 @@ use std::time::Duration;
 /// What a round is scheduled for. If several are due, the first one decides what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
-    /// The next read of the re-sync window.
+    /// The next read of the fast-poll window.
     Window,
     /// The retry of reads that failed.
     Retry,
@@ -15,7 +15,7 @@ pub enum Job {
     Poll,
     /// The end of the wait for Harvester's annotations.
     Settle,
-    /// The verdict on host names that do not change any more, and the search for the VMs that have them.
+    /// The verdict on hostnames that do not change any more, and the search for the VMs that have them.
     Names,
     /// The start of the guest agent's unit.
     Start,

@@ -205,7 +205,7 @@ pub fn identify(
             }
         })
         .collect();
-    // The static host name takes effect only at the next boot. It has its own finding.
+    // The static hostname takes effect only at the next boot. It has its own finding.
     let verdicts = names
         .iter()
         .filter(|judged| judged.kind != NameKind::StaticHostname)

@@ -165,7 +165,7 @@ impl<'a> Row<'a> {
             (Rule::Follow { .. } | Rule::Host, Some(Ok(wanted))) => Verdict::Set(wanted.clone()),
             (Rule::Follow { .. }, _) if present.is_none() => Verdict::Keep,
             (Rule::Follow { may_remove: true }, _) if owned == Some(true) => Verdict::Remove,
-            // A host name may be longer than a label value. A truncated name could be the name of another host.
+            // The name of a host may be longer than a label value. A truncated name could be the name of another host.
             (Rule::Follow { .. } | Rule::Host, _) => Verdict::Leave(SkipReason::HostHasNone),
             (Rule::Extra, Some(Ok(wanted))) if owned.is_some() || present.is_none() || is_same => {
                 Verdict::Set(wanted.clone())

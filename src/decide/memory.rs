@@ -19,7 +19,7 @@ use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding, Flag};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
-use crate::decide::resync::Window;
+use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
 use crate::facts::node::ANNOTATION_HOST;
@@ -27,7 +27,7 @@ use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 
-/// The maximum length of a host name, in characters. Other writers can change the annotation that contains it.
+/// The maximum length of the name of a host, in characters. Other writers can change the annotation that contains it.
 const HOST_MAX: usize = 253;
 
 /// Host names that keep changing are reported after this many debounce times.
@@ -52,11 +52,11 @@ pub struct Memory {
     pub unmeasured: Option<Duration>,
     /// The number of steps of the wall clock.
     pub clock_steps: u64,
-    /// The open re-sync window after a migration hint.
+    /// The open fast-poll window after a migration hint.
     pub window: Option<Window>,
     /// The first hint of the migration whose labels are not written yet, or what showed it, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
-    /// The host names when they were last read.
+    /// The hostnames when they were last read.
     pub names: Option<HostNames>,
     /// The time since which reads fail.
     pub unread_since: Option<Duration>,
@@ -105,7 +105,7 @@ impl SeenPod {
     }
 }
 
-/// The host names of this machine.
+/// The hostnames of this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
     names: Vec<String>,
@@ -289,7 +289,7 @@ impl Memory {
         })
     }
 
-    /// Records the host names, and until when they must not change before they are reported and searched for. cloud-init and DHCP
+    /// Records the hostnames, and until when they must not change before they are reported and searched for. cloud-init and DHCP
     /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely. `is_searched`: this
     /// round searches for the VMs that have them.
     pub(super) fn note_names(
@@ -329,7 +329,7 @@ impl Memory {
         }
     }
 
-    /// Records the findings about the host names.
+    /// Records the findings about the hostnames.
     pub(super) fn note_findings(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
             let codes = findings.iter().map(|finding| finding.code);
@@ -340,19 +340,19 @@ impl Memory {
         }
     }
 
-    /// Reports whether this finding about host names is reported now: they are stable, or it was reported before.
+    /// Reports whether this finding about hostnames is reported now: they are stable, or it was reported before.
     pub(super) fn may_report(&self, code: Code) -> bool {
         let mut names = self.names.iter();
         self.are_names_stable() || names.any(|names| names.findings.contains(&code))
     }
 
-    /// Reports whether the host names have not changed lately.
+    /// Reports whether the hostnames have not changed lately.
     pub(super) fn are_names_stable(&self) -> bool {
         let names = self.names.as_ref();
         names.is_none_or(|names| names.changing_since.is_none())
     }
 
-    /// Reports whether the VMs that have the host names still need to be searched for.
+    /// Reports whether the VMs that have the hostnames still need to be searched for.
     pub(super) fn are_names_unsearched(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.is_unsearched)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Schedules the next round if no trigger arrives before, and what it reads: a retry, a read of the re-sync window, an expected
+//! Schedules the next round if no trigger arrives before, and what it reads: a retry, a read of the fast-poll window, an expected
 //! change, or a poll. [`schedule`] computes the delays, and the [`Agenda`](super::agenda::Agenda) has the times.
 
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn reads(job: Job, seen: Scene<'_>, memory: &Memory) -> (Trigger, Scope) {
             let mut scope = Scope::VM;
             scope.set(Scope::HOST, !unwatched(seen).is_empty());
             scope.set(Scope::NODE, is_node_unread);
-            (Trigger::Resync, scope)
+            (Trigger::FastPoll, scope)
         }
         // Nothing from an API that answered. A new credential may fix the failure.
         Job::Retry => {

@@ -22,7 +22,7 @@ use PlacementOutcome::{Disabled, Empty, Failed, Invalid, NotNeeded, Stale, Used}
 pub struct Placement {
     /// The host of this VM.
     pub host: HostName,
-    /// The source of the host name, as human-readable text.
+    /// The source of the name of the host, as human-readable text.
     pub host_source: &'static str,
     /// Its topology, where a source reported it.
     pub known: Option<Known>,
@@ -98,13 +98,13 @@ named! {
 pub struct Located<'a> {
     /// The host.
     pub host: HostName,
-    /// The source of the host name.
+    /// The source of the name of the host.
     pub host_source: HostSource<'a>,
     /// The virt-launcher pod of the VM, from its files.
     pub pod: Option<&'a PodInfo>,
 }
 
-/// The source of the host name.
+/// The source of the name of the host.
 #[derive(Debug, Clone, Copy)]
 pub enum HostSource<'a> {
     /// Harvester's API: `status.nodeName` of our instance.

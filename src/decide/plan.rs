@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::action::{Action, DesiredCondition, HookRun, NodeEvents, Write};
 use super::doing::{Doing, Labeling};
+use super::fast_poll::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::guest_agent::GuestAgentHealth;
 use super::input::{Now, RunKind, Scene};
 use super::label_state::{self, LabelState};
@@ -14,7 +15,6 @@ use super::memory::{Memory, Migration};
 use super::next::next_round;
 use super::patches::conditions_patch;
 use super::registration::{self, Registration};
-use super::resync::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::scheduled_events::ScheduledEvent;
 use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
@@ -57,7 +57,7 @@ pub struct Plan {
     pub moved: Option<Migration>,
     /// How long the last migration interrupted the guest, in the round that estimated it.
     pub interruption: Option<Duration>,
-    /// The end of a re-sync window, if it ended.
+    /// The end of a fast-poll window, if it ended.
     pub window_end: Option<WindowEnd>,
     /// The time, since the start of the process, since which a watch must have delivered something. Other watches are
     /// re-established.
@@ -224,7 +224,7 @@ impl Plan {
         patch.filter(|patch| memory.held(patch, seen, now).is_none())
     }
 
-    /// Advances an open re-sync window.
+    /// Advances an open fast-poll window.
     fn step_window(&mut self, seen: Scene<'_>, now: Now) {
         let memory = &mut self.memory;
         let is_host_late = memory.is_host_late(seen);
@@ -279,23 +279,23 @@ fn start_of_unit(
     Some(Action::StartUnit(unit.to_owned()))
 }
 
-/// Returns the migration hint for which a re-sync window will be opened. It is reported before any read, because reads after a
+/// Returns the migration hint for which a fast-poll window will be opened. It is reported before any read, because reads after a
 /// migration may take long.
 pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     let before = memory.window.clone();
     let opened = before.as_ref().map(|window| window.opened);
-    let window = resync::admit(before, reasons.hint, None, memory.moved)?;
+    let window = fast_poll::admit(before, reasons.hint, None, memory.moved)?;
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
-/// Opens a re-sync window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
+/// Opens a fast-poll window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
 fn admit(memory: &mut Memory, seen: Scene<'_>) -> Option<WindowEnd> {
     if seen.run_kind == RunKind::Once {
         return None;
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
-    memory.window = resync::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
+    memory.window = fast_poll::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
     let (trigger, _) = seen.reasons.hint.filter(|_| memory.window.is_none())?;
     let Migration { from, to, .. } = memory.last_migration.as_ref()?;
     let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);

@@ -13,7 +13,7 @@ use super::labels::Owned;
 use super::*;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::config::OnChange;
-use crate::decide::resync::WindowOutcome;
+use crate::decide::fast_poll::WindowOutcome;
 use crate::facts::clock::{ClockStep, rfc3339};
 use crate::facts::guest_agent::{HostView, UnitState};
 use crate::facts::names::{HostName, NodeName, VmName};
@@ -677,7 +677,7 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     assert_eq!(new_hint(&world.memory, &world.reasons), Some(Trigger::Link));
     let plan = world.plan();
     assert_eq!(plan.window_end, None);
-    assert_eq!(plan.next.trigger, Trigger::Resync);
+    assert_eq!(plan.next.trigger, Trigger::FastPoll);
     assert_eq!(plan.next.scope, Scope::VM);
     assert!(
         plan.next.after < Duration::from_millis(200),
@@ -692,7 +692,7 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     );
 
     world.uptime += Duration::from_millis(100);
-    world.reasons = Reasons::new(Trigger::Resync, world.uptime);
+    world.reasons = Reasons::new(Trigger::FastPoll, world.uptime);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert!(plan.window_end.is_none() && plan.moved.is_some());
@@ -763,7 +763,7 @@ fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leave
         world.uptime += world.plan().next.after.max(Duration::from_millis(300));
         world.reasons = Reasons::new(Trigger::Operator, world.uptime);
         let plan = world.plan();
-        assert_eq!(plan.next.trigger, Trigger::Resync);
+        assert_eq!(plan.next.trigger, Trigger::FastPoll);
         assert!(!plan.next.after.is_zero(), "a look that is due for ever");
         world.apply(&plan);
     }
@@ -824,9 +824,9 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
         if plan.window_end.is_some() {
             break plan;
         }
-        assert_eq!(plan.next.trigger, Trigger::Resync);
+        assert_eq!(plan.next.trigger, Trigger::FastPoll);
         world.uptime += plan.next.after;
-        world.reasons = Reasons::new(Trigger::Resync, world.uptime);
+        world.reasons = Reasons::new(Trigger::FastPoll, world.uptime);
     };
     assert!(looks <= 11, "{looks} looks");
     assert_eq!(

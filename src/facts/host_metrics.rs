@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host name and the time in KubeVirt's downward metrics.
+//! The name of the host and the time in KubeVirt's downward metrics.
 //!
 //! The document has the format of vhostmd: `<metrics>` with a `<metric context="host">` for each value, which contains a `<name>`
 //! and a `<value>`. KubeVirt's `HostName` is the name of the Harvester Node that runs this VM (`pkg/downwardmetrics/scraper.go`).
@@ -36,7 +36,7 @@ impl HostMetrics {
     ///
     /// # Errors
     ///
-    /// Returns one escaped line if the document has another format or contains no host name. It is of the kind `Unreachable` if the host
+    /// Returns one escaped line if the document has another format or contains no name of a host. It is of the kind `Unreachable` if the host
     /// has no metrics at present.
     pub fn parse(document: &str) -> Result<Self, Unavailable> {
         let too_many = || Unavailable::new(Refused, "it has too many elements or attributes");

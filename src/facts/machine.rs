@@ -14,7 +14,7 @@ const KUBEVIRT: &str = "KubeVirt";
 /// The local facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The host name of the kernel (`uname -n`).
+    /// The hostname of the kernel (`uname -n`).
     pub kernel_hostname: Fact<String>,
     /// `/etc/hostname`.
     pub static_hostname: Fact<String>,

@@ -177,13 +177,13 @@ fn is_lower_case_label(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_inner)
 }
 
-/// Converts a host name for comparison: without a trailing dot, in lower case, up to the first dot.
+/// Converts a hostname for comparison: without a trailing dot, in lower case, up to the first dot.
 pub fn short(name: &str) -> String {
     let name = name.strip_suffix('.').unwrap_or(name);
     name.split('.').next().unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Returns the host name that KubeVirt sets for a VM without `spec.hostname`: the name up to its first dot, truncated to 63
+/// Returns the hostname that KubeVirt sets for a VM without `spec.hostname`: the name up to its first dot, truncated to 63
 /// characters (`pkg/util/net/dns/sanitize.go`).
 pub fn kubevirt_hostname(vm: &VmName) -> String {
     let first = vm.as_str().split('.').next().unwrap_or_default();
@@ -280,10 +280,10 @@ pub fn without_node_id(name: &str) -> Option<&str> {
 /// The kinds of names that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NameKind {
-    /// The host name of the kernel.
+    /// The hostname of the kernel.
     #[serde(rename = "hostname")]
     KernelHostname,
-    /// `/etc/hostname`, which sets the host name of the kernel at the next boot.
+    /// `/etc/hostname`, which sets the hostname of the kernel at the next boot.
     #[serde(rename = "static-hostname")]
     StaticHostname,
     /// The node name of the kubelet.

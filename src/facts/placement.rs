@@ -55,7 +55,7 @@ named! {
         LauncherPod = "launcher-pod",
         /// A ConfigMap that an administrator maintains in `harvester-public`.
         ConfigMap = "configmap",
-        /// The `[hosts]` table of our own configuration. Together with the host name from KubeVirt's downward metrics, it needs no
+        /// The `[hosts]` table of our own configuration. Together with the name of the host from KubeVirt's downward metrics, it needs no
         /// credential for Harvester.
         HostsTable = "hosts-table",
         /// The labels of the virt-launcher pod, from files that the host shares with this VM. It needs neither a network nor a

@@ -16,7 +16,7 @@ pub const REGION: &str = "topology.kubernetes.io/region";
 pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 /// The deprecated beta key of [`REGION`].
 pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
-/// The host name of a Node. On a VMI, it is the annotation with the host for which region and zone were written.
+/// The hostname of a Node. On a VMI, it is the annotation with the host for which region and zone were written.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Each topology key with its deprecated beta key.

@@ -20,7 +20,7 @@ named! {
         Vmi = "vmi",
         /// Our Node changed.
         Node = "node",
-        /// A file changed: a credential, the host name, or the configuration of the distribution.
+        /// A file changed: a credential, the hostname, or the configuration of the distribution.
         Files = "files",
         /// A virtual NIC announced itself: the VM runs in another QEMU, or was paused for saving.
         Link = "link",
@@ -38,8 +38,8 @@ named! {
         Reload = "reload",
         /// An event source of this machine failed or recovered.
         Signals = "event-source",
-        /// A read of the re-sync window, after a migration hint.
-        Resync = "fast-poll",
+        /// A read of the fast-poll window, after a migration hint.
+        FastPoll = "fast-poll",
         /// A timer expired.
         Timer = "timer",
     }
@@ -58,7 +58,7 @@ impl Trigger {
             Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
             Self::Link | Self::Port => Scope::HINTED,
-            Self::Clock | Self::Resync => Scope::VM,
+            Self::Clock | Self::FastPoll => Scope::VM,
             // Every round reads the names of this machine and collects the findings.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,

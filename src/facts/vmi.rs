@@ -42,7 +42,7 @@ const AGENT_NOT_SUPPORTED: &str = "AgentVersionNotSupported";
 /// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
-/// The maximum length of an annotation, in characters: that of a host name.
+/// The maximum length of an annotation, in characters: that of the name of a host.
 const ANNOTATION_MAX: usize = 253;
 
 /// The maximum number of pods of a VM that are kept. There are two during a migration. A list has up to 10,000 VMs that others created.

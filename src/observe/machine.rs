@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads this machine: host names, DMI, cloud-init or Afterburn, NICs.
+//! Reads this machine: hostnames, DMI, cloud-init or Afterburn, NICs.
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::Root;
 use crate::wire::netlink::inventory::read_nics;
 
-/// The file of the static host name; every tool that changes the host name permanently replaces it.
+/// The file of the static hostname; every tool that changes the hostname permanently replaces it.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";
 
 /// The maximum size of a file with a name or an identifier, which has one line.
@@ -39,7 +39,7 @@ pub fn read_machine(root: &Root) -> Machine {
     }
 }
 
-/// Reads the host name of the kernel from `/proc/sys`, also below another root, or from `uname(2)` if a sandbox hides it.
+/// Reads the hostname of the kernel from `/proc/sys`, also below another root, or from `uname(2)` if a sandbox hides it.
 fn kernel_hostname(root: &Root) -> Fact<String> {
     match line(root, "/proc/sys/kernel/hostname") {
         Fact::Known(name) => Fact::Known(name),

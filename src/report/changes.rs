@@ -11,8 +11,8 @@ use super::status::{Status, VmStatus};
 use crate::agent::Round;
 use crate::agent::state::Seconds;
 use crate::catalog::{Known, Severity};
+use crate::decide::fast_poll::{WindowEnd, WindowOutcome};
 use crate::decide::identity::JudgedName;
-use crate::decide::resync::{WindowEnd, WindowOutcome};
 use crate::decide::scheduled_events::ScheduledEventState;
 use crate::decide::{Action, Migration};
 use crate::facts::clock::ClockSteps;
@@ -27,7 +27,7 @@ pub struct Reported {
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
-    /// The host names of the machine.
+    /// The hostnames of the machine.
     names: Option<Vec<JudgedName>>,
     /// The number of steps of the clock.
     clock: Option<u64>,

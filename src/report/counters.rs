@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::exposition::{Histogram, Page};
 use crate::agent::Round;
-use crate::decide::resync::WindowOutcome;
+use crate::decide::fast_poll::WindowOutcome;
 use crate::decide::scheduled_events::{ScheduledEventState, ScheduledEventType};
 use crate::facts::trigger::Trigger;
 

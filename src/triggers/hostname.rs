@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of the kernel's host name: its file in `/proc` reports each one (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
+//! Changes of the kernel's hostname: its file in `/proc` reports each one (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
-/// The file with the kernel's host name.
+/// The file with the kernel's hostname.
 const PATH: &str = "/proc/sys/kernel/hostname";
 
 /// The size of the read buffer. The kernel's limit is 64 bytes (`__NEW_UTS_LEN`), and a line break.
@@ -146,7 +146,7 @@ mod tests {
         signal.is_some_and(|signal| signal.live == live && signal.detail.contains(part))
     }
 
-    /// Listens to the host name below `root` in a separate namespace and changes it.
+    /// Listens to the hostname below `root` in a separate namespace and changes it.
     async fn each_change_is_reported(root: Root) {
         let mut source = Hostname(root);
         let (out, mut reasons) = output(&source);

@@ -291,7 +291,7 @@ fn why(reasons: &Reasons, planned: Duration) -> Why {
     match reasons.trigger {
         Trigger::Startup => Why::Start,
         Trigger::Vmi | Trigger::Node => Why::Watch,
-        Trigger::Link | Trigger::Port | Trigger::Clock | Trigger::Resync => Why::Hint,
+        Trigger::Link | Trigger::Port | Trigger::Clock | Trigger::FastPoll => Why::Hint,
         Trigger::Files => Why::Files,
         Trigger::Reload => Why::Reload,
         Trigger::Timer if planned >= POLLS => Why::Poll,

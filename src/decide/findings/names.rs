@@ -221,8 +221,8 @@ pub(super) fn deletion(
     })
 }
 
-/// Returns the host name that this machine should have: the name of its registered Node, or else the name of its VM. With another
-/// host name, the kubelet would register a second Node.
+/// Returns the hostname that this machine should have: the name of its registered Node, or else the name of its VM. With another
+/// hostname, the kubelet would register a second Node.
 fn lasting_name<'a>(observation: &'a Observation, identity: &'a Identity) -> Option<&'a str> {
     let node = observation
         .kubelet

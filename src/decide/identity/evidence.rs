@@ -54,7 +54,7 @@ impl EvidenceKind {
     }
 
     /// Returns how much it proves. A user can copy every property of a VM into another one, but not the pod that shares its files.
-    /// Neither the providerID nor the name decides between instances with the same hardware: both follow the host name, which a clone
+    /// Neither the providerID nor the name decides between instances with the same hardware: both follow the hostname, which a clone
     /// copies.
     fn rank(self) -> u8 {
         match self {

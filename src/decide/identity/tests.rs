@@ -230,7 +230,7 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     let identity = world.identity();
     assert!(matches!(&identity.vm, OwnVm::ProvenOffline(vm) if vm.name.as_str() == VM));
     assert_eq!(identity.verdict, Verdict::Match);
-    // A host name that differs from the VM cannot be proven. The name from cloud-init can, and the difference is detected.
+    // A hostname that differs from the VM cannot be proven. The name from cloud-init can, and the difference is detected.
     rename(&mut world, "wrong", "wrong");
     assert_eq!(world.identity().verdict, Verdict::Differs);
     world.observation.machine.product_uuid = Fact::Known(random_uuid(1));

@@ -32,7 +32,7 @@ const TRIGGERS: [Trigger; 14] = [
     Trigger::Operator,
     Trigger::Reload,
     Trigger::Signals,
-    Trigger::Resync,
+    Trigger::FastPoll,
     Trigger::Timer,
 ];
 

@@ -71,7 +71,7 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
 #[test]
 fn a_failed_write_is_retried_before_the_next_read_of_a_window_and_delays_none() {
     let mut plan = plan();
-    plan.next.trigger = Trigger::Resync;
+    plan.next.trigger = Trigger::FastPoll;
     plan.next.after = Duration::from_secs(30);
     let next = tried(&plan, &refused(true, None)).next;
     let backoff = schedule::retry(1, None, now(UPTIME).random);
