@@ -26,7 +26,7 @@ Examples:
   Wait for the next ones, and print each state as one JSON object:
     harvester-node-agent events --follow -o json
 
-Exit status: 0 ok; 1 standard output cannot be written; 75 the agent is not running, has not published events, or they cannot be watched.";
+Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the agent is not running; it has not published events, or they cannot be watched.";
 
 /// The warning if events may be missing.
 const NOT_RUNNING: &str = "warning: the agent is not running: later scheduled events are unknown. To start it, as root: systemctl enable --now harvester-node-agent\n";

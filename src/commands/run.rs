@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::answer::{Answer, Exit};
+use super::options::config_option;
 use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::signal_board::SignalBoard;
@@ -165,10 +166,11 @@ pub(super) fn not_root(process: &Process, command: &str) -> Option<Answer> {
     }
     let tree = match process.root.is_live() {
         true => String::new(),
-        false => format!(" --root={}", shell_path(dir.components().as_path())),
+        false => format!("--root={} ", shell_path(dir.components().as_path())),
     };
+    let config = config_option(process.config.as_deref());
     let text = format!(
-        "error: only root can read the credentials and the firmware tables. Run as root:\n  sudo harvester-node-agent{tree} {command}\n"
+        "error: only root can read the credentials and the firmware tables. Run as root:\n  sudo harvester-node-agent {tree}{config}{command}\n"
     );
     Some(Answer::stderr(text, Exit::TryAgain))
 }

@@ -163,7 +163,8 @@ fn missing(process: &Process, error: &str) -> Answer {
     let root = &process.root;
     let presence = presence(root, None);
     let config = config::load(root, process.config.as_deref());
-    let is_invalid = config.is_err();
+    // To another user, a file that only root can read is no mistake in it.
+    let is_invalid = config.is_err() && nix::unistd::geteuid().is_root();
     let settings = config.map(|loaded| loaded.settings).unwrap_or_default();
     if let Presence::Absent = presence
         && let Some(vendor) = foreign(&read_machine(root), &settings)

@@ -75,8 +75,10 @@ fn found(((code, about), seen): (FindingKey, Vec<&str>)) -> EventDraft {
     let (title, reason) = (code.entry().title, code.reason());
     let seen = seen.join("; ");
     let event = draft("Warning", reason, &format!("{title}: {seen}"));
-    let same = if code.is(Flag::ErrorText) { "" } else { &seen };
-    let same = format!("{} {same}", about.unwrap_or_default());
+    // Times and numbers of one finding change.
+    let text = if code.is(Flag::ErrorText) { "" } else { &seen };
+    let text = text.replace(|character: char| character.is_ascii_digit(), "");
+    let same = format!("{} {text}", about.unwrap_or_default());
     let id = Uuid::new_v5(&Uuid::nil(), same.as_bytes());
     EventDraft {
         name: Some(format!("{}.{id}", reason.to_ascii_lowercase())),

@@ -265,6 +265,11 @@ pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>)
     is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other())
 }
 
+/// Reports whether anything speaks for an instance.
+pub fn may_be(observation: &Observation, vmi: &Vmi) -> bool {
+    Candidate::new(observation, vmi).has(true, |_| true)
+}
+
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
 /// which KubeVirt before 1.6 derived the firmware UUID.
 pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {
@@ -323,7 +328,7 @@ fn choose(
                     vmis.len()
                 ),
                 Coverage::Named => {
-                    "no VM with a name of this node matches, and the credential cannot list others"
+                    "no VM with a name of this node matches, and the others cannot be listed: it is forbidden, or there are too many"
                         .to_owned()
                 }
                 Coverage::Listed => {

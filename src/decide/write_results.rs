@@ -63,7 +63,9 @@ impl Plan {
             ..believed(&mut self.memory, seen, &mut own, now)
         };
         let mut untried = self.actions.split_off(count);
-        untried.retain(|action| action.write() == Write::Events);
+        // None about a Node that is not ours.
+        let is_ours = seen.observation.node.known().is_some();
+        untried.retain(|action| is_ours && action.write() == Write::Events);
         self.actions.extend(untried);
         // Their Events are planned.
         let scheduled = std::mem::take(&mut self.scheduled);

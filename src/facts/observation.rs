@@ -103,7 +103,7 @@ pub struct Candidates {
 pub enum Coverage {
     /// All instances of the namespace: a duplicate would be found.
     Namespace,
-    /// Only instances read by name, because the credential may not list.
+    /// Only instances read by name, because the credential may not list, or the list is too large.
     Named,
     /// Only instances read by name: that was sufficient, the last list found no other match, or this list failed.
     Listed,

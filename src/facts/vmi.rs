@@ -45,8 +45,8 @@ const INTERFACES_MAX: usize = 4096;
 /// The maximum length of an annotation, in characters: that of the name of a host.
 const ANNOTATION_MAX: usize = 253;
 
-/// The maximum number of pods of a VM that are kept. There are two during a migration. A list has up to 10,000 VMs that others created.
-const PODS_MAX: usize = 8;
+/// The maximum number of pods of a VM that are kept. Those of earlier migrations stay until something deletes them.
+const PODS_MAX: usize = 64;
 
 /// The maximum number of conditions of a VM that are kept; usually there are about five.
 const CONDITIONS_MAX: usize = 1000;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::config::Settings;
-use crate::decide::identity::{is_certain, is_likely};
+use crate::decide::identity::{is_certain, is_likely, may_be};
 use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
@@ -170,7 +170,8 @@ impl Search<'_> {
                 let vmis = named.into_iter().chain(others).collect();
                 (known(vmis, Coverage::Namespace), List::Done)
             }
-            Err(error) if error.kind == Kind::Forbidden => {
+            // Anyone who may create VMs can make the list too large. To request it again would load the API for nothing.
+            Err(error) if matches!(error.kind, Kind::Forbidden | Kind::TooLarge) => {
                 (known(named, Coverage::Named), List::Done)
             }
             // Ours was read by its name: only the search for others is repeated.
@@ -247,10 +248,18 @@ impl Search<'_> {
             }
         } else {
             let all = Selectors::default();
-            let is_new = |vmi: &Vmi| {
-                !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
+            let new = |mut vmi: Vmi| {
+                let is_read = |read: &Vmi| read.uid == vmi.uid;
+                if is_named(&vmi.uid) || vmis.iter().any(is_read) {
+                    return None;
+                }
+                // There may be thousands, and others created them.
+                if !may_be(self.facts, &vmi) {
+                    vmi.active_pods.clear();
+                }
+                Some(vmi)
             };
-            let others = self.client.list::<Vmi>(&collection, &all, is_new).await?;
+            let others = self.client.list(&collection, &all, new).await?;
             vmis.extend(others);
         }
         Ok(vmis)

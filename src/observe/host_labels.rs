@@ -210,12 +210,13 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
         field: None,
     };
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
-    let is_here = |pod: &LauncherPod| {
+    let here = |pod: LauncherPod| {
         let is_active = |uid: &String| vmi.active_pods.contains_key(uid);
-        pod.spec.node_name.as_deref() == Some(host.as_str())
-            && pod.metadata.uid.as_ref().is_some_and(is_active)
+        let is_here = pod.spec.node_name.as_deref() == Some(host.as_str())
+            && pod.metadata.uid.as_ref().is_some_and(is_active);
+        is_here.then_some(pod)
     };
-    match client.list::<LauncherPod>(&path, &selectors, is_here).await {
+    match client.list(&path, &selectors, here).await {
         Ok(pods) => {
             let mut here = pods.into_iter();
             match (here.next(), here.next()) {

@@ -221,6 +221,12 @@ fn sources(
     ]
 }
 
+/// Returns the output of a source. What others can cause at will is limited.
+fn output_of(source: &dyn Source, sender: &Sender, board: &SignalBoard) -> Output {
+    let sender = sender.clone().paced(source.is_paced());
+    Output::new(source, sender, board.clone())
+}
+
 /// Starts the event sources of this machine.
 fn listen(
     root: &Root,
@@ -236,8 +242,7 @@ fn listen(
         return tasks;
     }
     for mut source in sources(root, bus, hint_sink, files) {
-        let sender = sender.clone().paced(source.is_paced());
-        let out = Output::new(&*source, sender, health.clone());
+        let out = output_of(&*source, sender, health);
         let root = root.clone();
         tasks.spawn(async move { keep(&mut *source, &root, &out).await });
     }

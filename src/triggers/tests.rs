@@ -63,12 +63,12 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
 }
 
 /// Returns the number of reconciles in a minute for a trigger that is sent twice a second.
-async fn reconciles_in_a_minute(trigger: Trigger, is_paced: bool) -> usize {
+async fn reconciles_in_a_minute(trigger: Trigger, source: &dyn Source) -> usize {
     let mut listener = listener(DELAY);
-    let sender = listener.sender().paced(is_paced);
+    let out = output_of(source, &listener.sender(), &SignalBoard::default());
     let sending = tokio::spawn(async move {
         for _ in 0..120 {
-            sender.send(trigger);
+            out.fire(trigger);
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });
@@ -88,10 +88,11 @@ async fn what_others_can_send_at_will_causes_few_reconciles() {
         Trigger::Link,
         Trigger::Clock,
     ] {
-        let count = reconciles_in_a_minute(trigger, true).await;
+        let count = reconciles_in_a_minute(trigger, &clock::Clock).await;
         assert!((20..=27).contains(&count), "{trigger:?}: {count}");
     }
-    let count = reconciles_in_a_minute(Trigger::Vmi, false).await;
+    let hostname = hostname::Hostname(Root::new("/nonexistent"));
+    let count = reconciles_in_a_minute(Trigger::Vmi, &hostname).await;
     assert!(count > 100, "{count}");
 }
 

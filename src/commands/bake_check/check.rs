@@ -75,6 +75,7 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
         root,
         dir,
         things: BTreeMap::new(),
+        linked: BTreeMap::new(),
         known: BTreeSet::new(),
         findings: Vec::new(),
     };
@@ -101,6 +102,13 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
         let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
         let remove = check.remove(&paths);
         check.find_with(code, first(&places, NAMED_MAX, ", "), remove);
+    }
+    for (code, places) in &check.linked {
+        let finding = Finding::new(*code, first(places, NAMED_MAX, ", "));
+        check.findings.push(finding.with_remedy(
+            "Check where the link in the home directory leads. A file of the user: remove it there, then the link. A file of the system: \
+             remove only the link.",
+        ));
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
@@ -131,6 +139,8 @@ struct Check<'a> {
     dir: &'a Path,
     /// The files and directories that must not be there.
     things: BTreeMap<Code, Vec<ImagePlace>>,
+    /// Those that are in a home directory only through a link.
+    linked: BTreeMap<Code, Vec<ImagePlace>>,
     /// Those that were looked at: there may be thousands for one code.
     known: BTreeSet<(Code, PathBuf)>,
     findings: Vec<Finding>,
@@ -363,21 +373,20 @@ impl Check<'_> {
     fn thing(&mut self, code: Code, path: &Path) {
         let place = self.at(path);
         // The user may have linked a directory of the system, whose files no command may remove.
-        if home(path).is_some_and(|home| !place.path.starts_with(self.root.resolve(home))) {
-            if self.counts(path) {
-                let seen = format!("{} is {place}, through a link", path.display());
-                let finding = Finding::new(code, seen);
-                let remedy =
-                    "Check where the link in the home directory leads, and remove only the link.";
-                self.findings.push(finding.with_remedy(remedy));
-            }
-            return;
-        }
+        let is_linked = self
+            .home(path)
+            .is_some_and(|home| !place.path.starts_with(home));
         // This file has an effect even if it is empty or a broken link.
         let is_mark = code == Code::ImageCloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
         if self.known.insert((code, place.path.clone())) && (is_there || self.counts(path)) {
-            self.things.entry(code).or_default().push(place);
+            if is_linked {
+                let (path, leads_to) = (path.to_owned(), Some(place.path));
+                let place = ImagePlace { path, leads_to };
+                self.linked.entry(code).or_default().push(place);
+            } else {
+                self.things.entry(code).or_default().push(place);
+            }
         }
     }
 
@@ -407,6 +416,15 @@ impl Check<'_> {
         if !findings.any(|finding| finding.seen == seen) {
             self.find(Code::ImageUnreadable, seen);
         }
+    }
+
+    /// Returns the home directory that has this path, with the links that only root can make resolved.
+    fn home(&self, path: &Path) -> Option<PathBuf> {
+        if path.starts_with("/root") {
+            return Some(self.root.resolve(Path::new("/root")));
+        }
+        let user = path.strip_prefix("/home").ok()?.components().next()?;
+        Some(self.root.resolve(Path::new("/home")).join(user))
     }
 
     /// Resolves all links in a path. If the path itself is a link, its target is returned separately.
@@ -451,12 +469,6 @@ impl Check<'_> {
         let path = path.strip_prefix("/").unwrap_or(path);
         shell_path(&self.dir.join(path))
     }
-}
-
-/// Returns the home directory that has this path.
-fn home(path: &Path) -> Option<PathBuf> {
-    let user = path.strip_prefix("/home").ok()?.components().next()?;
-    Some(Path::new("/home").join(user))
 }
 
 /// Returns the finding for a setting that is removed by hand.

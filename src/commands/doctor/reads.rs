@@ -207,7 +207,7 @@ impl<'a> Endpoint<'a> {
     }
 
     async fn list<T: DeserializeOwned>(&self, path: &ObjectPath, by: Selectors) -> Fact<Vec<T>> {
-        let list = async |client: &Client| client.list(path, &by, |_| true).await;
+        let list = async |client: &Client| client.list(path, &by, Some).await;
         self.request(list).await
     }
 

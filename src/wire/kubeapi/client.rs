@@ -117,18 +117,18 @@ impl Client {
         self.object(&call).await
     }
 
-    /// Reads all objects that the selectors match, and keeps those for which `is_wanted` returns true. An unreadable object is
+    /// Reads all objects that the selectors match, and keeps what `keep` returns of each. An unreadable object is
     /// skipped: a user who may write one object of a collection must not make all others unreadable.
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &ObjectPath,
         selectors: &Selectors,
-        mut is_wanted: impl FnMut(&T) -> bool,
+        mut keep: impl FnMut(T) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         let mut take = |item: &[u8]| {
             let item = serde_json::from_slice::<T>(item).ok();
-            items.extend(item.filter(&mut is_wanted));
+            items.extend(item.and_then(&mut keep));
         };
         self.pages(path, selectors, Accept::Object, &mut take)
             .await?;
@@ -174,6 +174,7 @@ impl Client {
                 }
                 body => body?,
             };
+            limit = PAGE.min(2 * limit);
             left = left
                 .checked_sub(body.len())
                 .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;

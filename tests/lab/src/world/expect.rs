@@ -11,7 +11,7 @@ use crate::names::HOST;
 
 /// Generous: this is the limit for a broken agent, not a measurement of a working one. The agent itself waits for up to a minute after
 /// failures.
-pub const SOON: Duration = Duration::from_secs(120);
+pub const SOON: Duration = Duration::from_secs(100);
 
 impl World {
     /// Waits until a label of the Node has a value.
