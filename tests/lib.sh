@@ -100,7 +100,7 @@ debian_tree() { # directory, arguments of mmdebstrap...
   local directory=$1; shift
   need mmdebstrap=mmdebstrap
   mmdebstrap --variant=minbase --aptopt='Acquire::Retries "5"' "$@" "$directory" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- >"$work/log" 2>&1 && return
-  rm -rf "$directory"
+  rm -rf --one-file-system "$directory"
   grep -a '^E: ' "$work/log" | cut -c 1-300 | head -n 1 >"$work/mmdebstrap"
   return 1
 }
@@ -192,7 +192,7 @@ after_failure() { :; }
 # Makes `work`, a directory that is removed when the script ends, after the function `clean_up`, which a stage may define.
 own_directory() {
   work=$(mktemp -d ${1:+--tmpdir="$1"})
-  trap 'clean_up; rm -rf "$work"' EXIT
+  trap 'clean_up; rm -rf --one-file-system "$work"' EXIT
 }
 clean_up() { :; }
 
@@ -221,5 +221,5 @@ end_processes() {
   # The whole group. All else ends by itself when it is gone.
   [ -z "${child:-}" ] || kill -TERM -- "-$child" 2>/dev/null || true
   exec 9>&-
-  flock --exclusive --timeout 60 "$work/lock" rm -rf "$work" || { echo "test $stage::everything_has_ended ... FAILED"; exit 1; }
+  flock --exclusive --timeout 60 "$work/lock" rm -rf --one-file-system "$work" || { echo "test $stage::everything_has_ended ... FAILED"; exit 1; }
 }

@@ -40,8 +40,8 @@ impl EventApi {
     }
 }
 
-/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: the condition and
-/// the journal contain the same information.
+/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: Events are
+/// best effort, and the finding stays in the journal and in the status.
 pub async fn send(
     client: &Client,
     api: &mut EventApi,

@@ -15,6 +15,7 @@ use crate::sys::named::named;
 named! {
     /// The severity of a finding. It decides where the finding is reported: each one in the journal, in `status` and in `doctor`, and
     /// an error or a warning on the Node too, where it is an Event, and a condition that has it as its reason is `False` or `Unknown`.
+    /// One that may pass by itself is an Event only as the reason of a condition.
     Severity {
         /// Useful to know; nothing is wrong.
         Notice = "notice",

@@ -75,9 +75,13 @@ fn found(((code, about), seen): (FindingKey, Vec<&str>)) -> EventDraft {
     let (title, reason) = (code.entry().title, code.reason());
     let seen = seen.join("; ");
     let event = draft("Warning", reason, &format!("{title}: {seen}"));
-    // Times and numbers of one finding change.
-    let text = if code.is(Flag::ErrorText) { "" } else { &seen };
-    let text = text.replace(|character: char| character.is_ascii_digit(), "");
+    // The text of an error and the time that is left may differ after a restart.
+    let has_time = code == Code::CredentialExpires;
+    let text = if code.is(Flag::ErrorText) || has_time {
+        ""
+    } else {
+        &seen
+    };
     let same = format!("{} {text}", about.unwrap_or_default());
     let id = Uuid::new_v5(&Uuid::nil(), same.as_bytes());
     EventDraft {

@@ -52,11 +52,8 @@ pub fn raise(
     }
     let refusals = memory.refusals.iter();
     findings.extend(refusals.map(|one| Finding::new(Code::NodeWriteFailed, one.text.clone())));
-    if let Doing::Withheld(until) = wanted.doing {
-        let text = format!(
-            "too many updates of the Node were necessary; the next one is sent in {} s",
-            until.saturating_sub(now.uptime).as_secs() + 1
-        );
+    if matches!(wanted.doing, Doing::Withheld(_)) {
+        let text = "too many updates of the Node were necessary; the next one is sent within 30 s";
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }
     labels::static_labels(settings, seen, &mut findings);

@@ -115,6 +115,12 @@ fn after_a_restart_the_same_finding_has_the_same_event() {
     assert_eq!(first, exposed(&["a", "b"], Api::Harvester));
     assert_ne!(first, exposed(&["a"], Api::Harvester));
     assert_ne!(first, exposed(&["a", "b"], Api::Guest));
+    assert_ne!(
+        exposed(&["eth0"], Api::Guest),
+        exposed(&["eth1"], Api::Guest)
+    );
+    let expires = |seen| name(Code::CredentialExpires, &[seen], Api::Guest);
+    assert_eq!(expires("in 3 days"), expires("in 2 days"));
     let lost = |seen| name(Code::SignalUnavailable, &[seen], Api::Guest);
     assert_eq!(lost("no bus"), lost("timeout"));
 }
