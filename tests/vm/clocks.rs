@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The guest's wall clock, seen from the host. All clocks of a machine stand still while no host runs it, and move with it: what they say
-//! where one host has stopped the machine, they say where the next one resumes it. QEMU shows one of them, the counter of the HPET. It may
-//! lack what the machine had idled just before the stop, so that a time since the resume is too long by that, and never too short.
+//! where one host has stopped the machine, they say where the next one resumes it. Of a PC, QEMU shows one of them, the counter of the
+//! HPET. It may lack what the machine had idled just before the stop, so that a time since the resume is too long by that, and never too
+//! short.
 //!
 //! Both clocks are taken to run at one pace for the seconds between a resume and the look at them.
 

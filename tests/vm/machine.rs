@@ -67,8 +67,8 @@ pub struct Machine {
 pub struct Move {
     /// When the target's processors ran, by the host's clock.
     pub resumed: SystemTime,
-    /// The same by the machine's clock, in nanoseconds.
-    pub machine_time: i128,
+    /// The same by the machine's clock, in nanoseconds, if the machine ran while its memory was copied.
+    pub machine_time: Option<i128>,
     /// How long none ran.
     pub downtime: Duration,
 }
@@ -182,15 +182,17 @@ impl Machine {
         source.execute("migrate", uri).await;
         source.migration_is("completed").await;
         let stopped = source.event("STOP", LIMIT, |_| true).await;
-        let machine_time = machine_time(source).await;
-        if !self.runs_while_copied {
+        let mut time = None;
+        if self.runs_while_copied {
+            time = Some(machine_time(source).await);
+        } else {
             go_on(&mut target.monitor).await;
         }
         let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
         std::mem::swap(&mut self.host, &mut target);
         Move {
             resumed: resumed.at,
-            machine_time,
+            machine_time: time,
             downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
         }
     }

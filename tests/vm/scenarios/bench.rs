@@ -266,8 +266,9 @@ async fn interruption(stage: &mut Stage) -> f64 {
 
 /// When the target's processors ran, by the guest's wall clock, in microseconds since the epoch.
 fn resumed_in_guest(migration: &Migration) -> i128 {
-    let clocks = migration.clocks.expect("times are measured");
-    clocks.in_guest(migration.moved.machine_time)
+    let relation = migration.clocks.zip(migration.moved.machine_time);
+    let (clocks, resumed) = relation.expect("times are measured");
+    clocks.in_guest(resumed)
 }
 
 /// From the resume to a time of the guest's wall clock in microseconds since the epoch; in milliseconds.
