@@ -8,9 +8,8 @@ use crate::config::Settings;
 use crate::facts::UnavailableKind;
 use crate::facts::names::Namespace;
 use crate::facts::trigger::Scope;
-use crate::observe::distribution::DistributionProblem;
-use crate::observe::{credentials, distribution};
-use crate::sys::escape::chain;
+use crate::observe::credentials;
+use crate::observe::distribution::read_distribution;
 
 /// Reports whether the credential files of the two APIs must be read. `failures` are those of the facts that are read with them.
 pub(super) fn reads_credentials(
@@ -41,11 +40,7 @@ impl Observer {
     /// Reads the credentials of both APIs. Returns what must be read again with a credential that changed.
     pub(super) fn read_credentials(&mut self, settings: &Settings) -> Due {
         let ([old_harvester, old_guest], namespace) = (self.generations(), self.namespace());
-        let (distributions, problems) = distribution::read_distribution(&self.root);
-        self.facts.distributions = distributions;
-        let problems = problems.iter();
-        self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
-        self.distribution_problems = problems.map(|problem| chain(problem)).collect();
+        (self.facts.distributions, self.distribution_problems) = read_distribution(&self.root);
         self.connections
             .refresh(&self.root, settings, &self.facts.distributions);
         self.facts.kubelet = self

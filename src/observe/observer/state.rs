@@ -14,6 +14,7 @@ use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::observe::api_access::Connections;
+use crate::observe::distribution::DistributionProblem;
 use crate::observe::harvester;
 use crate::observe::host_labels::KeptLabels;
 use crate::observe::pod_info::PodReader;
@@ -47,9 +48,7 @@ pub struct Observer {
     pub(super) facts: Observation,
 
     // The files of this machine
-    pub(super) distribution_problems: Vec<String>,
-    /// Whether the kernel could not read one of their files, which may pass.
-    pub(super) is_distribution_unread: bool,
+    pub(super) distribution_problems: Vec<DistributionProblem>,
     /// A round that is cut off must not lose the read that it began.
     pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
 
@@ -112,7 +111,6 @@ impl Observer {
             files: DiskWork::default(),
             facts: Observation::default(),
             distribution_problems: Vec::new(),
-            is_distribution_unread: false,
             delivered_version: None,
             pod_reader: tokio::sync::Mutex::default(),
             earlier,
