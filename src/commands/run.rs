@@ -230,8 +230,8 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     let last_migration = state.last_migration.as_ref();
     let last_migration = last_migration.map(|last| last.migration.clone());
     let memory = Memory {
-        last_migration: last_migration.clone(),
-        unannounced: last_migration,
+        is_unannounced: last_migration.is_some(),
+        last_migration,
         scheduled: state.scheduled.clone(),
         ..Memory::default()
     };

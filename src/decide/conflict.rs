@@ -133,17 +133,10 @@ impl ConflictTracker {
             .labels
             .iter()
             .filter(|(_, value)| value.is_some())
-            .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
+            .any(|(key, value)| self.labels.get(key) != Some(value));
         // Labels that no other writer reverted are still updated. Each counts as new only once for a value of the host.
         let is_paused = !self.is_retrying && !has_news;
         self.standing_down.as_ref().filter(|_| is_paused)
-    }
-
-    /// Reports whether a label that we want to set or remove was set or removed in the same way before.
-    fn is_reverted(&self, node: &Node, key: &str, value: Option<&LabelValue>) -> bool {
-        let written = self.labels.get(key).map(Option::as_ref);
-        let present = node.labels.get(key).map(String::as_str);
-        written == Some(value) && present != value.map(LabelValue::as_str)
     }
 
     /// Returns the first key that another writer changed after our write and that we would write again, with its field manager if
@@ -153,10 +146,11 @@ impl ConflictTracker {
         node: &'a Node,
         patch: &'a NodePatch,
     ) -> Option<(&'a String, Option<&'a String>)> {
+        // A patch has only labels that differ from those of the Node.
         let labels = patch
             .labels
             .iter()
-            .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
+            .filter(|(key, value)| self.labels.get(*key) == Some(value))
             .map(|(key, _)| (key, node.managers.get(key)));
         // Compares with the value on the Node: a conflicting writer can influence the value that we would write.
         let annotations = patch

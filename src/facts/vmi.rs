@@ -14,7 +14,7 @@ use super::guest_agent::HostView;
 use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
-use super::node::NodeCondition;
+use super::node::{NodeCondition, text};
 use super::placement::HostLabels;
 use super::topology::{HOSTNAME, REGION, ZONE};
 use crate::sys::document::json::{
@@ -319,18 +319,12 @@ impl TryFrom<WireVmi> for Vmi {
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
-            hostname: spec
-                .hostname
-                .map(|hostname| hostname.0)
-                .filter(|hostname| !hostname.is_empty()),
+            hostname: text(spec.hostname),
             firmware_uuid: firmware
                 .as_ref()
                 .and_then(|firmware| firmware.uuid.as_deref())
-                .and_then(|text| Uuid::parse_str(text).ok()),
-            serial: firmware
-                .and_then(|firmware| firmware.serial)
-                .map(|serial| serial.0)
-                .filter(|serial| !serial.is_empty()),
+                .and_then(|uuid| Uuid::parse_str(uuid).ok()),
+            serial: text(firmware.and_then(|firmware| firmware.serial)),
             macs,
             host: host
                 .map(|host| HostName::parse(&host))
