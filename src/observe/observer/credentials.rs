@@ -34,7 +34,7 @@ pub(super) fn may_need_credentials(failures: [Option<UnavailableKind>; 2]) -> bo
 impl Observer {
     /// Returns why the facts are unknown that are read with the two credentials.
     pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
-        [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
+        [Api::Harvester, Api::Guest].map(|api| Some(self.facts.read_failure(api)?.kind))
     }
 
     /// Reads the credentials of both APIs. Returns what must be read again with a credential that changed.
