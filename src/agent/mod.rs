@@ -84,8 +84,6 @@ pub trait Publish {
     fn alive(&mut self);
     /// Reports a reload of the configuration, or why the previous one stays in use.
     fn reloaded(&mut self, outcome: Result<(), &str>);
-    /// Reports that the process is stopping.
-    fn stopping(&mut self);
 }
 
 /// Waits for triggers.

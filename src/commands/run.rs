@@ -374,5 +374,4 @@ impl Publish for Silent {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }

@@ -133,6 +133,16 @@ impl Reporter {
         self.systemd.watchdog_interval()
     }
 
+    /// Reports that the process is stopping.
+    pub fn stopping(&mut self) {
+        self.systemd.stopping();
+        self.say(
+            Priority::Info,
+            Some(message_id::STOPPED),
+            "stopping: labels of the Node are unchanged".to_owned(),
+        );
+    }
+
     /// Writes all queued entries and the state, and closes the reports.
     pub fn close(self) {
         self.journal.close(CLOSE_TIMEOUT);
@@ -272,15 +282,6 @@ impl Publish for Reporter {
         self.health.report("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
-    }
-
-    fn stopping(&mut self) {
-        self.systemd.stopping();
-        self.say(
-            Priority::Info,
-            Some(message_id::STOPPED),
-            "stopping: labels of the Node are unchanged".to_owned(),
-        );
     }
 }
 

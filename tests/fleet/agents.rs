@@ -308,7 +308,6 @@ impl Publish for Silent {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }
 
 struct Same(Settings);

@@ -62,7 +62,6 @@ impl Publish for Reporter {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }
 
 /// An agent and its two APIs.

@@ -20,6 +20,7 @@ impl Observer {
             Some(Reach::Away(error)) if self.own.is_some() => {
                 self.facts.candidates = Fact::Failed(away(&error));
             }
+            // The watch resumes at its version, so they are still valid, or a change is delivered next.
             Some(Reach::Reached) if is_watched(&self.facts.candidates) => {
                 self.remember_candidates();
             }
@@ -55,8 +56,8 @@ impl Observer {
         doubted
     }
 
-    /// Restores the known candidates. The watch resumes at its version, so they are still valid, or a change is delivered next.
-    fn remember_candidates(&mut self) {
+    /// Sets the candidates to our instance and those that were kept with it.
+    pub(super) fn remember_candidates(&mut self) {
         if let Some(own) = &self.own {
             let others = own.others.vmis.iter().cloned();
             self.facts.candidates = Fact::Known(Candidates {
