@@ -5,7 +5,7 @@
 
 pub(crate) mod limit;
 mod round;
-pub mod signal_board;
+pub mod source_board;
 pub mod state;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,11 @@ use super::distribution::Distribution;
 use super::fact::{Fact, Unavailable};
 use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
-use super::lifecycle::VirtualMachine;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName, TokenSecret};
 use super::node::Node;
 use super::pod_info::PodInfo;
+use super::scheduled_events::VirtualMachine;
 use super::vmi::Vmi;
 use crate::catalog::{Api, Finding};
 

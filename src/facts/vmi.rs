@@ -11,11 +11,11 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::guest_agent::HostView;
-use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
 use super::node::{NodeCondition, text};
 use super::placement::HostLabels;
+use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
 use crate::sys::document::json::{
     Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
@@ -303,11 +303,11 @@ impl TryFrom<WireVmi> for Vmi {
             evacuated_host: status
                 .evacuation_node_name
                 .as_deref()
-                .and_then(lifecycle::host),
-            migration_target: lifecycle::migration_target_label(&metadata.labels),
+                .and_then(scheduled_events::host),
+            migration_target: scheduled_events::migration_target_label(&metadata.labels),
             migration: status.migration_state.and_then(WireMigration::parse),
             stop: requested
-                .and_then(lifecycle::timestamp)
+                .and_then(scheduled_events::timestamp)
                 .map(|requested| StopRequest {
                     requested,
                     grace: grace.map(Duration::from_secs),
@@ -493,7 +493,10 @@ mod tests {
         assert_eq!(announced.evacuated_host, HostName::parse("hv-a").ok());
         assert_eq!(announced.migration_target, HostName::parse("hv-b").ok());
         let deadline = announced.stop.and_then(|stop| stop.deadline());
-        assert_eq!(deadline, lifecycle::timestamp("2026-11-24T10:02:00Z"));
+        assert_eq!(
+            deadline,
+            scheduled_events::timestamp("2026-11-24T10:02:00Z")
+        );
         let migration = announced.migration.unwrap();
         assert!(migration.started.is_some() && migration.is_failed && !migration.is_completed);
         assert_eq!(migration.failure.as_deref(), Some("no memory"));

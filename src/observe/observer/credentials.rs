@@ -100,7 +100,7 @@ impl Observer {
 mod tests {
     use super::*;
     use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
-    use crate::agent::signal_board::SignalBoard;
+    use crate::agent::source_board::SourceBoard;
     use crate::decide::fixtures::World;
     use crate::observe::harvester::{Names, OwnInstance};
     use crate::wire::dbus::Bus;
@@ -142,7 +142,7 @@ mod tests {
         let mut observer = Observer::new(
             root.clone(),
             Bus::new(&root, None),
-            SignalBoard::default(),
+            SourceBoard::default(),
             None,
         );
         let mut changes = |settings: &Settings| {
@@ -185,7 +185,7 @@ mod tests {
         let (_dir, root) = tree();
         let path = "/etc/kubernetes/kubelet.conf";
         let bus = Bus::new(&root, None);
-        let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
+        let mut observer = Observer::new(root.clone(), bus, SourceBoard::default(), None);
         let mut changes = || {
             observer.last_node = Some(World::new().node().clone());
             observer.listing.is_done = true;

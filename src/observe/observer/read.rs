@@ -96,7 +96,7 @@ impl Observer {
         }
         if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);
-            self.health.set("downward-metrics", is_offered, detail);
+            self.board.set("downward-metrics", is_offered, detail);
         }
         self.find_problems(stalled);
         self.facts.clone()
@@ -105,7 +105,7 @@ impl Observer {
     /// Collects what is wrong beside the main reads. `stalled`: why the files of this machine were not read.
     fn find_problems(&mut self, stalled: Option<Finding>) {
         let problems = self.distribution_problems.iter();
-        self.facts.clock = self.health.clock_steps();
+        self.facts.clock = self.board.clock_steps();
         self.facts.is_unread = stalled.is_some()
             || self.facts.machine.is_unread()
             || problems.clone().any(DistributionProblem::is_passing)
@@ -113,7 +113,7 @@ impl Observer {
         self.facts.findings = problems
             .map(|problem| Finding::new(Code::DistributionFileBroken, chain(problem)))
             .chain(self.connections.findings())
-            .chain(self.health.findings())
+            .chain(self.board.findings())
             .chain(stalled)
             .collect();
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::apply::Writer;
 use crate::decide::schedule::Random;
 use crate::facts::machine::Machine;
@@ -39,7 +39,7 @@ pub struct Observer {
     pub(super) root: Root,
     pub(super) bus: Bus,
     pub(super) connections: Connections,
-    pub(super) health: SignalBoard,
+    pub(super) board: SourceBoard,
     /// Reads the files of this machine.
     pub(super) files: DiskWork<io::Result<Machine>>,
     /// Whether no user waits, so that expensive reads may be delayed or rare.
@@ -101,13 +101,13 @@ impl Observer {
     }
 
     /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
-    pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
+    pub fn new(root: Root, bus: Bus, board: SourceBoard, earlier: Option<VmName>) -> Self {
         Self {
-            writer: Writer::new(root.clone(), bus.clone(), health.clone()),
+            writer: Writer::new(root.clone(), bus.clone(), board.clone()),
             root,
             bus,
             connections: Connections::default(),
-            health,
+            board,
             files: DiskWork::default(),
             facts: Observation::default(),
             distribution_problems: Vec::new(),

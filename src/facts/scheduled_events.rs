@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What KubeVirt and Harvester announce about the future of a VM, in the VirtualMachineInstance and in its VirtualMachine.
+//! The fields of the VirtualMachineInstance and of its VirtualMachine that show scheduled events: a migration or a stop that KubeVirt or
+//! Harvester announces.
 //!
 //! An invalid value is a missing announcement: it must never make an object unreadable.
 
