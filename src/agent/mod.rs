@@ -5,7 +5,7 @@
 
 pub(crate) mod limit;
 mod round;
-pub mod signal_board;
+pub mod source_board;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -84,8 +84,6 @@ pub trait Publish {
     fn alive(&mut self);
     /// Reports a reload of the configuration, or why the previous one stays in use.
     fn reloaded(&mut self, outcome: Result<(), &str>);
-    /// Reports that the process is stopping.
-    fn stopping(&mut self);
 }
 
 /// Waits for triggers.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::catalog::Api;
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
@@ -42,14 +43,10 @@ pub struct Round {
 impl Round {
     /// Reports whether an API did not respond.
     pub fn is_unanswered(&self) -> bool {
-        let reads = [
-            self.observation.candidates.why(),
-            self.observation.node.why(),
-        ];
-        reads
-            .into_iter()
-            .flatten()
-            .any(|why| why.kind == UnavailableKind::Unreachable)
+        let mut failures = Api::ALL
+            .iter()
+            .filter_map(|api| self.observation.read_failure(*api));
+        failures.any(|why| why.kind == UnavailableKind::Unreachable)
     }
 
     /// Returns the next action.

@@ -137,9 +137,7 @@ impl MachineId {
         !no_machine_id && self.machine_id != here.machine_id
             || !no_uuid && self.product_uuid != here.product_uuid
     }
-}
 
-impl MachineId {
     /// Returns the firmware UUID, if that of `here` is known too and differs.
     fn other_hardware(&self, here: &Self) -> Option<Uuid> {
         let (theirs, ours) = self.product_uuid.zip(here.product_uuid)?;

@@ -108,10 +108,6 @@ impl Publish for FakePublish {
     fn reloaded(&mut self, outcome: Result<(), &str>) {
         self.log.borrow_mut().push(format!("reloaded {outcome:?}"));
     }
-
-    fn stopping(&mut self) {
-        self.log.borrow_mut().push("stopping".to_owned());
-    }
 }
 
 /// A fake that returns the wakes of a script, then the scheduled rounds three times, then waits indefinitely.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use zbus::Message;
 use zbus::wire::{ObjectPath, Variant};
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::catalog::{Code, Finding};
 use crate::decide::HookRun;
 use crate::decide::scheduled_events::ScheduledEvent;
@@ -41,7 +41,7 @@ const WORD_MAX: usize = 64;
 pub(super) async fn run_beside(
     root: Root,
     bus: Bus,
-    health: SignalBoard,
+    board: SourceBoard,
     permits: Arc<Semaphore>,
     run: HookRun,
 ) {
@@ -57,7 +57,7 @@ pub(super) async fn run_beside(
             Finding::new(Code::HookFailed, what)
         });
         // An earlier run that ends well says nothing about one that was not started.
-        health.report("hook-runs", refused);
+        board.report("hook-runs", refused);
         if permit.is_err() {
             return;
         }
@@ -65,7 +65,7 @@ pub(super) async fn run_beside(
     }
     let what = problems.join("; ");
     let finding = (!what.is_empty()).then(|| Finding::new(Code::HookFailed, what));
-    health.report(state, finding);
+    board.report(state, finding);
 }
 
 /// Runs the hooks at these paths, and waits until they end. Returns what failed, one line for each hook.

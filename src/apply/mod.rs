@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::agent::Answer;
 use crate::agent::limit::{limited, too_slow_text};
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::decide::action::EventDraft;
 use crate::decide::{Action, Now, Refusal};
 use crate::facts::names::NodeName;
@@ -37,7 +37,7 @@ pub type Own<'a> = (&'a Client, &'a NodeName);
 pub struct Writer {
     root: Root,
     bus: Bus,
-    health: SignalBoard,
+    board: SourceBoard,
     /// Where Events are sent: the API server of the guest cluster is asked once in a process. Locked while they are sent.
     events: Arc<Mutex<EventApi>>,
     /// The permits to run hooks.
@@ -50,11 +50,11 @@ pub struct Writer {
 
 impl Writer {
     /// Creates a writer that has sent nothing yet.
-    pub fn new(root: Root, bus: Bus, health: SignalBoard) -> Self {
+    pub fn new(root: Root, bus: Bus, board: SourceBoard) -> Self {
         Self {
             root,
             bus,
-            health,
+            board,
             events: Arc::default(),
             hook_runs: Arc::new(Semaphore::new(BESIDE_MAX)),
             sendings: Arc::new(Semaphore::new(BESIDE_MAX)),
@@ -72,7 +72,7 @@ impl Writer {
                 tokio::spawn(hook::run_beside(
                     self.root.clone(),
                     self.bus.with_own_connection(),
-                    self.health.clone(),
+                    self.board.clone(),
                     Arc::clone(&self.hook_runs),
                     run.clone(),
                 ));

@@ -14,10 +14,8 @@ pub async fn start(bus: &Bus, unit: &str) -> Result<(), Refusal> {
     match bus.call(MANAGER, "StartUnit", &[unit, "replace"]).await {
         Ok(_) => Ok(()),
         Err(error) => Err(Refusal {
-            text: format!("failed to start {unit}: {}", chain(&error)),
             passing: !matches!(error, BusError::Refused { .. }),
-            retry_after: None,
-            is_deferred: false,
+            ..Refusal::passing(format!("failed to start {unit}: {}", chain(&error)))
         }),
     }
 }

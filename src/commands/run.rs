@@ -19,7 +19,7 @@ use super::answer::{Answer, Exit};
 use super::options::config_option;
 use super::process::Process;
 use super::rbac::permissions;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId, State};
 use crate::agent::{self, Agent, Clock, Mode, Observe, Publish, Reload, Round};
 use crate::catalog::{Code, Finding};
@@ -94,18 +94,18 @@ pub(super) fn one_round(
     }
     let work = async {
         let clock = SystemClock::new();
-        let health = SignalBoard::default();
+        let board = SourceBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
-        let mut observer = observer(process, health.clone(), &state);
+        let mut observer = observer(process, board.clone(), &state);
         let round = reconcile(&settings, &mut observer, &clock, mode).await;
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
-            triggers::probe(&process.root, &process.bus(), files, &health).await;
+            triggers::probe(&process.root, &process.bus(), files, &board).await;
         }
         let context = Context {
             agent: process_status(&clock),
             copied_from: state.copied_from,
-            event_sources: health.signals(),
+            event_sources: board.sources(),
             ..Context::default()
         };
         let mut status = Status::new(&round, &context);
@@ -119,10 +119,10 @@ pub(super) fn one_round(
 }
 
 /// Returns an observer that knows the VM of an earlier run.
-pub(super) fn observer(process: &Process, health: SignalBoard, state: &State) -> Observer {
+pub(super) fn observer(process: &Process, board: SourceBoard, state: &State) -> Observer {
     let vm = state.vm.as_deref();
     let vm = vm.and_then(|name| VmName::parse(name).ok());
-    Observer::new(process.root.clone(), process.bus(), health, vm)
+    Observer::new(process.root.clone(), process.bus(), board, vm)
 }
 
 /// Reconciles once. The command prints the result of the round at the end.
@@ -220,30 +220,30 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         Err(_) => None,
     };
     let clock = SystemClock::new();
-    let health = SignalBoard::default();
+    let board = SourceBoard::default();
     let level = settings.log.level;
     let journal = process.journal(level);
     logging::debug_to_journal(&journal, level);
     tracing::debug!(?write_access, "Landlock restricts write access");
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
-    let observer = observer(process, health.clone(), &state).backing_off(random);
+    let observer = observer(process, board.clone(), &state).backing_off(random);
     let last_migration = state.last_migration.as_ref();
     let last_migration = last_migration.map(|last| last.migration.clone());
     let memory = Memory {
-        last_migration: last_migration.clone(),
-        unannounced: last_migration,
+        is_unannounced: last_migration.is_some(),
+        last_migration,
         scheduled: state.scheduled.clone(),
         ..Memory::default()
     };
-    let board = MetricsPage::default();
+    let metrics = MetricsPage::default();
     let mut reporter = Reporter::new(
         process.root.clone(),
         journal.clone(),
         process.notifier(),
-        health.clone(),
+        board.clone(),
         state,
         process_status(&clock),
-        board.clone(),
+        metrics.clone(),
     );
     let version = env!("CARGO_PKG_VERSION");
     reporter.say(
@@ -256,14 +256,14 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     }
     if let Some(why) = discarded {
         let finding = Finding::new(Code::StateDiscarded, why);
-        health.report("discarded-state", Some(finding));
+        board.report("discarded-state", Some(finding));
     }
     let wait = Listener::new(
         &process.root,
         observer.bus(),
         clock.start,
         reporter.watchdog_period(),
-        health.clone(),
+        board.clone(),
         Chance {
             random,
             machine: machine.phase(),
@@ -272,7 +272,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     )?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let endpoint = Box::pin(endpoint::serve(board, health));
+    let endpoint = Box::pin(endpoint::serve(metrics, board));
     let mut agent = Agent {
         io: observer,
         publish: reporter,
@@ -374,5 +374,4 @@ impl Publish for Silent {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }

@@ -41,7 +41,8 @@ pub enum Job {
     Reporter,
 }
 
-/// The deadlines, at most one of each job, and the failures of jobs that are retried. Times are since the start of the process.
+/// The deadlines that last until a round serves them, at most one of each job, and the failures of jobs that are retried. Times are
+/// since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agenda {
     due: BTreeMap<Job, Duration>,
@@ -74,11 +75,9 @@ impl Agenda {
         self.set(job, is_wanted.then(|| planned.unwrap_or_else(due)));
     }
 
-    /// Returns the first deadline of those that `is_open` accepts, and its job. Deadlines that have passed are equally early.
-    pub fn first(&self, now: Duration, is_open: impl Fn(Job) -> bool) -> Option<(Job, Duration)> {
-        let due = self.due.iter().filter(|(job, _)| is_open(**job));
-        let first = due.min_by_key(|(_, due)| (**due).max(now));
-        first.map(|(job, due)| (*job, *due))
+    /// Returns all deadlines.
+    pub fn all(&self) -> impl Iterator<Item = (Job, Duration)> {
+        self.due.iter().map(|(job, due)| (*job, *due))
     }
 
     /// Returns the number of consecutive failures of a job.

@@ -115,15 +115,15 @@ impl ConflictTracker {
         self.reverts
             .retain(|at| now.saturating_sub(*at) < REVERT_WINDOW);
         let reverted = self.reverted(node, patch);
-        if let (Some((key, conflict)), true) = (&reverted, self.armed) {
+        if let (Some(key), true) = (reverted, self.armed) {
             self.armed = false;
             self.reverts.push(now);
             if self.reverts.len() >= REVERT_LIMIT {
+                let unnamed = || "an unnamed writer".to_owned();
+                let writer = node.managers.get(key);
                 self.standing_down = Some(ConflictBackoff {
-                    conflict: conflict
-                        .cloned()
-                        .unwrap_or_else(|| "an unnamed writer".to_owned()),
-                    key: (*key).clone(),
+                    conflict: writer.cloned().unwrap_or_else(unnamed),
+                    key: key.clone(),
                     until: now + STAND_DOWN,
                 });
                 self.is_retrying = false;
@@ -133,41 +133,24 @@ impl ConflictTracker {
             .labels
             .iter()
             .filter(|(_, value)| value.is_some())
-            .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
+            .any(|(key, value)| self.labels.get(key) != Some(value));
         // Labels that no other writer reverted are still updated. Each counts as new only once for a value of the host.
         let is_paused = !self.is_retrying && !has_news;
         self.standing_down.as_ref().filter(|_| is_paused)
     }
 
-    /// Reports whether a label that we want to set or remove was set or removed in the same way before.
-    fn is_reverted(&self, node: &Node, key: &str, value: Option<&LabelValue>) -> bool {
-        let written = self.labels.get(key).map(Option::as_ref);
-        let present = node.labels.get(key).map(String::as_str);
-        written == Some(value) && present != value.map(LabelValue::as_str)
-    }
-
-    /// Returns the first key that another writer changed after our write and that we would write again, with its field manager if
-    /// known.
-    fn reverted<'a>(
-        &self,
-        node: &'a Node,
-        patch: &'a NodePatch,
-    ) -> Option<(&'a String, Option<&'a String>)> {
-        let labels = patch
-            .labels
-            .iter()
-            .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
-            .map(|(key, _)| (key, node.managers.get(key)));
+    /// Returns the first key that another writer changed after our write and that we would write again.
+    fn reverted<'a>(&self, node: &Node, patch: &'a NodePatch) -> Option<&'a String> {
+        // A patch has only labels that differ from those of the Node.
+        let mut labels = patch.labels.iter();
+        let label = labels.find(|(key, value)| self.labels.get(*key) == Some(value));
         // Compares with the value on the Node: a conflicting writer can influence the value that we would write.
-        let annotations = patch
-            .annotations
-            .keys()
-            .filter(|key| {
-                let written = self.annotations.get(*key);
-                written.is_some() && written != node.annotations.get(*key)
-            })
-            .map(|key| (key, node.managers.get(key)));
-        labels.chain(annotations).next()
+        let mut annotations = patch.annotations.keys();
+        let annotation = annotations.find(|key| {
+            let written = self.annotations.get(*key);
+            written.is_some() && written != node.annotations.get(*key)
+        });
+        label.map(|(key, _)| key).or(annotation)
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent does about the labels of its Node.
+//! The states of what the agent does about the labels of its Node, and how one follows another. `labeling.rs` decides which it is.
 //!
 //! ```text
 //!                   host changed, Harvester writes first

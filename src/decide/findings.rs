@@ -11,7 +11,7 @@ use super::doing::{Doing, Labeling};
 use super::guest_agent;
 use super::input::{Now, Scene};
 use super::memory::Memory;
-use crate::catalog::{Api, Code, Finding, split_consequences};
+use crate::catalog::{Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::label_state::LabelState;
 
@@ -60,13 +60,9 @@ pub fn raise(
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     findings.extend(guest_agent::findings(agent, host, health));
     // An object that cannot be read cannot be watched either.
+    let is_unread = |api| seen.observation.read_failure(api).is_some();
     let is_explained = |finding: &Finding| {
-        finding.code == Code::WatchUnavailable
-            && match finding.api() {
-                Some(Api::Harvester) => seen.observation.candidates.why().is_some(),
-                Some(Api::Guest) => seen.observation.node.why().is_some(),
-                None => false,
-            }
+        finding.code == Code::WatchUnavailable && finding.api().is_some_and(is_unread)
     };
     let seen_elsewhere = seen.observation.findings.iter();
     findings.extend(seen_elsewhere.filter(|one| !is_explained(one)).cloned());

@@ -58,11 +58,16 @@ impl Identity {
         self.node_verdict() == Verdict::AnotherVm
     }
 
+    /// Returns the name of the Node, if it has or would get one.
+    pub fn node_name(&self) -> Option<&JudgedName> {
+        let mut names = self.names.iter();
+        names.find(|judged| judged.kind == NameKind::NodeName)
+    }
+
     /// Returns the verdict on the name of the Node, or on all names while it has none.
     pub fn node_verdict(&self) -> Verdict {
-        let mut names = self.names.iter();
-        let node = names.find(|judged| judged.kind == NameKind::NodeName);
-        node.map_or(self.verdict, |judged| judged.verdict)
+        self.node_name()
+            .map_or(self.verdict, |judged| judged.verdict)
     }
 
     /// Returns the name of the VM, if it is proven.

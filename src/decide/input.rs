@@ -6,7 +6,7 @@ use std::time::Duration;
 use time::UtcDateTime;
 
 use super::identity::Identity;
-use super::placement::{Placement, locate};
+use super::placement::{HostSource, Placement, locate};
 use super::schedule::Random;
 use crate::facts::Unavailable;
 use crate::facts::observation::Observation;
@@ -51,7 +51,7 @@ impl<'a> Scene<'a> {
     /// Reports whether the host is known only from the files of the pod.
     pub fn is_by_pod(self) -> bool {
         let located = locate(self.identity, self.observation);
-        located.is_some_and(|located| located.host_source.is_pod())
+        located.is_some_and(|located| matches!(located.host_source, HostSource::PodInfo))
     }
 
     /// Returns the failed reads that may succeed soon.

@@ -7,9 +7,9 @@ use super::input::Scene;
 use super::labels::SkipReason;
 use super::placement::PlacementOutcome;
 use super::unread;
-use crate::catalog::{Code, Flag, kebab};
-use crate::facts::Fact;
+use crate::catalog::{Api, Code, Flag, kebab};
 use crate::facts::placement::Source;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,8 +154,8 @@ fn unknown(code: Code) -> LabelState {
 /// Returns the state of the labels. `refusal` is the error of our last change, if it was refused and will be again.
 pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> LabelState {
     let node = &seen.observation.node;
-    let unread = node.why().and_then(|why| unread::node(why.kind));
-    if unread == Some(Code::NodeOfAnotherVm) {
+    let is_of_another = |why: &Unavailable| why.kind == UnavailableKind::AnotherMachine;
+    if node.why().is_some_and(is_of_another) {
         return unknown(Code::NodeOfAnotherVm);
     }
     let Some(placement) = seen.placement else {
@@ -208,34 +208,27 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
             not_synced(Code::TopologyPartial)
         }
         Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
-        Some(_) => match (node, seen.observation.kubelet.why()) {
-            (Fact::Known(_), _) => LabelState::Synced,
-            (Fact::Absent, _) => unknown(Code::NodeMissing),
-            (Fact::Failed(_), Some(why)) => unknown(unread::kubelet_credential(why.kind)),
-            // It is read soon.
-            (Fact::Failed(_), None) => unread.map_or(LabelState::Pending, unknown),
+        Some(_) => match node {
+            Fact::Known(_) => LabelState::Synced,
+            Fact::Absent => unknown(Code::NodeMissing),
+            // Without a code, it is read soon.
+            Fact::Failed(_) => {
+                unread::api(seen.observation, Api::Guest).map_or(LabelState::Pending, unknown)
+            }
         },
     }
 }
 
 fn without_host(seen: Scene<'_>) -> LabelState {
-    let observation = seen.observation;
-    let credential = observation.harvester.why();
-    let credential = credential.map(|why| unread::harvester_credential(why.kind));
-    // The VM may be known without Harvester. The reason is the same.
-    if credential == Some(Code::HarvesterIsOwnApi) {
-        return unknown(Code::HarvesterIsOwnApi);
-    }
+    let unread = unread::api(seen.observation, Api::Harvester);
     match &seen.identity.vm {
+        // The VM may be known without Harvester. The reason is the same.
+        _ if unread == Some(Code::HarvesterIsOwnApi) => unknown(Code::HarvesterIsOwnApi),
         OwnVm::Identified(_) => unknown(Code::NoTopologySource),
         OwnVm::Ambiguous(_) => unknown(Code::IdentityAmbiguous),
         OwnVm::NotFound(_) => unknown(Code::VmNotFound),
         OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) | OwnVm::Remembered(..) => {
-            let answer = observation.candidates.why();
-            let failed = answer.and_then(|why| unread::harvester(why.kind));
-            credential
-                .or(failed)
-                .map_or(LabelState::HarvesterNotRead, unknown)
+            unread.map_or(LabelState::HarvesterNotRead, unknown)
         }
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decides what the agent does about the labels of its Node.
+//! Decides about the labels of our Node: which changes are wanted, and whether their patch is sent now, later, or not at all.
+//! `doing.rs` has the types of the result.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::patches::node_patch;
 use super::placement::Known;
 use crate::config::Settings;
 use crate::facts::Fact;
-use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
+use crate::facts::node::ANNOTATION_OWNED;
 
 /// Decides what to do about the labels.
 pub(super) fn labeling(
@@ -32,9 +33,8 @@ pub(super) fn labeling(
             Doing::Settling(now.uptime + left)
         }
         (None, Some(node), Some(placement)) if !is_of_another => {
-            let labeled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
             let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-            labels = plan_labels(settings, node, placement, labeled_host, &owned);
+            labels = plan_labels(settings, node, placement, node.labeled_host(), &owned);
             let patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
             let tracker = &mut memory.conflicts;
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);

@@ -229,9 +229,7 @@ pub fn plan_labels(
 }
 
 fn carries_topology(node: &Node) -> bool {
-    TWINS
-        .iter()
-        .any(|(key, twin)| node.labels.contains_key(*key) || node.labels.contains_key(*twin))
+    node.labels.keys().any(|key| is_topology_key(key))
 }
 
 /// Returns the labels that may be changed: region and zone if they are known, then the host, then all others.

@@ -22,7 +22,7 @@ use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
-use crate::facts::node::ANNOTATION_HOST;
+use crate::facts::node::Node;
 use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
@@ -72,8 +72,8 @@ pub struct Memory {
     pub report_writes: schedule::WritePace,
     /// The last migration.
     pub last_migration: Option<Migration>,
-    /// The last migration, until the Event about it was sent with the labels of the new host.
-    pub unannounced: Option<Migration>,
+    /// Whether the Event about it is not sent yet: it is sent with the labels of the new host.
+    pub is_unannounced: bool,
     /// The findings that had an Event.
     pub announced: Announced,
     /// The conflicting writers of our labels.
@@ -148,9 +148,7 @@ impl Memory {
     /// Records a successful patch of labels and annotations.
     pub(super) fn note_patch(&mut self, patch: &NodePatch) {
         self.conflicts.wrote(patch);
-        if patch.announce.is_some() {
-            self.unannounced = None;
-        }
+        self.is_unannounced &= patch.announce.is_none();
     }
 
     /// Returns the refusal of our last change of this kind.
@@ -190,12 +188,8 @@ impl Memory {
             self.last_others = others.cloned().collect();
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
-        let labeled = seen
-            .observation
-            .node
-            .known()
-            .and_then(|node| node.annotations.get(ANNOTATION_HOST))
-            .map(|host| one_line(host, HOST_MAX).into_owned());
+        let labeled = seen.observation.node.known().and_then(Node::labeled_host);
+        let labeled = labeled.map(|host| one_line(host, HOST_MAX).into_owned());
         let before = self.host.as_ref().map(|(host, _)| host.to_string());
         let first = before.is_none();
         if before.as_deref() != Some(host.as_str()) {
@@ -213,7 +207,7 @@ impl Memory {
             at: rfc3339(now.wall),
         };
         self.last_migration = Some(migration.clone());
-        self.unannounced = Some(migration.clone());
+        self.is_unannounced = true;
         self.moved = Some(now.uptime);
         self.unmeasured = Some(now.uptime);
         let hint = self.window.as_ref();
@@ -359,13 +353,8 @@ impl Memory {
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.
     pub(super) fn last_host(&self, seen: Scene<'_>) -> Option<HostName> {
-        let labeled = || {
-            let annotations = &seen.observation.node.known()?.annotations;
-            HostName::parse(annotations.get(ANNOTATION_HOST)?).ok()
-        };
-        self.host
-            .as_ref()
-            .map(|(host, _)| host.clone())
-            .or_else(labeled)
+        let labeled = || HostName::parse(seen.observation.node.known()?.labeled_host()?).ok();
+        let known = self.host.as_ref().map(|(host, _)| host.clone());
+        known.or_else(labeled)
     }
 }

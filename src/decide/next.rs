@@ -28,10 +28,13 @@ pub(super) fn next_round(
 ) -> Next {
     plan_reads(settings, seen, memory, now);
     plan_lists(seen, memory, now);
-    plan_waits(settings, seen, memory, doing, now);
     // While the window is open, its schedule is the only one of reads of everything.
     let is_open = |job| job != Job::Poll || memory.window.is_none();
-    let first = memory.agenda.first(now.uptime, is_open);
+    let planned = memory.agenda.all().filter(|(job, _)| is_open(*job));
+    let waits = waits(settings, seen, memory, doing, now).into_iter();
+    let all = planned.chain(waits.filter_map(|(job, due)| Some((job, due?))));
+    // Deadlines that have passed are equally early.
+    let first = all.min_by_key(|(job, due)| ((*due).max(now.uptime), *job));
     let (job, due) = first.unwrap_or((Job::Poll, now.uptime + settings.timing.poll));
     let (trigger, scope) = reads(job, seen, memory);
     Next {
@@ -82,30 +85,27 @@ fn unwatched(seen: Scene<'_>) -> Vec<&Unavailable> {
     passing
 }
 
-/// Plans the reads that are repeated: of the window, after failures, periodically, after a reload, and of a Node that the kubelet of
+/// Returns the shortest delay that an API requested. A round that is due for one API sends no requests to the other during its backoff.
+fn requested_delay(passing: &[&Unavailable]) -> Option<Duration> {
+    passing.iter().filter_map(|why| why.retry_after).min()
+}
+
+/// Plans the reads that are repeated: after failures, periodically, after a reload, and of a Node that the kubelet of
 /// another machine reported.
 fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: Now) {
     let (scope, machine) = (seen.reasons.scope, seen.observation.machine.phase());
-    let (window, agenda) = (&memory.window, &mut memory.agenda);
-    let passing = unwatched(seen);
-    // The shortest delay of both APIs. A round that is due for one API sends no requests to the other during its backoff.
-    let requested = passing.iter().filter_map(|why| why.retry_after).min();
     // While the window is open, its schedule is the only retry of reads.
-    let open = window.as_ref().map(|window| {
-        let wait = window.wait(now.uptime);
-        now.uptime + wait.max(requested.unwrap_or_default())
-    });
-    agenda.set(Job::Window, open);
-
+    let (is_open, agenda) = (memory.window.is_some(), &mut memory.agenda);
+    let passing = unwatched(seen);
     let is_trouble = !passing.is_empty() || seen.observation.node == Fact::Absent;
     // A round without API requests does not postpone a retry.
     let is_tried = scope.asks_apis();
     let failures = agenda.count(Job::Retry, is_trouble, is_tried);
-    agenda.plan(Job::Retry, is_trouble && open.is_none(), is_tried, || {
+    agenda.plan(Job::Retry, is_trouble && !is_open, is_tried, || {
         let was_sent = passing.iter().any(|why| !why.is_deferred);
         let backoff = schedule::retry(failures, None, now.random);
         now.uptime
-            + match requested {
+            + match requested_delay(&passing) {
                 // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
                 Some(left) if !was_sent => left,
                 // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
@@ -115,7 +115,7 @@ fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: No
     });
 
     // What fails for days does not keep everything else from being read. A round that read less does not postpone the poll.
-    if open.is_none() {
+    if !is_open {
         let is_late = agenda.due(Job::Poll).is_some_and(|due| due <= now.uptime);
         let is_polled = scope.contains(Scope::AFRESH) || scope.contains(READ);
         let phase = Phase::of(machine, Purpose::Poll);
@@ -185,9 +185,19 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
     );
 }
 
-/// Plans the ends of waits, each of which another decision has made in this round.
-fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: &Doing, now: Now) {
+/// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.
+fn waits(
+    settings: &Settings,
+    seen: Scene<'_>,
+    memory: &Memory,
+    doing: &Doing,
+    now: Now,
+) -> [(Job, Option<Duration>); 8] {
     let after = |left: Duration| now.uptime + left;
+    let window = memory.window.as_ref().map(|window| {
+        let requested = requested_delay(&unwatched(seen)).unwrap_or_default();
+        window.wait(now.uptime).max(requested)
+    });
     let start = memory.guest_agent.wait_to_start(now.uptime);
     let start = start.filter(|left| !left.is_zero() && settings.guest_agent.start);
     // A write that is sent in this round has no time of its retry yet.
@@ -200,7 +210,8 @@ fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: 
         Doing::Withheld(until) => (None, Some(*until)),
         _ => (None, None),
     };
-    let waits = [
+    [
+        (Job::Window, window.map(after)),
         (Job::Settle, settle),
         (Job::Start, start.map(after)),
         (Job::GuestAgent, guest_agent.map(after)),
@@ -211,8 +222,5 @@ fn plan_waits(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, doing: 
             memory.report_writes.left(now.uptime).map(after),
         ),
         (Job::Pod, memory.pod_poll(seen, now).map(after)),
-    ];
-    for (job, due) in waits {
-        memory.agenda.set(job, due);
-    }
+    ]
 }

@@ -68,11 +68,11 @@ pub fn node_patch(
     // Not from the annotation: it has the host of the labels, which may be held, and other writers can change it.
     let is_relabeled =
         annotations.contains_key(ANNOTATION_HOST) && node.annotations.contains_key(ANNOTATION_HOST);
+    let is_announced = is_relabeled && memory.is_unannounced && settings.report.events;
     let announce = memory
-        .unannounced
+        .last_migration
         .as_ref()
-        .filter(|migration| is_relabeled && migration.to == placement.host.as_str())
-        .filter(|_| settings.report.events)
+        .filter(|migration| is_announced && migration.to == placement.host.as_str())
         .map(|migration| events::moved(&migration.from, placement, labels));
     let removes = labels.changes.values().any(Option::is_none);
     Some(NodePatch {

@@ -125,11 +125,6 @@ impl HostSource<'_> {
         }
     }
 
-    /// Reports whether the source is the label of our pod.
-    pub fn is_pod(self) -> bool {
-        matches!(self, Self::PodInfo)
-    }
-
     fn vmi(&self) -> Option<&Vmi> {
         match self {
             Self::Harvester(vmi) => Some(vmi),

@@ -15,8 +15,8 @@ use super::identity::{Identity, OwnVm};
 use super::input::Now;
 use crate::facts::Fact;
 use crate::facts::clock::rfc3339;
-use crate::facts::lifecycle::{MaintenanceStrategy, VirtualMachine};
 use crate::facts::names::HostName;
+use crate::facts::scheduled_events::{MaintenanceStrategy, VirtualMachine};
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 

@@ -802,7 +802,7 @@ fn a_round_that_reads_nothing_does_not_postpone_the_list() {
     });
     world.reasons = Reasons::new(Trigger::Startup, world.uptime);
     world.memory = world.plan().memory;
-    for trigger in [Trigger::Hostname, Trigger::Units, Trigger::Signals] {
+    for trigger in [Trigger::Hostname, Trigger::Units, Trigger::EventSource] {
         world.uptime += Duration::from_secs(13);
         world.reasons = Reasons::new(trigger, world.uptime);
         world.memory = world.plan().memory;

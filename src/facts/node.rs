@@ -74,6 +74,11 @@ impl Node {
             .filter(|uid| !uid.is_empty())
     }
 
+    /// Returns the host for which the labels were written, according to our annotation. Other writers can change it.
+    pub fn labeled_host(&self) -> Option<&str> {
+        self.annotations.get(ANNOTATION_HOST).map(String::as_str)
+    }
+
     /// Returns the condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.conditions
@@ -259,6 +264,11 @@ struct WireNodeInfo {
     system_uuid: Option<Cut>,
 }
 
+/// Returns a text, unless it is empty.
+pub(super) fn text<const MAX: usize>(text: Option<Cut<MAX>>) -> Option<String> {
+    text.map(|text| text.0).filter(|text| !text.is_empty())
+}
+
 /// Parses a UUID in its hyphenated form. Values that identify nothing are rejected.
 fn hyphenated(text: &str) -> Option<Uuid> {
     let uuid = Uuid::parse_str(text).ok()?;
@@ -283,7 +293,7 @@ impl TryFrom<WireNode> for Node {
             resource_version: metadata.resource_version,
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,
-            provider_id: spec.provider_id.map(|id| id.0).filter(|id| !id.is_empty()),
+            provider_id: text(spec.provider_id),
             system_uuid: status
                 .node_info
                 .and_then(|info| info.system_uuid)

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 
 use super::clock::ClockSteps;
 use super::distribution::Distribution;
-use super::fact::Fact;
+use super::fact::{Fact, Unavailable};
 use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
-use super::lifecycle::VirtualMachine;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName, TokenSecret};
 use super::node::Node;
 use super::pod_info::PodInfo;
+use super::scheduled_events::VirtualMachine;
 use super::vmi::Vmi;
-use crate::catalog::Finding;
+use crate::catalog::{Api, Finding};
 
 /// The facts of one observation.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,22 @@ impl Observation {
         let known = self.candidates.known();
         let vmis = known.map(|candidates| candidates.vmis.as_slice());
         vmis.unwrap_or_default()
+    }
+
+    /// Returns why the credential of an API cannot be used.
+    pub fn credential_failure(&self, api: Api) -> Option<&Unavailable> {
+        match api {
+            Api::Harvester => self.harvester.why(),
+            Api::Guest => self.kubelet.why(),
+        }
+    }
+
+    /// Returns why the first object that is read from an API is unknown: our VM, or our Node.
+    pub fn read_failure(&self, api: Api) -> Option<&Unavailable> {
+        match api {
+            Api::Harvester => self.candidates.why(),
+            Api::Guest => self.node.why(),
+        }
     }
 }
 

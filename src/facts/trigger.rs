@@ -37,7 +37,7 @@ named! {
         /// The configuration was reloaded.
         Reload = "reload",
         /// An event source of this machine failed or recovered.
-        Signals = "event-source",
+        EventSource = "event-source",
         /// A read of the fast-poll window, after a migration hint.
         FastPoll = "fast-poll",
         /// A timer expired.
@@ -60,7 +60,7 @@ impl Trigger {
             Self::Link | Self::Port => Scope::HINTED,
             Self::Clock | Self::FastPoll => Scope::VM,
             // Every round reads the names of this machine and collects the findings.
-            Self::Hostname | Self::Signals => Scope::NONE,
+            Self::Hostname | Self::EventSource => Scope::NONE,
             Self::Units => Scope::UNITS,
             Self::Startup => Scope::ALL,
             Self::Reload => Scope::RELOAD,

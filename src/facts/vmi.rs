@@ -11,11 +11,11 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::guest_agent::HostView;
-use super::lifecycle::{self, Announcements, StopRequest, WireMigration};
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::nic::Mac;
-use super::node::NodeCondition;
+use super::node::{NodeCondition, text};
 use super::placement::HostLabels;
+use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
 use crate::sys::document::json::{
     Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
@@ -303,11 +303,11 @@ impl TryFrom<WireVmi> for Vmi {
             evacuated_host: status
                 .evacuation_node_name
                 .as_deref()
-                .and_then(lifecycle::host),
-            migration_target: lifecycle::migration_target_label(&metadata.labels),
+                .and_then(scheduled_events::host),
+            migration_target: scheduled_events::migration_target_label(&metadata.labels),
             migration: status.migration_state.and_then(WireMigration::parse),
             stop: requested
-                .and_then(lifecycle::timestamp)
+                .and_then(scheduled_events::timestamp)
                 .map(|requested| StopRequest {
                     requested,
                     grace: grace.map(Duration::from_secs),
@@ -319,18 +319,12 @@ impl TryFrom<WireVmi> for Vmi {
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
-            hostname: spec
-                .hostname
-                .map(|hostname| hostname.0)
-                .filter(|hostname| !hostname.is_empty()),
+            hostname: text(spec.hostname),
             firmware_uuid: firmware
                 .as_ref()
                 .and_then(|firmware| firmware.uuid.as_deref())
-                .and_then(|text| Uuid::parse_str(text).ok()),
-            serial: firmware
-                .and_then(|firmware| firmware.serial)
-                .map(|serial| serial.0)
-                .filter(|serial| !serial.is_empty()),
+                .and_then(|uuid| Uuid::parse_str(uuid).ok()),
+            serial: text(firmware.and_then(|firmware| firmware.serial)),
             macs,
             host: host
                 .map(|host| HostName::parse(&host))
@@ -499,7 +493,10 @@ mod tests {
         assert_eq!(announced.evacuated_host, HostName::parse("hv-a").ok());
         assert_eq!(announced.migration_target, HostName::parse("hv-b").ok());
         let deadline = announced.stop.and_then(|stop| stop.deadline());
-        assert_eq!(deadline, lifecycle::timestamp("2026-11-24T10:02:00Z"));
+        assert_eq!(
+            deadline,
+            scheduled_events::timestamp("2026-11-24T10:02:00Z")
+        );
         let migration = announced.migration.unwrap();
         assert!(migration.started.is_some() && migration.is_failed && !migration.is_completed);
         assert_eq!(migration.failure.as_deref(), Some("no memory"));

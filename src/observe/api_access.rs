@@ -36,14 +36,12 @@ pub struct Connections {
 #[derive(Debug, Default)]
 pub struct ApiAccess {
     source: CredentialSource,
-    candidates: Vec<Candidate>,
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
-    kept: Option<String>,
     /// Whether the kernel could not read a file, which may pass.
     is_unread: bool,
-    /// What users other than root can read or change of its files, as of the last read.
-    exposed: Vec<Finding>,
+    /// The problems of a credential that works nevertheless, as of the last read.
+    findings: Vec<Finding>,
     /// The files whose change requires a new read, as of the last read.
     files: BTreeSet<PathBuf>,
     generation: u64,
@@ -69,11 +67,11 @@ impl Connections {
     pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
         let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
-        self.guest.refresh(root, guest, timeouts, Api::Guest);
+        self.guest.refresh(root, &guest, timeouts, Api::Guest);
         let harvester =
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
         self.harvester
-            .refresh(root, harvester, timeouts, Api::Harvester);
+            .refresh(root, &harvester, timeouts, Api::Harvester);
         if settings.harvester.kubeconfig.is_none()
             && let Some(why) = &mut self.harvester.problem
             && why.kind == UnavailableKind::Missing
@@ -81,8 +79,6 @@ impl Connections {
         {
             why.text = format!("{}; {reference}", why.text);
         }
-        self.guest.judge_files(root, Api::Guest);
-        self.harvester.judge_files(root, Api::Harvester);
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
             && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
         {
@@ -106,15 +102,8 @@ impl Connections {
 
     /// Returns the problems of credentials that work nevertheless.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for api in Api::ALL.iter().copied() {
-            let side = self.of(api);
-            findings.extend(side.kept.iter().map(|problem| {
-                let text = format!("{}: {problem}", api.credential());
-                about_credential(api, Code::CredentialReloadFailed, text)
-            }));
-            findings.extend(side.exposed.iter().cloned());
-        }
+        let sides = Api::ALL.iter().map(|api| self.of(*api).findings.as_slice());
+        let mut findings = sides.collect::<Vec<_>>().concat();
         if let Some(link) = &self.harvester.link
             && own_api::is_loopback(&link.credential.server)
         {
@@ -180,27 +169,37 @@ impl ApiAccess {
         self.problem = Some(why);
     }
 
-    /// Notes the files of the last reading, and who else can read or change them.
-    fn judge_files(&mut self, root: &Root, api: Api) {
-        let places = self.candidates.iter().map(|place| place.path.clone());
+    /// Reads the credential again, and notes its files and who else can read or change them.
+    fn refresh(&mut self, root: &Root, candidates: &[Candidate], timeouts: Timeouts, api: Api) {
+        self.is_unread = false;
+        let kept = self.load(root, candidates, timeouts, api);
+        let kept = kept.map(|problem| {
+            let text = format!("{}: {problem}", api.credential());
+            about_credential(api, Code::CredentialReloadFailed, text)
+        });
+        let exposed = exposed(root, &self.source, api);
+        self.findings = kept.into_iter().chain(exposed).collect();
         self.files.clear();
-        self.files.extend(places);
-        self.files.extend(self.source.watched(root));
-        self.exposed = exposed(root, &self.source, api);
+        let places = candidates.iter().map(|place| place.path.clone());
+        self.files.extend(places.chain(self.source.watched(root)));
     }
 
-    fn refresh(&mut self, root: &Root, candidates: Vec<Candidate>, timeouts: Timeouts, api: Api) {
+    /// Reads the credential again. Returns why the one before stays in use.
+    fn load(
+        &mut self,
+        root: &Root,
+        candidates: &[Candidate],
+        timeouts: Timeouts,
+        api: Api,
+    ) -> Option<String> {
         let what = api.credential();
-        self.kept = None;
-        self.is_unread = false;
-        self.candidates = candidates;
-        let Some((candidate, outcome)) = self.source.search(root, &self.candidates) else {
+        let Some((candidate, outcome)) = self.source.search(root, candidates) else {
             // A missing file means that the credential was removed.
             self.source = CredentialSource::default();
-            let tried = self.candidates.iter();
-            let tried: Vec<String> = tried.map(ToString::to_string).collect();
+            let tried: Vec<String> = candidates.iter().map(ToString::to_string).collect();
             let text = format!("no {what} at {}", tried.join(", "));
-            return self.refuse(Unavailable::new(UnavailableKind::Missing, text));
+            self.refuse(Unavailable::new(UnavailableKind::Missing, text));
+            return None;
         };
         match outcome {
             LoadOutcome::Unreadable(error) => {
@@ -209,19 +208,15 @@ impl ApiAccess {
                     Some(setting) => format!("{} ({setting})", chain(&error)),
                     None => chain(&error),
                 };
-                match &self.link {
-                    Some(_) => self.kept = Some(text),
-                    None => self.refuse(Unavailable::new(
-                        unreadable(error.is_denied()),
-                        format!("{what}: {text}"),
-                    )),
+                if self.link.is_some() {
+                    return Some(text);
                 }
+                let kind = unreadable(error.is_denied());
+                self.refuse(Unavailable::new(kind, format!("{what}: {text}")));
             }
             LoadOutcome::Unchanged if self.link.is_some() => {}
             LoadOutcome::Unchanged | LoadOutcome::Changed => {
-                let Some(credential) = self.source.credential().cloned() else {
-                    return;
-                };
+                let credential = self.source.credential().cloned()?;
                 let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
                 match Client::counting(&credential, timeouts, tally, backoff) {
                     Ok(client) => {
@@ -242,7 +237,7 @@ impl ApiAccess {
             }
             LoadOutcome::KeptOld(error) => {
                 self.is_unread = error.is_passing();
-                self.kept = Some(chain(&error));
+                return Some(chain(&error));
             }
             LoadOutcome::Absent => {}
             LoadOutcome::Failed(error) => {
@@ -251,6 +246,7 @@ impl ApiAccess {
                 self.refuse(Unavailable::new(kind, chain(&error)));
             }
         }
+        None
     }
 }
 

@@ -129,18 +129,11 @@ pub(crate) struct Setting<'a> {
 
 /// Reads the files of all distributions.
 pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionProblem>) {
-    read(root, None)
+    read_with(root, None)
 }
 
 /// Reads the files of all distributions, and passes each setting to `each`.
 pub(crate) fn read_with<'a>(
-    root: &'a Root,
-    each: &'a mut dyn FnMut(&Setting<'_>),
-) -> (Vec<Distribution>, Vec<DistributionProblem>) {
-    read(root, Some(each))
-}
-
-fn read<'a>(
     root: &'a Root,
     each: Option<&'a mut dyn FnMut(&Setting<'_>)>,
 ) -> (Vec<Distribution>, Vec<DistributionProblem>) {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::config::Settings;
 use crate::decide::identity::{is_certain, is_likely, may_be};
-use crate::facts::lifecycle::VirtualMachine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
+use crate::facts::scheduled_events::VirtualMachine;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, Readable, Selectors, VIRTUAL_MACHINES};

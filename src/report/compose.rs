@@ -12,7 +12,7 @@ use super::status::{
     VmStatus,
 };
 use crate::agent::Round;
-use crate::agent::signal_board::Signal;
+use crate::agent::source_board::SourceState;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
 use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
@@ -38,7 +38,7 @@ pub struct Context {
     /// The firmware UUID of the VM that used this disk before.
     pub copied_from: Option<Uuid>,
     /// The event sources.
-    pub event_sources: BTreeMap<&'static str, Signal>,
+    pub event_sources: BTreeMap<&'static str, SourceState>,
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
     /// The last migration whose labels were written.
@@ -225,11 +225,11 @@ fn credentials(round: &Round) -> CredentialsStatus {
     CredentialsStatus { harvester, kubelet }
 }
 
-fn event_sources(signals: &BTreeMap<&str, Signal>) -> Vec<EventSourceStatus> {
-    let sources = signals.iter().map(|(name, signal)| EventSourceStatus {
+fn event_sources(states: &BTreeMap<&str, SourceState>) -> Vec<EventSourceStatus> {
+    let sources = states.iter().map(|(name, state)| EventSourceStatus {
         name: (*name).to_owned(),
-        active: signal.live,
-        detail: signal.detail.clone(),
+        active: state.is_active,
+        detail: state.detail.clone(),
     });
     sources.collect()
 }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::catalog::{Code, Finding};
 
 /// The name in reports.
@@ -76,15 +76,15 @@ impl MetricsPage {
 }
 
 /// Serves the page at the configured address until dropped.
-pub async fn serve(board: MetricsPage, health: SignalBoard) {
-    let mut shown = board.0.subscribe();
+pub async fn serve(metrics: MetricsPage, board: SourceBoard) {
+    let mut shown = metrics.0.subscribe();
     loop {
         let listen = shown.borrow_and_update().listen;
         let hold = async {
             match listen {
-                Some(address) => hold(&board, address, &health).await,
+                Some(address) => hold(&metrics, address, &board).await,
                 None => {
-                    health.report(NAME, None);
+                    board.report(NAME, None);
                     pending::<()>().await;
                 }
             }
@@ -97,19 +97,19 @@ pub async fn serve(board: MetricsPage, health: SignalBoard) {
 }
 
 /// Serves one address; an error is reported, and the address is retried.
-async fn hold(board: &MetricsPage, address: SocketAddr, health: &SignalBoard) {
+async fn hold(metrics: &MetricsPage, address: SocketAddr, board: &SourceBoard) {
     loop {
         let finding = match bind(address) {
             Ok(listener) => {
-                health.report(NAME, None);
-                let error = answer_all(board, &listener).await;
+                board.report(NAME, None);
+                let error = answer_all(metrics, &listener).await;
                 unavailable(format!("failed to accept a connection: {error}"))
             }
             // The sandbox of the unit denies it (`SocketBindDeny=`). A port below 1024 without the capability gives EACCES.
             Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => forbidden(address),
             Err(error) => unavailable(format!("failed to listen on `{address}`: {error}")),
         };
-        health.report(NAME, Some(finding));
+        board.report(NAME, Some(finding));
         sleep(TRY_AGAIN).await;
     }
 }
@@ -139,7 +139,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves all clients until the socket fails.
-async fn answer_all(board: &MetricsPage, listener: &TcpListener) -> io::Error {
+async fn answer_all(metrics: &MetricsPage, listener: &TcpListener) -> io::Error {
     let mut last = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -148,7 +148,7 @@ async fn answer_all(board: &MetricsPage, listener: &TcpListener) -> io::Error {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return error,
         };
-        let page = Arc::clone(&board.0.borrow().page);
+        let page = Arc::clone(&metrics.0.borrow().page);
         let answered = async move {
             // A client that disconnected or timed out needs no report.
             let _ = timeout(DEADLINE, answer(stream, page)).await;

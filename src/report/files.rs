@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::catalog::{Code, Finding};
 use crate::sys::disk::{FileWriter, Outcome};
 use crate::sys::escape::chain;
@@ -21,16 +21,16 @@ pub(super) const METRICS: &str = "textfile";
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     root: Root,
-    health: SignalBoard,
+    board: SourceBoard,
     problems: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Files {
     /// Creates the value of a process that has just started.
-    pub(super) fn new(root: &Root, health: &SignalBoard) -> Self {
+    pub(super) fn new(root: &Root, board: &SourceBoard) -> Self {
         Self {
             root: root.clone(),
-            health: health.clone(),
+            board: board.clone(),
             problems: Arc::default(),
         }
     }
@@ -52,7 +52,7 @@ impl Files {
             files.set(file, failed.or(stalled));
             let finding =
                 metrics.map(|what| Finding::new(Code::MetricsUnavailable, what).of_source(file));
-            files.health.report(file, finding);
+            files.board.report(file, finding);
         })
     }
 
@@ -65,6 +65,6 @@ impl Files {
         let all: Vec<&str> = problems.values().map(String::as_str).collect();
         let finding = (!all.is_empty()).then(|| Finding::new(Code::FileNotWritten, all.join("; ")));
         // In the lock: a later state must not be overwritten by an earlier one.
-        self.health.report("own-files", finding);
+        self.board.report("own-files", finding);
     }
 }

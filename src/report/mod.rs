@@ -28,7 +28,7 @@ pub mod textfile;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{LastMigration, Seconds, State};
 use crate::agent::{Publish, Round};
 use crate::catalog::{Code, Finding, FindingKey, Flag};
@@ -61,7 +61,7 @@ pub struct Reporter {
     root: Root,
     journal: Journal,
     systemd: Notifier,
-    health: SignalBoard,
+    board: SourceBoard,
     reported: Arc<Mutex<Reported>>,
     state: State,
     state_file: FileWriter,
@@ -70,7 +70,7 @@ pub struct Reporter {
     context: Context,
     counters: Counters,
     textfile: Textfile,
-    board: MetricsPage,
+    metrics: MetricsPage,
     ready: bool,
     line: String,
 }
@@ -81,12 +81,12 @@ impl Reporter {
         root: Root,
         journal: Journal,
         systemd: Notifier,
-        health: SignalBoard,
+        board: SourceBoard,
         state: State,
         agent: AgentStatus,
-        board: MetricsPage,
+        metrics: MetricsPage,
     ) -> Self {
-        let files = Files::new(&root, &health);
+        let files = Files::new(&root, &board);
         let context = Context {
             agent,
             last_migration: state.last_migration.clone(),
@@ -97,7 +97,7 @@ impl Reporter {
             root,
             journal,
             systemd,
-            health,
+            board,
             reported: Arc::default(),
             state,
             state_file: files.writer("state"),
@@ -105,7 +105,7 @@ impl Reporter {
             events_file: files.writer("events"),
             context,
             counters: Counters::default(),
-            board,
+            metrics,
             ready: false,
             line: String::new(),
         }
@@ -131,6 +131,16 @@ impl Reporter {
     /// Returns the interval of the watchdog notifications to systemd.
     pub fn watchdog_period(&self) -> Option<Duration> {
         self.systemd.watchdog_interval()
+    }
+
+    /// Reports that the process is stopping.
+    pub fn stopping(&mut self) {
+        self.systemd.stopping();
+        self.say(
+            Priority::Info,
+            Some(message_id::STOPPED),
+            "stopping: labels of the Node are unchanged".to_owned(),
+        );
     }
 
     /// Writes all queued entries and the state, and closes the reports.
@@ -195,7 +205,7 @@ impl Reporter {
             ),
             false => (String::new(), String::new()),
         };
-        self.board.show(listen, &state, &activity);
+        self.metrics.show(listen, &state, &activity);
         let uptime = round.now.uptime;
         self.textfile
             .publish(path.as_deref(), &state, &activity, uptime);
@@ -214,14 +224,14 @@ impl Publish for Reporter {
         for key in keys {
             since.entry(key).or_insert_with(|| now.clone());
         }
-        self.context.event_sources = self.health.signals();
+        self.context.event_sources = self.board.sources();
         if let Some(window_end) = &round.plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
         self.context.scheduled_event = self.state.events.last().cloned();
         let status = Status::new(round, &self.context);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = reported.news(&status, round, self.health.clock_steps());
+        let records = reported.news(&status, round, self.board.clock_steps());
         drop(reported);
         for record in records {
             self.journal.send(record);
@@ -269,18 +279,9 @@ impl Publish for Reporter {
             );
         }
         // The next round reports it, in the journal and in the status.
-        self.health.report("configuration", kept);
+        self.board.report("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
-    }
-
-    fn stopping(&mut self) {
-        self.systemd.stopping();
-        self.say(
-            Priority::Info,
-            Some(message_id::STOPPED),
-            "stopping: labels of the Node are unchanged".to_owned(),
-        );
     }
 }
 

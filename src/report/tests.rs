@@ -27,7 +27,7 @@ fn reporter(root: &Root, state: State) -> Reporter {
         root.clone(),
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
-        SignalBoard::default(),
+        SourceBoard::default(),
         state,
         AgentStatus::default(),
         MetricsPage::default(),

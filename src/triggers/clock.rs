@@ -46,7 +46,7 @@ impl Source for Clock {
 async fn follow(out: &Output) -> io::Result<std::convert::Infallible> {
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
-    out.live("timerfd");
+    out.active("timerfd");
     loop {
         timer.stepped().await?;
         out.fire(Trigger::Clock);
@@ -58,7 +58,7 @@ async fn follow(out: &Output) -> io::Result<std::convert::Infallible> {
 
 fn note(out: &Output, step: ClockStep) {
     let steps = out.board.note_clock_step(step);
-    out.live(format!(
+    out.active(format!(
         "timerfd; the clock was last set by {step}, step {steps}"
     ));
 }
@@ -152,9 +152,9 @@ mod tests {
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        let signal = board.signals()["clock"].clone();
-        assert_eq!(signal, probed(&mut Clock).await);
-        assert!(signal.live);
+        let state = board.sources()["clock"].clone();
+        assert_eq!(state, probed(&mut Clock).await);
+        assert!(state.is_active);
         assert_eq!(reasons.try_recv(), None);
         assert_eq!(board.clock_steps().count, 0);
         task.abort();
@@ -167,8 +167,8 @@ mod tests {
             note(&out, ClockStep(-60_000_000_000));
         }
         assert_eq!(out.board.clock_steps().count, 3);
-        let signals = out.board.signals();
+        let sources = out.board.sources();
         let detail = "timerfd; the clock was last set by -60.000 s, step 3";
-        assert_eq!(signals["clock"].detail, detail);
+        assert_eq!(sources["clock"].detail, detail);
     }
 }

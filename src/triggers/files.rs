@@ -49,7 +49,7 @@ impl Source for Files {
                 let files = self.files.borrow_and_update().clone();
                 let count = files.len();
                 let report = |refused: Option<&std::io::Error>| match refused {
-                    None => out.live(format!("inotify for {count} paths")),
+                    None => out.active(format!("inotify for {count} paths")),
                     Some(error) => out.lost(&describe(error)),
                 };
                 let paths = files.iter().cloned().collect();

@@ -12,7 +12,7 @@ use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Signal;
+use crate::agent::source_board::SourceState;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
@@ -42,12 +42,12 @@ impl Source for Hostname {
         })
     }
 
-    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
-        let (live, detail) = match NameFile::open(&self.0) {
+    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, SourceState> {
+        let (is_active, detail) = match NameFile::open(&self.0) {
             Ok(_) => (true, PATH.to_owned()),
             Err(lost) => (false, lost.detail()),
         };
-        Box::pin(std::future::ready(Signal { live, detail }))
+        Box::pin(std::future::ready(SourceState { is_active, detail }))
     }
 }
 
@@ -56,7 +56,7 @@ async fn follow(root: &Root, out: &Output) -> Result<Infallible, Lost> {
     // The first edge is not a change: the file is readable from the beginning.
     file.reported().await?;
     let mut name = file.read()?;
-    out.live(PATH);
+    out.active(PATH);
     loop {
         file.reported().await?;
         let now = file.read()?;
@@ -131,7 +131,7 @@ impl NameFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::signal_board::SignalBoard;
+    use crate::agent::source_board::SourceBoard;
     use crate::testing::{own_namespaces, run};
     use crate::triggers::source::keep;
     use crate::triggers::testing::{output, probed};
@@ -139,11 +139,11 @@ mod tests {
     use nix::unistd::sethostname;
     use tokio::time::timeout;
 
-    /// Reports whether the state of the event source is `live`, with a detail that contains `part`.
-    fn stands(board: &SignalBoard, live: bool, part: &str) -> bool {
-        let signals = board.signals();
-        let signal = signals.get("hostname");
-        signal.is_some_and(|signal| signal.live == live && signal.detail.contains(part))
+    /// Reports whether the event source is in this state, with a detail that contains `part`.
+    fn stands(board: &SourceBoard, is_active: bool, part: &str) -> bool {
+        let sources = board.sources();
+        let state = sources.get("hostname");
+        state.is_some_and(|state| state.is_active == is_active && state.detail.contains(part))
     }
 
     /// Listens to the hostname below `root` in a separate namespace and changes it.
@@ -153,7 +153,7 @@ mod tests {
         let board = out.board.clone();
         sethostname("before").unwrap();
         let task = tokio::spawn(async move { source.follow(&out).await });
-        eventually(SOON, "it is live", async || stands(&board, true, PATH)).await;
+        eventually(SOON, "it is active", async || stands(&board, true, PATH)).await;
         for turn in 0..20 {
             sethostname(format!("name-{turn}")).unwrap();
             let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// Runs the source until it ends, and returns its reports.
-    async fn ends(root: &Root) -> SignalBoard {
+    async fn ends(root: &Root) -> SourceBoard {
         let mut source = Hostname(root.clone());
         let (out, _reasons) = output(&source);
         let ended = keep(&mut source, root, &out);
@@ -215,7 +215,7 @@ mod tests {
             assert!(stands(&board, false, "not the file of the running kernel"));
             assert_eq!(board.findings(), []);
             let probed = probed(&mut Hostname(root.clone())).await;
-            assert_eq!(probed, board.signals()["hostname"]);
+            assert_eq!(probed, board.sources()["hostname"]);
             let _ = std::fs::remove_file(root.join(PATH));
         }
     }

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
-use crate::agent::signal_board::Signal;
+use crate::agent::source_board::SourceState;
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
 use crate::sys::epoll::EdgeTriggered;
@@ -126,7 +126,7 @@ struct Listening {
     /// The number of messages that a process forged.
     forged: u64,
     /// The state of the event source, without the forged messages.
-    signal: Signal,
+    state: SourceState,
 }
 
 impl Listening {
@@ -143,8 +143,8 @@ impl Listening {
             now,
             burst: Burst::default(),
             forged: 0,
-            signal: Signal {
-                live: false,
+            state: SourceState {
+                is_active: false,
                 detail: "rtnetlink: not open yet".to_owned(),
             },
         }
@@ -161,7 +161,7 @@ impl Listening {
 
     /// Updates the state of the event source.
     fn update(&mut self) {
-        self.signal = standing(&self.root);
+        self.state = standing(&self.root);
         self.say();
     }
 
@@ -193,30 +193,30 @@ impl Listening {
 
     fn say(&self) {
         let detail = match self.forged {
-            0 => self.signal.detail.clone(),
-            count => format!("{}; {count} forged messages ignored", self.signal.detail),
+            0 => self.state.detail.clone(),
+            count => format!("{}; {count} forged messages ignored", self.state.detail),
         };
-        self.out.state(Signal {
-            live: self.signal.live,
+        self.out.state(SourceState {
+            is_active: self.state.is_active,
             detail,
         });
     }
 }
 
 /// Returns the state of the event source while the socket is open.
-fn standing(root: &Root) -> Signal {
+fn standing(root: &Root) -> SourceState {
     match read_nics(root) {
         Ok(nics) => describe(&nics),
-        Err(error) => Signal {
-            live: false,
+        Err(error) => SourceState {
+            is_active: false,
             detail: format!("rtnetlink; cannot list NICs: {}", chain(&error)),
         },
     }
 }
 
 /// Returns which of the NICs send announcements, and the reason if none does.
-fn describe(nics: &[Nic]) -> Signal {
-    let live = nics.iter().any(|nic| nic.announce == Announce::Negotiated);
+fn describe(nics: &[Nic]) -> SourceState {
+    let is_active = nics.iter().any(|nic| nic.announce == Announce::Negotiated);
     let lines = nics.iter().filter_map(|nic| {
         let name = nic.name.escape_debug();
         Some(match &nic.announce {
@@ -234,5 +234,5 @@ fn describe(nics: &[Nic]) -> Signal {
     } else {
         format!("rtnetlink; {}", lines.join(", "))
     };
-    Signal { live, detail }
+    SourceState { is_active, detail }
 }

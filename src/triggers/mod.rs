@@ -2,7 +2,7 @@
 //! Triggers of a reconcile: one file for each event source, and the wait for all of them.
 //!
 //! A watch also delivers its object ([`feed`]), so that the round need not read it. An event source that fails is reported as
-//! inactive ([`crate::agent::signal_board`]) and restarted.
+//! inactive ([`crate::agent::source_board`]) and restarted.
 //!
 //! To add an event source of this machine: a file with its `Source`, its `mod`, and a line in `sources`. What a reconcile reads for it is
 //! the scope of a [`Trigger`]: that of another one, or a new variant.
@@ -33,7 +33,7 @@ use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
@@ -69,7 +69,7 @@ pub struct Listener {
     reasons: Inbox,
     /// Reasons that were received but not acted on yet.
     pending: Option<Reasons>,
-    health: SignalBoard,
+    board: SourceBoard,
     alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
@@ -95,20 +95,20 @@ impl Listener {
         bus: &Bus,
         start: Instant,
         watchdog: Option<Duration>,
-        health: SignalBoard,
+        board: SourceBoard,
         chance: Chance,
         hint_sink: HintSink,
     ) -> std::io::Result<Self> {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
         let files = tokio::sync::watch::Sender::default();
-        let guest = listen(root, bus, hint_sink, &sender, &health, &files.subscribe());
+        let guest = listen(root, bus, hint_sink, &sender, &board, &files.subscribe());
         Ok(Self {
             start,
             sender,
             reasons,
             pending: None,
-            health,
+            board,
             alarm: Alarm::new()?,
             watchdog,
             pace: Pace::of_reconciles(),
@@ -136,9 +136,9 @@ impl Listener {
         }
         if slot.is_some() {
             drop(slot);
-            self.health
+            self.board
                 .set(trigger.as_str(), false, "object to watch is still unknown");
-            self.health.report(trigger.as_str(), None);
+            self.board.report(trigger.as_str(), None);
         }
         let target = target?;
         let pulse = Pulse::default();
@@ -146,7 +146,7 @@ impl Listener {
             target.clone(),
             trigger,
             self.sender.clone(),
-            self.health.clone(),
+            self.board.clone(),
             pulse.clone(),
             self.machine,
         );
@@ -222,7 +222,7 @@ fn sources(
 }
 
 /// Returns the output of a source. What others can cause at will is limited.
-fn output_of(source: &dyn Source, sender: &Sender, board: &SignalBoard) -> Output {
+fn output_of(source: &dyn Source, sender: &Sender, board: &SourceBoard) -> Output {
     let sender = sender.clone().paced(source.is_paced());
     Output::new(source, sender, board.clone())
 }
@@ -233,7 +233,7 @@ fn listen(
     bus: &Bus,
     hint_sink: HintSink,
     sender: &Sender,
-    health: &SignalBoard,
+    board: &SourceBoard,
     files: &Receiver<BTreeSet<PathBuf>>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -242,7 +242,7 @@ fn listen(
         return tasks;
     }
     for mut source in sources(root, bus, hint_sink, files) {
-        let out = output_of(&*source, sender, health);
+        let out = output_of(&*source, sender, board);
         let root = root.clone();
         tasks.spawn(async move { keep(&mut *source, &root, &out).await });
     }
@@ -250,13 +250,13 @@ fn listen(
 }
 
 /// Reports the state of the event sources of this machine, for a process that does not listen to them. `files` are those that it read.
-pub async fn probe(root: &Root, bus: &Bus, files: BTreeSet<PathBuf>, health: &SignalBoard) {
+pub async fn probe(root: &Root, bus: &Bus, files: BTreeSet<PathBuf>, board: &SourceBoard) {
     let (_kept, files) = tokio::sync::watch::channel(files);
     for mut source in sources(root, bus, Arc::new(|_| {}), &files) {
         let (sender, _) = Inbox::new(|| Random::from_bits(0));
-        let out = Output::new(&*source, sender, SignalBoard::default());
-        let signal = source.probe(&out).await;
-        health.set(source.about().0, signal.live, signal.detail);
+        let out = Output::new(&*source, sender, SourceBoard::default());
+        let state = source.probe(&out).await;
+        board.set(source.about().0, state.is_active, state.detail);
     }
 }
 
@@ -305,7 +305,7 @@ impl Wait for Listener {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
                 reason = self.reasons.recv() => Some(reason),
-                () = self.health.changed() => Some((Trigger::Signals, Instant::now())),
+                () = self.board.changed() => Some((Trigger::EventSource, Instant::now())),
                 () = self.alarm.ring() => None,
             };
             let now = Instant::now();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Signal;
+use crate::agent::source_board::SourceState;
 use crate::report::status_file;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
@@ -73,12 +73,12 @@ impl Source for OperatorChannel {
     }
 
     /// Does not open the port: it has one reader.
-    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, Signal> {
-        let (live, detail) = match port::find(&self.0, NAME) {
+    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, SourceState> {
+        let (is_active, detail) = match port::find(&self.0, NAME) {
             Some(_) => (true, detail("provided")),
             None => (false, detail(&PortError::NotOffered.to_string())),
         };
-        Box::pin(std::future::ready(Signal { live, detail }))
+        Box::pin(std::future::ready(SourceState { is_active, detail }))
     }
 }
 
@@ -108,7 +108,7 @@ struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     /// Starts on a port that was just opened.
     fn new(root: &'a Root, out: &'a Output, port: Port) -> Self {
-        out.live(detail(NOT_CONNECTED));
+        out.active(detail(NOT_CONNECTED));
         Self {
             root,
             out,
@@ -183,7 +183,7 @@ impl<'a> Conversation<'a> {
         } else {
             NOT_CONNECTED
         };
-        self.out.live(detail(what));
+        self.out.active(detail(what));
         if !is_attached && self.answered.is_none_or(|at| at.elapsed() >= VISIT) {
             self.out.fire(Trigger::Port);
         }

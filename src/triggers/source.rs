@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::inbox::Sender;
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::agent::source_board::{SourceBoard, SourceState};
 use crate::sys::file_watch::{What, watch};
 use crate::sys::root::Root;
 
@@ -41,13 +41,13 @@ pub(super) trait Source: Send + Sync {
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost>;
 
     /// Returns its state, for a process that does not listen. `out` is its own.
-    fn probe<'a>(&'a mut self, out: &'a Output) -> Work<'a, Signal> {
+    fn probe<'a>(&'a mut self, out: &'a Output) -> Work<'a, SourceState> {
         Box::pin(async move {
             tokio::select! {
                 biased;
-                signal = out.reported() => signal,
-                lost = self.follow(out) => Signal {
-                    live: false,
+                state = out.reported() => state,
+                lost = self.follow(out) => SourceState {
+                    is_active: false,
                     detail: lost.detail(),
                 },
             }
@@ -81,13 +81,13 @@ pub(super) struct Output {
     name: &'static str,
     loss: &'static str,
     sender: Sender,
-    pub(super) board: SignalBoard,
+    pub(super) board: SourceBoard,
     /// Notified when a state is reported.
     news: Arc<Notify>,
 }
 
 impl Output {
-    pub(super) fn new<S: Source + ?Sized>(source: &S, sender: Sender, board: SignalBoard) -> Self {
+    pub(super) fn new<S: Source + ?Sized>(source: &S, sender: Sender, board: SourceBoard) -> Self {
         let (name, loss) = source.about();
         Self {
             name,
@@ -104,26 +104,26 @@ impl Output {
     }
 
     /// Returns the first state that is reported.
-    async fn reported(&self) -> Signal {
+    async fn reported(&self) -> SourceState {
         loop {
-            if let Some(signal) = self.board.signals().remove(self.name) {
-                return signal;
+            if let Some(state) = self.board.sources().remove(self.name) {
+                return state;
             }
             self.news.notified().await;
         }
     }
 
     /// Reports that the source listens.
-    pub(super) fn live(&self, detail: impl Into<String>) {
-        self.state(Signal {
-            live: true,
+    pub(super) fn active(&self, detail: impl Into<String>) {
+        self.state(SourceState {
+            is_active: true,
             detail: detail.into(),
         });
     }
 
     /// Reports a state that is no fault.
-    pub(super) fn state(&self, signal: Signal) {
-        self.board.set(self.name, signal.live, signal.detail);
+    pub(super) fn state(&self, state: SourceState) {
+        self.board.set(self.name, state.is_active, state.detail);
         self.board.report(self.name, None);
         self.news.notify_one();
     }
@@ -151,8 +151,8 @@ pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: 
             }
             Lost::Hidden(detail) => return out.lost(&detail),
             Lost::Absent(detail, path) => {
-                let live = false;
-                out.state(Signal { live, detail });
+                let is_active = false;
+                out.state(SourceState { is_active, detail });
                 match path {
                     Some(path) => appeared(root, &path, || waits.after(lived)).await,
                     None => return,
@@ -239,7 +239,7 @@ mod tests {
                     return std::future::pending().await;
                 };
                 if !lived.is_zero() {
-                    out.live("listens");
+                    out.active("listens");
                     out.fire(Trigger::Units);
                     sleep(lived).await;
                 }
@@ -261,11 +261,11 @@ mod tests {
         played: impl IntoIterator<Item = (Duration, Lost)>,
     ) -> (
         super::super::Inbox,
-        SignalBoard,
+        SourceBoard,
         tokio::task::JoinHandle<()>,
     ) {
         let (sender, reasons) = sender();
-        let board = SignalBoard::default();
+        let board = SourceBoard::default();
         let mut source = Played(played.into_iter().collect());
         let out = Output::new(&source, sender, board.clone());
         let root = root.clone();
@@ -288,8 +288,8 @@ mod tests {
         let root = Root::new("/nonexistent");
         let (mut reasons, board, _task) = run(&root, [failed(0), failed(0), failed(5), failed(0)]);
         board.changed().await;
-        let signal = board.signals()["played"].clone();
-        assert_eq!((signal.live, signal.detail.as_str()), (false, "broken"));
+        let state = board.sources()["played"].clone();
+        assert_eq!((state.is_active, state.detail.as_str()), (false, "broken"));
         let [finding] = &board.findings()[..] else {
             panic!("{:?}", board.findings());
         };
@@ -299,7 +299,7 @@ mod tests {
         board.changed().await;
         assert_eq!((Instant::now() - began).as_secs(), 3);
         assert_eq!(board.findings(), []);
-        assert!(board.signals()["played"].live);
+        assert!(board.sources()["played"].is_active);
         assert_eq!(reasons.try_recv().unwrap().0, Trigger::Units);
         board.changed().await;
         assert_eq!(board.findings().len(), 1, "it fails again");
@@ -314,7 +314,7 @@ mod tests {
         ] {
             let (_reasons, board, task) = run(&root, [(Duration::ZERO, lost)]);
             timeout(DAY, task).await.expect("it ends").unwrap();
-            assert!(!board.signals()["played"].live);
+            assert!(!board.sources()["played"].is_active);
             assert_eq!(board.findings().len(), findings);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::source::{Output, Source};
 use super::{Inbox, Listener, Sender};
-use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::agent::source_board::{SourceBoard, SourceState};
 use crate::decide::schedule::Random;
 
 /// Creates a sender and the inbox that receives its reasons.
@@ -14,11 +14,11 @@ pub(super) fn sender() -> (Sender, Inbox) {
 /// Creates the output of a source, with a new board, and the inbox that receives its reasons.
 pub(super) fn output(source: &dyn Source) -> (Output, Inbox) {
     let (sender, inbox) = sender();
-    (Output::new(source, sender, SignalBoard::default()), inbox)
+    (Output::new(source, sender, SourceBoard::default()), inbox)
 }
 
 /// Returns the state of a source that does not listen.
-pub(super) async fn probed(source: &mut dyn Source) -> Signal {
+pub(super) async fn probed(source: &mut dyn Source) -> SourceState {
     let (out, _reasons) = output(source);
     source.probe(&out).await
 }

@@ -16,10 +16,10 @@ fn listener(files_delay: Duration) -> Listener {
         random: || Random::from_bits(0),
         machine: 1,
     };
-    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
     let hint_sink = Arc::new(|_| {});
     let mut listener =
-        Listener::new(&root, &bus, Instant::now(), None, health, chance, hint_sink).unwrap();
+        Listener::new(&root, &bus, Instant::now(), None, board, chance, hint_sink).unwrap();
     listener.subscribe(Targets {
         files_delay,
         ..Targets::default()
@@ -37,11 +37,11 @@ async fn files_that_are_known_later_are_watched_and_replaced() {
     let board = out.board.clone();
     let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(board.signals().is_empty() && inbox.try_recv().is_none());
+    assert!(board.sources().is_empty() && inbox.try_recv().is_none());
     for count in 1..3 {
         paths.send_replace((0..count).map(|n| PathBuf::from(format!("/{n}"))).collect());
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let detail = &board.signals()["files"].detail;
+        let detail = &board.sources()["files"].detail;
         assert_eq!(*detail, format!("inotify for {count} paths"));
         assert_eq!(inbox.try_recv().unwrap().0, Trigger::Files);
     }
@@ -65,7 +65,7 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
 /// Returns the number of reconciles in a minute for a trigger that is sent twice a second.
 async fn reconciles_in_a_minute(trigger: Trigger, source: &dyn Source) -> usize {
     let mut listener = listener(DELAY);
-    let out = output_of(source, &listener.sender(), &SignalBoard::default());
+    let out = output_of(source, &listener.sender(), &SourceBoard::default());
     let sending = tokio::spawn(async move {
         for _ in 0..120 {
             out.fire(trigger);
@@ -215,11 +215,11 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
         random: || Random::from_bits(0),
         machine: 1,
     };
-    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
     let started = Instant::now();
     let sink = Arc::new(|_| {});
     let mut listener =
-        Listener::new(&root, &bus, started, None, health.clone(), chance, sink).unwrap();
+        Listener::new(&root, &bus, started, None, board.clone(), chance, sink).unwrap();
     let mut count = 0;
     for _ in 0..20 {
         listener.subscribe(Targets {
@@ -232,18 +232,18 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
             scope: Scope::NONE,
         };
         let wake = listener.wait(next, &mut || {}).await;
-        let is_signal = |reasons: &Reasons| reasons.trigger == Trigger::Signals;
-        count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_signal(&reasons)));
+        let is_source = |reasons: &Reasons| reasons.trigger == Trigger::EventSource;
+        count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_source(&reasons)));
     }
     let is_reported = |finding: &Finding| {
         finding.code == Code::SignalUnavailable && finding.seen.contains("inotify")
     };
     assert!(
-        health.findings().iter().any(is_reported),
+        board.findings().iter().any(is_reported),
         "{:?}",
-        health.findings()
+        board.findings()
     );
-    assert!(!health.signals()["files"].live);
+    assert!(!board.sources()["files"].is_active);
     count
 }
 
@@ -274,23 +274,23 @@ async fn files_are_watched_again_once_the_kernel_allows_it() {
             let allow = |number: &str| std::fs::write(format!("/proc/sys/user/{limit}"), number);
             allow("0").unwrap();
             let (sender, mut inbox) = testing::sender();
-            let health = SignalBoard::default();
+            let board = SourceBoard::default();
             let files = BTreeSet::from([PathBuf::from("/etc/hostname")]);
             let dir = tempfile::tempdir().unwrap();
             let root = Root::new(dir.path());
             let (_paths, files) = tokio::sync::watch::channel(files);
             let mut source = Files::new(&root, &files);
-            let out = Output::new(&source, sender, health.clone());
+            let out = Output::new(&source, sender, board.clone());
             let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
-            health.changed().await;
-            let more = tokio::time::timeout(Duration::from_secs(600), health.changed()).await;
+            board.changed().await;
+            let more = tokio::time::timeout(Duration::from_secs(600), board.changed()).await;
             assert!(more.is_err(), "{limit}: reported again");
-            assert!(!health.signals()["files"].live, "{limit}");
+            assert!(!board.sources()["files"].is_active, "{limit}");
             assert_eq!(inbox.try_recv(), None, "{limit}: nothing changed");
             allow("1000").unwrap();
-            health.changed().await;
-            assert_eq!(health.findings(), [], "{limit}");
-            assert!(health.signals()["files"].live, "{limit}");
+            board.changed().await;
+            assert_eq!(board.findings(), [], "{limit}");
+            assert!(board.sources()["files"].is_active, "{limit}");
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(inbox.try_recv().unwrap().0, Trigger::Files, "{limit}");
             task.abort();

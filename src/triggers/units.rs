@@ -29,7 +29,7 @@ impl Source for Units {
                 Ok(messages) => messages,
                 Err(lost) => return lost,
             };
-            out.live(detail());
+            out.active(detail());
             // For changes before the subscription.
             out.fire(Trigger::Units);
             while let Some(message) = messages.next().await {

@@ -20,7 +20,7 @@ use super::feed::{Delivered, Reach, api_of};
 use super::inbox::Sender;
 use super::watch_cuts::Interruptions;
 use crate::agent::Trigger;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::sys::escape::chain;
@@ -51,7 +51,7 @@ pub struct Keeper<T: Watched> {
     target: Target<T>,
     trigger: Trigger,
     sender: Sender,
-    health: SignalBoard,
+    board: SourceBoard,
     pulse: Pulse,
     phase: Phase,
     started: Instant,
@@ -91,7 +91,7 @@ impl<T: Watched> Keeper<T> {
         target: Target<T>,
         trigger: Trigger,
         sender: Sender,
-        health: SignalBoard,
+        board: SourceBoard,
         pulse: Pulse,
         machine: u64,
     ) -> Self {
@@ -103,7 +103,7 @@ impl<T: Watched> Keeper<T> {
             target,
             trigger,
             sender,
-            health,
+            board,
             pulse,
             phase: Phase::of(machine, purpose),
             started: Instant::now(),
@@ -132,7 +132,7 @@ impl<T: Watched> Keeper<T> {
                     Ok(stream) => stream,
                     // No request was sent, so the state of the API is unknown: another request failed.
                     Err(error) if error.is_deferred => {
-                        self.health.set(self.trigger.as_str(), false, chain(&error));
+                        self.board.set(self.trigger.as_str(), false, chain(&error));
                         sleep(error.retry_after.unwrap_or_default()).await;
                         self.undeferred().await;
                         continue;
@@ -165,7 +165,7 @@ impl<T: Watched> Keeper<T> {
                 WatchEnd::Broken(error)
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
                 {
-                    self.health.set(self.trigger.as_str(), false, chain(&error));
+                    self.board.set(self.trigger.as_str(), false, chain(&error));
                     self.resume.without_bookmarks = true;
                     self.lacks_progress = true;
                     // The delay before the first stream has already spread the fleet.
@@ -215,7 +215,7 @@ impl<T: Watched> Keeper<T> {
     /// Records a failure to open a stream.
     fn refused(&mut self, error: &Error) {
         self.failures = self.failures.saturating_add(1);
-        self.health.set(self.trigger.as_str(), false, chain(error));
+        self.board.set(self.trigger.as_str(), false, chain(error));
         if error.is_of_version() {
             self.resume.version = None;
         }
@@ -249,7 +249,7 @@ impl<T: Watched> Keeper<T> {
             self.target.path.name(),
             self.target.client.server()
         );
-        self.health.set(self.trigger.as_str(), true, detail);
+        self.board.set(self.trigger.as_str(), true, detail);
         self.failures = 0;
         if self.short < COMPLAIN_AFTER {
             self.alive(opened);
@@ -265,8 +265,7 @@ impl<T: Watched> Keeper<T> {
         let began = opened.duration_since(self.started);
         let is_whole = self.interruptions.alive(began, self.started.elapsed());
         if is_whole && self.foreign.is_none() {
-            self.health
-                .report(self.trigger.as_str(), self.shortcoming());
+            self.board.report(self.trigger.as_str(), self.shortcoming());
         }
     }
 
@@ -360,7 +359,7 @@ impl<T: Watched> Keeper<T> {
             WatchEvent::Foreign { what } => {
                 if self.foreign.replace(Instant::now()).is_none() {
                     let finding = self.finding(Code::UnexpectedObject, what);
-                    self.health.report(self.trigger.as_str(), Some(finding));
+                    self.board.report(self.trigger.as_str(), Some(finding));
                 }
             }
             WatchEvent::Changed {
@@ -409,7 +408,7 @@ impl<T: Watched> Keeper<T> {
                 self.target.client.server()
             );
             let finding = self.finding(Code::WatchInterrupted, what);
-            self.health.report(self.trigger.as_str(), Some(finding));
+            self.board.report(self.trigger.as_str(), Some(finding));
         }
         let detail = error.map_or_else(
             || {
@@ -428,7 +427,7 @@ impl<T: Watched> Keeper<T> {
         if self.short >= COMPLAIN_AFTER {
             self.report_unavailable(detail.clone());
         }
-        self.health.set(self.trigger.as_str(), false, detail);
+        self.board.set(self.trigger.as_str(), false, detail);
         if error.is_some_and(Error::is_of_version) {
             self.resume.version = None;
         }
@@ -443,7 +442,7 @@ impl<T: Watched> Keeper<T> {
                 .with_remedy("Check the journal of the API server: it may be overloaded, or a proxy in front of it closes connections.")
                 .with_commands(vec!["harvester-node-agent status -v".to_owned()]),
         };
-        self.health.report(self.trigger.as_str(), Some(finding));
+        self.board.report(self.trigger.as_str(), Some(finding));
     }
 
     fn finding(&self, code: Code, what: String) -> Finding {

@@ -17,7 +17,7 @@ use super::network::Network;
 use super::record::Why;
 use super::store::{Side, namespace, vm_name};
 use super::wire::Line;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Round, Trigger, Wait, Wake};
 use crate::config::{FilePath, Settings};
 use crate::decide::schedule::Random;
@@ -209,14 +209,14 @@ pub(super) fn start_with(
 ) -> Handle {
     let root = Root::new(trees.root(agent));
     let bus = Bus::new(&root, None);
-    let health = SignalBoard::default();
+    let board = SourceBoard::default();
     let clock = PausedClock(Instant::now());
     let listener = Listener::new(
         &root,
         &bus,
         clock.0,
         None,
-        health.clone(),
+        board.clone(),
         Chance {
             random,
             machine: read_machine(&root).phase(),
@@ -236,7 +236,7 @@ pub(super) fn start_with(
         agent,
     };
     let mut parts = Agent {
-        io: Observer::new(root, bus, health, None).backing_off(random),
+        io: Observer::new(root, bus, board, None).backing_off(random),
         publish,
         wait,
         reload: Same(settings.clone()),
@@ -308,7 +308,6 @@ impl Publish for Silent {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }
 
 struct Same(Settings);

@@ -15,7 +15,7 @@ use super::agents::{self, Handle, PausedClock, Silent, Trees, attach, settings};
 use super::network::{Answer, NEVER, Network, Request, SERVERS, Way};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::{self, Clock, Mode, Publish, Round, Trigger};
 use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::checks;
@@ -62,7 +62,6 @@ impl Publish for Reporter {
     fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
-    fn stopping(&mut self) {}
 }
 
 /// An agent and its two APIs.
@@ -665,7 +664,7 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
                 network.answer(side, is_review, json_answer(201, &review));
             }
             let root = Root::new(trees.root(OURS));
-            let (bus, board) = (Bus::new(&root, None), SignalBoard::default());
+            let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
             let mut observer = Observer::new(root, bus, board, None).with_short_timeouts();
             let (settings, clock) = (settings(OURS), PausedClock(Instant::now()));
             let (memory, mode) = (Memory::default(), Mode::DryRun);

@@ -9,7 +9,7 @@ use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::harvester::{Firmware, VmSpec};
 use harvester_lab::server::Server;
 use harvester_lab::world::{AGENT, VM_NAME, World, WorldOptions};
-use harvester_node_agent::agent::signal_board::SignalBoard;
+use harvester_node_agent::agent::source_board::SourceBoard;
 use harvester_node_agent::agent::{Observe as _, Scope};
 use harvester_node_agent::config::{self, Settings};
 use harvester_node_agent::decide::Now;
@@ -64,7 +64,7 @@ impl Reader {
         let root = Root::new(world.guest.root());
         let settings = config::load(&root, None).unwrap().settings;
         let bus = Bus::new(&root, None);
-        let observer = Observer::new(root, bus, SignalBoard::default(), None).backing_off(half);
+        let observer = Observer::new(root, bus, SourceBoard::default(), None).backing_off(half);
         Self {
             world,
             settings,

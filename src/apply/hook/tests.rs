@@ -59,7 +59,7 @@ async fn a_flood_of_signals_neither_stops_a_hook_nor_hides_its_result() {
 #[tokio::test]
 async fn hooks_that_were_not_started_are_a_finding_until_others_are() {
     let (_dir, root) = tree();
-    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
     let run = HookRun {
         event: planned_event(),
         vm: None,
@@ -68,8 +68,8 @@ async fn hooks_that_were_not_started_are_a_finding_until_others_are() {
     let runs = async |permits: usize| {
         let permits = Arc::new(Semaphore::new(permits));
         let bus = bus.with_own_connection();
-        run_beside(root.clone(), bus, health.clone(), permits, run.clone()).await;
-        let findings = health.findings().into_iter();
+        run_beside(root.clone(), bus, board.clone(), permits, run.clone()).await;
+        let findings = board.findings().into_iter();
         findings.map(|finding| finding.seen).collect::<Vec<_>>()
     };
     // Without hooks, no permit is needed.

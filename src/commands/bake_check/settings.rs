@@ -59,7 +59,7 @@ pub(super) struct Unshareable {
 /// Reads the files of all distributions.
 pub(super) fn read(root: &Root) -> Settings {
     let (mut unshareable, mut secret_files) = (Vec::new(), Vec::new());
-    let (distributions, problems) = read_with(root, &mut |setting: &Setting<'_>| {
+    let mut each = |setting: &Setting<'_>| {
         if SECRET_FILE.contains(&setting.name) {
             let names = setting.values.iter().filter(|name| !name.is_empty());
             secret_files.extend(names.map(PathBuf::from));
@@ -73,7 +73,8 @@ pub(super) fn read(root: &Root) -> Settings {
                 path: setting.path.to_owned(),
             });
         }
-    });
+    };
+    let (distributions, problems) = read_with(root, Some(&mut each));
     let mut settings = Settings {
         distributions,
         problems,

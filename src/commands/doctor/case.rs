@@ -81,10 +81,7 @@ impl<'a> Case<'a> {
 
     /// Returns why the first request to an API failed, if it did.
     pub(super) fn failure(&self, api: Api) -> Option<&'a Unavailable> {
-        match api {
-            Api::Harvester => self.observation.candidates.why(),
-            Api::Guest => self.observation.node.why(),
-        }
+        self.observation.read_failure(api)
     }
 
     /// Returns the names of our Node and our VM, if both are known.

@@ -19,7 +19,7 @@ use super::found::Found;
 use super::gaps::gaps;
 use super::reads::Reads;
 use super::service::Service;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
 use crate::catalog::{Code, Finding, Group};
@@ -151,7 +151,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     });
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
-    let observer = observer(process, SignalBoard::default(), &state);
+    let observer = observer(process, SourceBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
     let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
     let round = runtime.block_on(round);

@@ -70,9 +70,8 @@ fn differs(identity: &Identity, observation: &Observation, seen: String) -> Find
         return finding;
     }
     let vm = identity.expected.as_ref().map_or("", VmName::as_str);
-    let mut names = identity.names.iter();
-    let node = names.find(|judged| judged.kind == NameKind::NodeName);
     let is_registered = observation.kubelet.known().is_some();
+    let node = identity.node_name();
     let right = match node.map(|judged| (judged.verdict, judged.name.as_str())) {
         Some((verdict, _)) if verdict.is_match() => Some(("matches the VM", vm)),
         Some((Verdict::ConfiguredOverride, name)) => Some(("is configured", name)),
@@ -197,13 +196,11 @@ pub(super) fn deletion(
     // Proven: the name that the platform gave to an unknown VM may not be the VM's.
     let vm = identity.vm_name()?;
     observation.node.known()?.vm_uid()?;
-    let is_other = |judged: &&JudgedName| {
-        judged.kind == NameKind::NodeName
-            && judged.verdict != Verdict::Unknown
-            && judged.verdict != Verdict::AnotherVm
-            && judged.name != vm.as_str()
-    };
-    let name = identity.names.iter().find(is_other)?;
+    let name = identity.node_name()?;
+    let is_unjudged = matches!(name.verdict, Verdict::Unknown | Verdict::AnotherVm);
+    if is_unjudged || name.name == vm.as_str() {
+        return None;
+    }
     let text = format!(
         "Node `{}`, VM `{vm}`, qemu-guest-agent: {}",
         name.name.escape_debug(),

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
-use crate::catalog::{Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED};
+use crate::catalog::{
+    Api, Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED,
+};
 use crate::decide::input::Scene;
 use crate::decide::unread;
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{self, Unavailable, UnavailableKind};
+use crate::facts::{Fact, UnavailableKind};
 
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
-    let observation = seen.observation;
-    if let facts::Fact::Failed(why) = &observation.harvester
-        && (why.kind != UnavailableKind::Missing || !needs_no_credential(seen))
-    {
-        let code = unread::harvester_credential(why.kind);
-        findings.push(Finding::new(code, why.text.clone()));
-    }
-    if let facts::Fact::Failed(why) = &observation.kubelet {
-        let code = unread::kubelet_credential(why.kind);
-        findings.push(Finding::new(code, why.text.clone()));
+    for api in [Api::Harvester, Api::Guest] {
+        if let Some(why) = seen.observation.credential_failure(api) {
+            let code = unread::credential(api, why.kind);
+            if code != Code::HarvesterCredentialMissing || !needs_no_credential(seen) {
+                findings.push(Finding::new(code, why.text.clone()));
+            }
+        }
     }
 }
 
@@ -39,16 +38,7 @@ pub(super) fn answers(
     existed: Option<&NodeName>,
     findings: &mut Vec<Finding>,
 ) {
-    if let (facts::Fact::Known(_), Some(why)) =
-        (&observation.harvester, observation.candidates.why())
-    {
-        let code = unread::harvester(why.kind);
-        let finding = code.map(|code| Finding::new(code, why.text.clone()));
-        findings.extend(finding.map(|finding| match finding.code {
-            Code::HarvesterUnauthorized => unauthorized(finding, observation),
-            _ => finding,
-        }));
-    }
+    findings.extend(request(observation, Api::Harvester));
     // A skipped read is not an error.
     if let Some(why) = observation
         .host_metrics
@@ -63,7 +53,7 @@ pub(super) fn answers(
     if let Some(why) = observation.pod_info.why() {
         findings.push(Finding::new(Code::PodInfoUnusable, why.text.clone()));
     }
-    if let (Some(kubelet), facts::Fact::Absent) = (observation.kubelet.known(), &observation.node) {
+    if let (Some(kubelet), Fact::Absent) = (observation.kubelet.known(), &observation.node) {
         let text = format!("no Node `{}` at {}", kubelet.node_name, kubelet.server);
         findings.push(if existed == Some(&kubelet.node_name) {
             let text = format!("{text}: it existed and was deleted");
@@ -73,12 +63,19 @@ pub(super) fn answers(
             Finding::new(Code::NodeMissing, text)
         });
     }
-    if let (facts::Fact::Known(_), Some(Unavailable { kind, text, .. })) =
-        (&observation.kubelet, observation.node.why())
-    {
-        let code = unread::node(*kind);
-        findings.extend(code.map(|code| Finding::new(code, text.clone())));
-    }
+    findings.extend(request(observation, Api::Guest));
+}
+
+/// Returns the finding for a failed request to an API. Without a credential there is none.
+fn request(observation: &Observation, api: Api) -> Option<Finding> {
+    let why = observation.read_failure(api)?;
+    let code = unread::request(api, why.kind);
+    let code = code.filter(|_| observation.credential_failure(api).is_none())?;
+    let finding = Finding::new(code, why.text.clone());
+    Some(match code {
+        Code::HarvesterUnauthorized => unauthorized(finding, observation),
+        _ => finding,
+    })
 }
 
 /// The steps after our Node was deleted.

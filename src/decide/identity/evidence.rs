@@ -86,25 +86,16 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     }
     let node_vm_uid = observation.node.known().and_then(|node| node.vm_uid());
     if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
-        add(
-            EvidenceKind::ProviderId,
-            ours == theirs,
-            format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}"),
-        );
+        let detail = format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}");
+        add(EvidenceKind::ProviderId, ours == theirs, detail);
     }
     if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
-        add(
-            EvidenceKind::FirmwareUuid,
-            ours == theirs,
-            "product_uuid of this node, firmware UUID of the VM".to_owned(),
-        );
+        let detail = "product_uuid of this node, firmware UUID of the VM".to_owned();
+        add(EvidenceKind::FirmwareUuid, ours == theirs, detail);
     }
     if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
-        add(
-            EvidenceKind::FirmwareSerial,
-            ours == theirs,
-            "product_serial of this node, firmware serial of the VM".to_owned(),
-        );
+        let detail = "product_serial of this node, firmware serial of the VM".to_owned();
+        add(EvidenceKind::FirmwareSerial, ours == theirs, detail);
     }
     let ours = machine.macs();
     if !ours.is_empty() && !vmi.macs.is_empty() {
@@ -119,28 +110,18 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
             text(&ours),
             text(&vmi.macs)
         );
-        add(
-            EvidenceKind::MacAddress,
-            ours.intersection(&vmi.macs).next().is_some(),
-            detail,
-        );
+        let agrees = !ours.is_disjoint(&vmi.macs);
+        add(EvidenceKind::MacAddress, agrees, detail);
     }
     let names = own_names(observation);
     let same = names
         .iter()
         .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
-    match same {
-        Some((kind, name)) => add(
-            EvidenceKind::Name,
-            true,
-            format!("{} `{name}`", kind.as_str()),
-        ),
-        None => add(
-            EvidenceKind::Name,
-            false,
-            format!("no name of this node is `{}`", vmi.name),
-        ),
-    }
+    let detail = match same {
+        Some((kind, name)) => format!("{} `{name}`", kind.as_str()),
+        None => format!("no name of this node is `{}`", vmi.name),
+    };
+    add(EvidenceKind::Name, same.is_some(), detail);
     evidence
 }
 

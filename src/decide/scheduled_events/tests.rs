@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::decide::fixtures::World;
-use crate::facts::lifecycle::{InstanceMigration, StopRequest, timestamp};
 use crate::facts::names::HostName;
+use crate::facts::scheduled_events::{InstanceMigration, StopRequest, timestamp};
 use crate::facts::{Unavailable, UnavailableKind};
 use std::time::Duration;
 use time::UtcDateTime;
@@ -98,7 +98,7 @@ fn delete(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
 
 fn replace(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
     vmi.uid = "another".to_owned();
-    vmi.announcements = crate::facts::lifecycle::Announcements::default();
+    vmi.announcements = crate::facts::scheduled_events::Announcements::default();
 }
 
 fn maintain(strategy: MaintenanceStrategy) -> VirtualMachine {

@@ -31,7 +31,7 @@ const TRIGGERS: [Trigger; 14] = [
     Trigger::Units,
     Trigger::Operator,
     Trigger::Reload,
-    Trigger::Signals,
+    Trigger::EventSource,
     Trigger::FastPoll,
     Trigger::Timer,
 ];

@@ -279,11 +279,14 @@ fn each_setting_of_each_file_is_passed_on_and_no_secret_is_kept() {
         std::fs::write(real, text).unwrap();
     }
     let mut seen = Vec::new();
-    let (found, _) = read_with(&root, &mut |one| {
-        let values = one.values.join(" ");
-        let path = one.path.display().to_string();
-        seen.push([path, one.key.to_owned(), one.name.to_owned(), values]);
-    });
+    let (found, _) = read_with(
+        &root,
+        Some(&mut |one: &Setting<'_>| {
+            let values = one.values.join(" ");
+            let path = one.path.display().to_string();
+            seen.push([path, one.key.to_owned(), one.name.to_owned(), values]);
+        }),
+    );
     assert_eq!(
         seen,
         [

@@ -8,9 +8,8 @@ use crate::config::Settings;
 use crate::facts::UnavailableKind;
 use crate::facts::names::Namespace;
 use crate::facts::trigger::Scope;
-use crate::observe::distribution::DistributionProblem;
-use crate::observe::{credentials, distribution};
-use crate::sys::escape::chain;
+use crate::observe::credentials;
+use crate::observe::distribution::read_distribution;
 
 /// Reports whether the credential files of the two APIs must be read. `failures` are those of the facts that are read with them.
 pub(super) fn reads_credentials(
@@ -35,17 +34,13 @@ pub(super) fn may_need_credentials(failures: [Option<UnavailableKind>; 2]) -> bo
 impl Observer {
     /// Returns why the facts are unknown that are read with the two credentials.
     pub(super) fn failures(&self) -> [Option<UnavailableKind>; 2] {
-        [self.facts.candidates.why(), self.facts.node.why()].map(|why| why.map(|why| why.kind))
+        [Api::Harvester, Api::Guest].map(|api| Some(self.facts.read_failure(api)?.kind))
     }
 
     /// Reads the credentials of both APIs. Returns what must be read again with a credential that changed.
     pub(super) fn read_credentials(&mut self, settings: &Settings) -> Due {
         let ([old_harvester, old_guest], namespace) = (self.generations(), self.namespace());
-        let (distributions, problems) = distribution::read_distribution(&self.root);
-        self.facts.distributions = distributions;
-        let problems = problems.iter();
-        self.is_distribution_unread = problems.clone().any(DistributionProblem::is_passing);
-        self.distribution_problems = problems.map(|problem| chain(problem)).collect();
+        (self.facts.distributions, self.distribution_problems) = read_distribution(&self.root);
         self.connections
             .refresh(&self.root, settings, &self.facts.distributions);
         self.facts.kubelet = self
@@ -105,7 +100,7 @@ impl Observer {
 mod tests {
     use super::*;
     use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
-    use crate::agent::signal_board::SignalBoard;
+    use crate::agent::source_board::SourceBoard;
     use crate::decide::fixtures::World;
     use crate::observe::harvester::{Names, OwnInstance};
     use crate::wire::dbus::Bus;
@@ -147,7 +142,7 @@ mod tests {
         let mut observer = Observer::new(
             root.clone(),
             Bus::new(&root, None),
-            SignalBoard::default(),
+            SourceBoard::default(),
             None,
         );
         let mut changes = |settings: &Settings| {
@@ -190,7 +185,7 @@ mod tests {
         let (_dir, root) = tree();
         let path = "/etc/kubernetes/kubelet.conf";
         let bus = Bus::new(&root, None);
-        let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
+        let mut observer = Observer::new(root.clone(), bus, SourceBoard::default(), None);
         let mut changes = || {
             observer.last_node = Some(World::new().node().clone());
             observer.listing.is_done = true;

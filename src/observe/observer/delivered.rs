@@ -20,6 +20,7 @@ impl Observer {
             Some(Reach::Away(error)) if self.own.is_some() => {
                 self.facts.candidates = Fact::Failed(away(&error));
             }
+            // The watch resumes at its version, so they are still valid, or a change is delivered next.
             Some(Reach::Reached) if is_watched(&self.facts.candidates) => {
                 self.remember_candidates();
             }
@@ -55,8 +56,8 @@ impl Observer {
         doubted
     }
 
-    /// Restores the known candidates. The watch resumes at its version, so they are still valid, or a change is delivered next.
-    fn remember_candidates(&mut self) {
+    /// Sets the candidates to our instance and those that were kept with it.
+    pub(super) fn remember_candidates(&mut self) {
         if let Some(own) = &self.own {
             let others = own.others.vmis.iter().cloned();
             self.facts.candidates = Fact::Known(Candidates {
@@ -146,7 +147,7 @@ fn is_watched<T>(fact: &Fact<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::signal_board::SignalBoard;
+    use crate::agent::source_board::SourceBoard;
     use crate::catalog::Api;
     use crate::sys::root::Root;
     use crate::wire::dbus::Bus;
@@ -164,7 +165,7 @@ mod tests {
     fn what_the_response_to_a_write_includes_is_not_read_again_when_it_is_delivered() {
         let root = Root::new("/nonexistent");
         let bus = Bus::new(&root, None);
-        let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+        let mut observer = Observer::new(root, bus, SourceBoard::default(), None);
         // It read version 4, wrote labels and a condition, and the last response had version 6.
         observer.delivered_version = Some("4".to_owned());
         observer.facts.node = Fact::Known(node("6"));
@@ -184,7 +185,7 @@ mod tests {
         for is_forgotten in [false, true] {
             let root = Root::new("/nonexistent");
             let bus = Bus::new(&root, None);
-            let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+            let mut observer = Observer::new(root, bus, SourceBoard::default(), None);
             observer.facts.node = Fact::Known(node("4"));
             let away = || Reach::Away(Error::new(Kind::Unreachable, "no route"));
             observer.node_feed.reach(away());

@@ -43,7 +43,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::signal_board::SignalBoard;
+    use crate::agent::source_board::SourceBoard;
     use crate::config::Settings;
     use crate::decide::fixtures::now;
     use crate::facts::Fact;
@@ -66,7 +66,7 @@ mod tests {
         std::fs::create_dir(root.join("/etc")).unwrap();
         std::fs::write(root.join("/etc/hostname"), "vm-1").unwrap();
         let bus = Bus::new(&root, None);
-        let mut observer = Observer::new(root.clone(), bus, SignalBoard::default(), None);
+        let mut observer = Observer::new(root.clone(), bus, SourceBoard::default(), None);
         let is_stalled = |seen: &Observation| {
             let mut findings = seen.findings.iter();
             let is_told = findings.any(|finding| finding.code == Code::FileNotRead);

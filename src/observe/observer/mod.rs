@@ -10,21 +10,22 @@ mod own_api;
 mod read;
 mod search;
 mod state;
-mod write;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::agent::limit::{limited, too_slow};
-use crate::agent::{Observe, Scope};
+use crate::agent::{Answer, Apply, Observe, Scope};
+use crate::apply::Own;
 use crate::config::Settings;
-use crate::decide::Now;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::{Choice, HostSource, Located, Placement};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};
+use crate::decide::{Action, Now, Refusal};
+use crate::facts::Fact;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
-use crate::observe::api_access::ApiLink;
+use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::{distribution, host_labels, machine};
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
@@ -107,6 +108,34 @@ impl Observe for Observer {
         }
         choice.end()
     }
+}
+
+/// Passes each action to `apply` with the credential of the kubelet, and keeps the Node of the response.
+impl Apply for Observer {
+    async fn apply(&mut self, action: &Action, now: Now) -> Answer {
+        let own = own(&self.connections, &self.facts);
+        let answer = self.writer.apply(own, action, now).await;
+        // The response is the newest version of our Node: the next decision must not use the old one.
+        if let Ok(Some(node)) = &answer {
+            self.facts.node = Fact::Known(node.clone());
+        }
+        let left = self.connections.guest.deferred();
+        answer.map_err(|refusal| Refusal {
+            retry_after: left.filter(|_| refusal.passing).or(refusal.retry_after),
+            ..refusal
+        })
+    }
+
+    async fn announce(&mut self) {
+        let own = own(&self.connections, &self.facts);
+        self.writer.announce(own, self.is_daemon).await;
+    }
+}
+
+/// Returns what writes to our own Node need.
+fn own<'a>(connections: &'a Connections, facts: &'a Observation) -> Option<Own<'a>> {
+    let (link, kubelet) = (connections.guest.link().ok()?, facts.kubelet.known()?);
+    Some((&link.client, &kubelet.node_name))
 }
 
 fn target<T>(link: &ApiLink, path: ObjectPath, feed: &Feed<T>, delay: Duration) -> Target<T> {

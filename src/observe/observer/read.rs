@@ -16,8 +16,10 @@ use crate::facts::placement::Source;
 use crate::facts::pod_info::PodInfo;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
+use crate::observe::distribution::DistributionProblem;
 use crate::observe::harvester::{self, List, ListPolicy, Search};
 use crate::observe::{guest_agent, host_metrics, node};
+use crate::sys::escape::chain;
 
 // The names of the sources in messages.
 const HARVESTER: &str = "the Harvester API";
@@ -94,7 +96,7 @@ impl Observer {
         }
         if scope.contains(Scope::UNITS) {
             let (is_offered, detail) = host_metrics::probe(&self.root);
-            self.health.set("downward-metrics", is_offered, detail);
+            self.board.set("downward-metrics", is_offered, detail);
         }
         self.find_problems(stalled);
         self.facts.clone()
@@ -102,16 +104,16 @@ impl Observer {
 
     /// Collects what is wrong beside the main reads. `stalled`: why the files of this machine were not read.
     fn find_problems(&mut self, stalled: Option<Finding>) {
-        self.facts.clock = self.health.clock_steps();
+        let problems = self.distribution_problems.iter();
+        self.facts.clock = self.board.clock_steps();
         self.facts.is_unread = stalled.is_some()
             || self.facts.machine.is_unread()
-            || self.is_distribution_unread
+            || problems.clone().any(DistributionProblem::is_passing)
             || self.connections.is_unread();
-        let problems = self.distribution_problems.iter().cloned();
         self.facts.findings = problems
-            .map(|problem| Finding::new(Code::DistributionFileBroken, problem))
+            .map(|problem| Finding::new(Code::DistributionFileBroken, chain(problem)))
             .chain(self.connections.findings())
-            .chain(self.health.findings())
+            .chain(self.board.findings())
             .chain(stalled)
             .collect();
     }

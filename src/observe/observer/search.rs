@@ -41,19 +41,17 @@ impl Observer {
         let mut vmis = candidates.vmis.iter();
         let namesake = vmis.find(|other| shares_hostname(vmi, other) && !concerns(other));
         let others = candidates.vmis.iter().filter(concerns).chain(namesake);
-        let others: Vec<Vmi> = others.cloned().collect();
-        let coverage = candidates.coverage;
+        let others = Candidates {
+            vmis: others.cloned().collect(),
+            coverage: candidates.coverage,
+        };
         self.own = Some(OwnInstance {
             vmi: vmi.clone(),
-            others: Candidates {
-                vmis: others.clone(),
-                coverage,
-            },
+            others,
             names,
         });
         // The rest of the namespace is not needed any more; an idle agent must not keep it.
-        let vmis = [vmi.clone()].into_iter().chain(others).collect();
-        self.facts.candidates = Fact::Known(Candidates { vmis, coverage });
+        self.remember_candidates();
     }
 
     /// Returns whether the namespace may be listed in this round.

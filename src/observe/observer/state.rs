@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::apply::Writer;
 use crate::decide::schedule::Random;
 use crate::facts::machine::Machine;
@@ -14,6 +14,7 @@ use crate::facts::node::Node;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::observe::api_access::Connections;
+use crate::observe::distribution::DistributionProblem;
 use crate::observe::harvester;
 use crate::observe::host_labels::KeptLabels;
 use crate::observe::pod_info::PodReader;
@@ -38,7 +39,7 @@ pub struct Observer {
     pub(super) root: Root,
     pub(super) bus: Bus,
     pub(super) connections: Connections,
-    pub(super) health: SignalBoard,
+    pub(super) board: SourceBoard,
     /// Reads the files of this machine.
     pub(super) files: DiskWork<io::Result<Machine>>,
     /// Whether no user waits, so that expensive reads may be delayed or rare.
@@ -47,9 +48,7 @@ pub struct Observer {
     pub(super) facts: Observation,
 
     // The files of this machine
-    pub(super) distribution_problems: Vec<String>,
-    /// Whether the kernel could not read one of their files, which may pass.
-    pub(super) is_distribution_unread: bool,
+    pub(super) distribution_problems: Vec<DistributionProblem>,
     /// A round that is cut off must not lose the read that it began.
     pub(super) pod_reader: tokio::sync::Mutex<PodReader>,
 
@@ -102,17 +101,16 @@ impl Observer {
     }
 
     /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
-    pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
+    pub fn new(root: Root, bus: Bus, board: SourceBoard, earlier: Option<VmName>) -> Self {
         Self {
-            writer: Writer::new(root.clone(), bus.clone(), health.clone()),
+            writer: Writer::new(root.clone(), bus.clone(), board.clone()),
             root,
             bus,
             connections: Connections::default(),
-            health,
+            board,
             files: DiskWork::default(),
             facts: Observation::default(),
             distribution_problems: Vec::new(),
-            is_distribution_unread: false,
             delivered_version: None,
             pod_reader: tokio::sync::Mutex::default(),
             earlier,

@@ -11,24 +11,24 @@ const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
 /// A page at a free port, and its server.
 struct Served {
-    board: MetricsPage,
-    health: SignalBoard,
+    metrics: MetricsPage,
+    board: SourceBoard,
     server: JoinHandle<()>,
 }
 
 impl Served {
     fn new() -> Self {
-        let (board, health) = (MetricsPage::default(), SignalBoard::default());
-        let server = tokio::spawn(serve(board.clone(), health.clone()));
+        let (metrics, board) = (MetricsPage::default(), SourceBoard::default());
+        let server = tokio::spawn(serve(metrics.clone(), board.clone()));
         Self {
+            metrics,
             board,
-            health,
             server,
         }
     }
 
     fn findings(&self) -> String {
-        format!("{:?}", self.health.findings())
+        format!("{:?}", self.board.findings())
     }
 }
 
@@ -71,19 +71,19 @@ async fn ask(mut stream: TcpStream, request: &[u8]) -> String {
 async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_nowhere_else() {
     let served = Served::new();
     let (first, second) = (free_port().await, free_port().await);
-    served.board.show(Some(first), "a 1\n", "b 1\n");
+    served.metrics.show(Some(first), "a 1\n", "b 1\n");
     let text = ask(connect(first).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 1\nb 1\n"), "{text}");
-    served.board.show(Some(first), "a 2\n", "b 2\n");
+    served.metrics.show(Some(first), "a 2\n", "b 2\n");
     let text = ask(connect(first).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 2\nb 2\n"), "{text}");
 
-    served.board.show(Some(second), "a 3\n", "");
+    served.metrics.show(Some(second), "a 3\n", "");
     let text = ask(connect(second).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 3\n"), "{text}");
     let is_closed = async || TcpStream::connect(first).await.is_err();
     eventually(SOON, "the first port is closed", is_closed).await;
-    served.board.show(None, "", "");
+    served.metrics.show(None, "", "");
     let is_closed = async || TcpStream::connect(second).await.is_err();
     eventually(SOON, "the port is closed", is_closed).await;
 }
@@ -93,8 +93,8 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
     let served = Served::new();
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    served.board.show(Some(address), "", "");
-    timeout(SOON, served.health.changed()).await.unwrap();
+    served.metrics.show(Some(address), "", "");
+    timeout(SOON, served.board.changed()).await.unwrap();
     let findings = served.findings();
     assert!(
         findings.contains(&format!(
@@ -103,16 +103,16 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
         "{findings}"
     );
     let free = free_port().await;
-    served.board.show(Some(free), "a 1\n", "");
+    served.metrics.show(Some(free), "a 1\n", "");
     assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
-    assert_eq!(served.health.findings(), []);
+    assert_eq!(served.board.findings(), []);
 }
 
 #[tokio::test]
 async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(address), "a 1\n", "");
+    served.metrics.show(Some(address), "a 1\n", "");
     let mut slow = Vec::new();
     for _ in 0..1000 {
         let mut stream = connect(address).await;
@@ -145,7 +145,7 @@ async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
 async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_served() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(address), "a 1\n", "");
+    served.metrics.show(Some(address), "a 1\n", "");
     let long = [b"GET /metrics HTTP/1.1\r\nX: ", [b'a'; HEAD_MAX].as_slice()].concat();
     let many = format!(
         "GET /metrics HTTP/1.1\r\n{}\r\n",
@@ -191,7 +191,7 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
 async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_refused() {
     let served = Served::new();
     let address = free_port().await;
-    served.board.show(Some(address), "a 1\n", "");
+    served.metrics.show(Some(address), "a 1\n", "");
     let get = ask(connect(address).await, REQUEST).await;
     for line in [
         "HTTP/1.1 200 OK",

@@ -2,7 +2,7 @@
 //! Tests of announcements: real messages, a fake source of kernel messages, and the real kernel in a network namespace.
 
 use super::*;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::testing::{own_namespaces, run};
 use crate::triggers::testing::{output, probed};
 use crate::wire::netlink::filter::only;
@@ -63,9 +63,9 @@ impl Effects {
     }
 }
 
-fn shown(board: &SignalBoard) -> (bool, String) {
-    let signal = board.signals()["link"].clone();
-    (signal.live, signal.detail)
+fn shown(board: &SourceBoard) -> (bool, String) {
+    let state = board.sources()["link"].clone();
+    (state.is_active, state.detail)
 }
 
 fn event(message: &[u8], event: u32) -> Vec<u8> {
@@ -128,7 +128,7 @@ fn the_announcement_state_of_each_virtio_nic_is_reported() {
         driver: None,
         announce,
     };
-    for (nics, live, detail) in [
+    for (nics, is_active, detail) in [
         (vec![], false, "rtnetlink; no virtio NIC"),
         (
             vec![nic("eth0", Announce::NotVirtio)],
@@ -152,8 +152,8 @@ fn the_announcement_state_of_each_virtio_nic_is_reported() {
             "rtnetlink; eth0: GUEST_ANNOUNCE, CTRL_VQ not negotiated, \\u{1b}[31m: cannot read features",
         ),
     ] {
-        let expected = Signal {
-            live,
+        let expected = SourceState {
+            is_active,
             detail: detail.to_owned(),
         };
         assert_eq!(describe(&nics), expected);
@@ -343,7 +343,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     }
     let (mut listening, mut effects) = listening();
     let socket = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
-    listening.signal = standing(&listening.root);
+    listening.state = standing(&listening.root);
     for message in [
         event(VIRTIO, NOTIFY_PEERS),
         made_up("eth0", Some("virtio"), Some(NOTIFY_PEERS)),
@@ -434,9 +434,9 @@ async fn announcements_that_may_have_been_missed_are_made_up_for() {
 async fn the_probe_opens_a_socket_and_says_what_the_listener_would() {
     let test = "triggers::link::tests::the_probe_opens_a_socket_and_says_what_the_listener_would";
     if own_namespaces(test, &OPTIONS).is_child() {
-        let signal = probed(&mut link()).await;
+        let state = probed(&mut link()).await;
         assert_eq!(
-            (signal.live, signal.detail.as_str()),
+            (state.is_active, state.detail.as_str()),
             (false, "rtnetlink; no virtio NIC")
         );
     }

@@ -35,8 +35,8 @@ fn conversation(dir: &Path, file: File) -> (Conversation<'static>, Inbox) {
 
 /// Returns the state of the event source.
 fn state(out: &Output) -> String {
-    let signals = out.board.signals();
-    signals["port"].detail.clone()
+    let sources = out.board.sources();
+    sources["port"].detail.clone()
 }
 
 impl Talk {
@@ -337,12 +337,12 @@ async fn a_probe_reports_whether_the_host_offers_the_port() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     let mut port = OperatorChannel(root.clone());
-    assert!(!probed(&mut port).await.live);
+    assert!(!probed(&mut port).await.is_active);
     // As the kernel reports it, without udev.
     let class = root.join("/sys/class/virtio-ports/vport1p1");
     std::fs::create_dir_all(&class).unwrap();
     std::fs::write(class.join("name"), format!("{NAME}\n")).unwrap();
-    let signal = probed(&mut port).await;
-    assert_eq!(signal.detail, format!("{NAME}: provided"));
-    assert!(signal.live);
+    let state = probed(&mut port).await;
+    assert_eq!(state.detail, format!("{NAME}: provided"));
+    assert!(state.is_active);
 }

@@ -13,13 +13,13 @@ use super::super::Inbox;
 use super::super::source::keep;
 use super::super::testing::{output, probed};
 use super::*;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::sys::root::Root;
 use crate::wire::dbus::DEADLINE;
 
 struct Followed {
     tree: GuestTree,
-    health: SignalBoard,
+    board: SourceBoard,
     reasons: Inbox,
     task: JoinHandle<()>,
     _dir: tempfile::TempDir,
@@ -33,11 +33,11 @@ impl Followed {
         let root = Root::new(dir.path());
         let mut source = Units(Bus::new(&root, None));
         let (out, reasons) = output(&source);
-        let health = out.board.clone();
+        let board = out.board.clone();
         let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
         Self {
             tree,
-            health,
+            board,
             reasons,
             task,
             _dir: dir,
@@ -59,13 +59,13 @@ impl Followed {
         last == Some(Trigger::Units)
     }
 
-    async fn is(&self, live: bool, detail: &str) {
+    async fn is(&self, is_active: bool, detail: &str) {
         let stands = async || {
-            let signals = self.health.signals();
-            let state = signals.get("units");
-            state.is_some_and(|state| state.live == live && state.detail.contains(detail))
+            let sources = self.board.sources();
+            let state = sources.get("units");
+            state.is_some_and(|state| state.is_active == is_active && state.detail.contains(detail))
         };
-        eventually(SOON, &format!("{live}: {detail}"), stands).await;
+        eventually(SOON, &format!("{is_active}: {detail}"), stands).await;
     }
 }
 
@@ -87,14 +87,14 @@ async fn systemd(daemon: &Daemon) -> Systemd {
 async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
     let mut followed = Followed::new();
     followed.is(false, "does not exist").await;
-    assert_eq!(followed.health.findings(), [], "no machine needs a bus");
+    assert_eq!(followed.board.findings(), [], "no machine needs a bus");
     let daemon = Daemon::start(&followed.tree).await;
     followed.is(false, "is not on the system bus").await;
-    assert_eq!(followed.health.findings().len(), 1);
+    assert_eq!(followed.board.findings().len(), 1);
     let systemd = systemd(&daemon).await;
     assert_eq!(followed.next().await, Trigger::Units, "once it is heard");
     followed.is(true, "org.freedesktop.systemd1").await;
-    assert_eq!(followed.health.findings(), []);
+    assert_eq!(followed.board.findings(), []);
 
     systemd.set("cron.service", Unit::stopped()).await;
     systemd.unit_new("session-1.scope").await;
@@ -160,13 +160,13 @@ async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_aga
     assert!(followed.heard().await);
     daemon.kill().await;
     followed.is(false, "").await;
-    assert!(!followed.health.findings().is_empty());
+    assert!(!followed.board.findings().is_empty());
     drop(before);
     daemon.restart().await;
     let systemd = systemd(&daemon).await;
     assert!(followed.heard().await, "for what changed meanwhile");
     assert!(systemd.is_subscribed());
-    assert_eq!(followed.health.findings(), []);
+    assert_eq!(followed.board.findings(), []);
     systemd.set(UNITS[0], Unit::stopped()).await;
     assert_eq!(followed.next().await, Trigger::Units);
 }
@@ -192,14 +192,14 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
     let mut units = Units(Bus::new(&Root::new(dir.path()), None));
     tokio::time::pause();
     let began = Instant::now();
-    let signal = probed(&mut units).await;
+    let state = probed(&mut units).await;
     assert!((DEADLINE..DEADLINE * 2).contains(&(Instant::now() - began)));
     tokio::time::resume();
-    assert!(!signal.live);
-    assert!(signal.detail.contains("no response"), "{signal:?}");
+    assert!(!state.is_active);
+    assert!(state.detail.contains("no response"), "{state:?}");
     daemon.go_on();
-    let signal = probed(&mut units).await;
-    assert!(signal.live, "{signal:?}");
+    let state = probed(&mut units).await;
+    assert!(state.is_active, "{state:?}");
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn a_bus_that_closes_each_connection_is_left_alone_for_longer_each_time() 
     let earliest = Instant::now() + Duration::from_secs(1);
     drop(first);
     followed.is(false, "failed to connect").await;
-    assert_eq!(followed.health.findings().len(), 1);
+    assert_eq!(followed.board.findings().len(), 1);
     drop(timeout(SOON, listener.accept()).await.unwrap().unwrap());
     assert!(Instant::now() >= earliest, "connected again at once");
 }

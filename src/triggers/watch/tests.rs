@@ -182,7 +182,7 @@ struct Kept {
     backoff: Backoff,
     feed: Feed<Thing>,
     inbox: Inbox,
-    health: SignalBoard,
+    board: SourceBoard,
     pulse: Pulse,
     started: Instant,
     task: tokio::task::JoinHandle<()>,
@@ -224,7 +224,7 @@ fn keep(script: Vec<Answer>) -> Kept {
     .unwrap();
     let feed = Feed::default();
     let (sender, inbox) = Inbox::new(random);
-    let health = SignalBoard::default();
+    let board = SourceBoard::default();
     let target = Target {
         client: client.clone(),
         generation: 1,
@@ -237,7 +237,7 @@ fn keep(script: Vec<Answer>) -> Kept {
         target,
         Trigger::Vmi,
         sender,
-        health.clone(),
+        board.clone(),
         pulse.clone(),
         7,
     );
@@ -247,7 +247,7 @@ fn keep(script: Vec<Answer>) -> Kept {
         backoff,
         feed,
         inbox,
-        health,
+        board,
         pulse,
         started: Instant::now(),
         task: tokio::spawn(keeper.keep()),
@@ -479,9 +479,9 @@ async fn an_object_that_was_not_requested_is_no_finding_after_five_minutes_witho
     let objects = [(SECOND, foreign("x1")), (SECOND * 50, foreign("x2"))];
     let kept = keep(vec![Stream(objects.into_iter().chain(bookmarks).collect())]);
     let opened = kept.after(345).await.len();
-    assert_eq!(kept.health.findings().len(), 1);
+    assert_eq!(kept.board.findings().len(), 1);
     assert_eq!(kept.after(20).await.len(), opened, "the same stream");
-    assert_eq!(kept.health.findings(), []);
+    assert_eq!(kept.board.findings(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -495,7 +495,7 @@ async fn objects_that_were_not_requested_are_one_finding_for_each_stream() {
     let kept = keep(vec![Stream(first), Stream(vec![(SECOND, foreign("x4"))])]);
     for (seconds, seen) in [(3, "x1"), (297, "x4")] {
         kept.after(seconds).await;
-        let findings = kept.health.findings().into_iter();
+        let findings = kept.board.findings().into_iter();
         let found: Vec<_> = findings.map(|one| (one.code, one.seen)).collect();
         let seen = format!("Thing `{seen}` in the watch of Thing `ours`");
         assert_eq!(found, [(Code::UnexpectedObject, seen)]);
@@ -529,9 +529,9 @@ async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_repo
     assert_eq!(asked[before].1, "5");
     assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
     assert!(
-        kept.health.findings().is_empty(),
+        kept.board.findings().is_empty(),
         "{:?}",
-        kept.health.findings()
+        kept.board.findings()
     );
 }
 
@@ -558,7 +558,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
     assert!(waiting.delivered.is_none() && waiting.reach.is_none());
-    assert!(kept.health.findings().is_empty());
+    assert!(kept.board.findings().is_empty());
     let asked = kept.after(15).await;
     let [(second, _)] = asked.as_slice() else {
         panic!("{asked:?}");
@@ -585,8 +585,8 @@ async fn an_open_that_waits_for_other_watches_to_close_says_nothing_of_the_api_e
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
     assert!(waiting.delivered.is_none() && waiting.reach.is_none());
-    assert!(kept.health.findings().is_empty());
-    assert!(!kept.health.signals()["vmi"].live);
+    assert!(kept.board.findings().is_empty());
+    assert!(!kept.board.sources()["vmi"].is_active);
     drop(others);
     // It tries again soon, and goes on where it was.
     let asked = kept.after(11).await;
@@ -600,7 +600,7 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
     let slow = || Failure(Failed::Headers);
     let mut kept = keep(vec![slow(), slow(), slow(), slow()]);
     kept.after(1).await;
-    let why = &kept.health.signals()["vmi"].detail;
+    let why = &kept.board.sources()["vmi"].detail;
     assert!(why.ends_with("headers timed out after 10s"), "{why}");
     assert_eq!(kept.reasons(), 1);
     assert!(matches!(
@@ -608,7 +608,7 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
         Some(Delivered::Unknown)
     ));
     kept.after(600).await;
-    assert_eq!(kept.health.findings().len(), 1);
+    assert_eq!(kept.board.findings().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -624,10 +624,10 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
         assert!(waiting.reach.is_none() && waiting.delivered.is_none());
     }
     assert_eq!(kept.reasons(), 0);
-    assert_eq!(kept.health.findings().len(), 1, "the watch is unavailable");
+    assert_eq!(kept.board.findings().len(), 1, "the watch is unavailable");
     kept.after(100).await;
     assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
-    assert!(kept.health.findings().is_empty());
+    assert!(kept.board.findings().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -638,7 +638,7 @@ async fn a_forbidden_watch_is_opened_rarely_after_a_few_attempts() {
     let (first, rest) = asked.split_at(4);
     assert!(first[3].0 < 5 * 60, "{first:?}");
     assert!((70..=144).contains(&rest.len()), "{}", rest.len());
-    assert_eq!(kept.health.findings().len(), 1);
+    assert_eq!(kept.board.findings().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -660,12 +660,12 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
         "the storage of https://model has no watch progress (RequestWatchProgress)",
     )
     .about(Group::HarvesterApi);
-    assert_eq!(kept.health.findings(), std::slice::from_ref(&issue));
+    assert_eq!(kept.board.findings(), std::slice::from_ref(&issue));
     assert_eq!(kept.reasons(), 1, "it causes no read");
     // After the server was away, bookmarks are requested again, and the finding stays until they are available.
     while kept.model.0.asked.lock().unwrap().len() < 5 {
         tokio::time::sleep(SECOND).await;
-        assert_eq!(kept.health.findings(), std::slice::from_ref(&issue));
+        assert_eq!(kept.board.findings(), std::slice::from_ref(&issue));
     }
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true, false]);
@@ -680,12 +680,12 @@ async fn a_storage_that_has_watch_progress_again_is_asked_for_bookmarks_after_it
         Stream(vec![(Duration::ZERO, thing(2, "6"))]),
     ]);
     kept.after(9).await;
-    assert_eq!(kept.health.findings().len(), 1);
+    assert_eq!(kept.board.findings().len(), 1);
     while kept.model.0.asked.lock().unwrap().len() < 4 {
         tokio::time::sleep(SECOND).await;
     }
     tokio::time::sleep(SECOND).await;
-    assert!(kept.health.findings().is_empty());
+    assert!(kept.board.findings().is_empty());
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true]);
     let asked = kept.after(0).await;

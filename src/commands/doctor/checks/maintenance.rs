@@ -8,7 +8,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::objects::Instance;
 use crate::commands::doctor::reads::Reads;
-use crate::facts::lifecycle::{MAINTENANCE_STRATEGY, MaintenanceStrategy};
+use crate::facts::scheduled_events::{MAINTENANCE_STRATEGY, MaintenanceStrategy};
 use crate::facts::topology::HOSTNAME;
 
 const RESTARTS_AFTER_ENABLE: &str =

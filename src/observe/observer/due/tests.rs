@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::agent::signal_board::SignalBoard;
+use crate::agent::source_board::SourceBoard;
 use crate::catalog::Api;
 use crate::decide::fixtures::{World, host, now};
 use crate::facts::Unavailable;
@@ -19,7 +19,7 @@ use crate::wire::dbus::Bus;
 fn settled() -> Observer {
     let root = Root::new("/nonexistent");
     let bus = Bus::new(&root, None);
-    let mut observer = Observer::new(root, bus, SignalBoard::default(), None);
+    let mut observer = Observer::new(root, bus, SourceBoard::default(), None);
     let mut world = World::new();
     observer.own = Some(OwnInstance {
         vmi: world.vmi().clone(),

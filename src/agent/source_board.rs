@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of each event source: whether it works on this machine, and why not. `triggers` writes it, `report` reads it.
+//! The state of each event source: whether it is active on this machine, and why not. `triggers` writes it, `report` reads it.
+//!
+//! Other work beside the loop, such as hooks and the writing of files, adds its findings here too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +13,16 @@ use crate::facts::clock::{ClockStep, ClockSteps};
 
 /// The state of one event source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signal {
-    /// Whether it works on this machine.
-    pub live: bool,
+pub struct SourceState {
+    /// Whether it is active: it works on this machine.
+    pub is_active: bool,
     /// The state as human-readable text.
     pub detail: String,
 }
 
 /// The states that the event sources share with the report.
 #[derive(Debug, Clone, Default)]
-pub struct SignalBoard {
+pub struct SourceBoard {
     inner: Arc<Mutex<Inner>>,
     /// Notified when a finding was added or removed that is not reported yet.
     news: Arc<Notify>,
@@ -28,23 +30,17 @@ pub struct SignalBoard {
 
 #[derive(Debug, Default)]
 struct Inner {
-    signals: BTreeMap<&'static str, Signal>,
+    sources: BTreeMap<&'static str, SourceState>,
     findings: BTreeMap<&'static str, Finding>,
     clock: ClockSteps,
 }
 
-impl SignalBoard {
+impl SourceBoard {
     /// Sets the state of an event source.
-    pub fn set(&self, name: &'static str, live: bool, detail: impl Into<String>) {
-        self.lock(|inner| {
-            inner.signals.insert(
-                name,
-                Signal {
-                    live,
-                    detail: detail.into(),
-                },
-            )
-        });
+    pub fn set(&self, name: &'static str, is_active: bool, detail: impl Into<String>) {
+        let detail = detail.into();
+        let state = SourceState { is_active, detail };
+        self.lock(|inner| inner.sources.insert(name, state));
     }
 
     /// Adds or removes the finding of an event source.
@@ -84,8 +80,8 @@ impl SignalBoard {
     }
 
     /// Returns all event sources.
-    pub fn signals(&self) -> BTreeMap<&'static str, Signal> {
-        self.lock(|inner| inner.signals.clone())
+    pub fn sources(&self) -> BTreeMap<&'static str, SourceState> {
+        self.lock(|inner| inner.sources.clone())
     }
 
     /// Returns the findings.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What KubeVirt and Harvester announce about the future of a VM, in the VirtualMachineInstance and in its VirtualMachine.
+//! The fields of the VirtualMachineInstance and of its VirtualMachine that show scheduled events: a migration or a stop that KubeVirt or
+//! Harvester announces.
 //!
 //! An invalid value is a missing announcement: it must never make an object unreadable.
 
@@ -11,6 +12,7 @@ use time::UtcDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::names::HostName;
+use super::node::text;
 use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, annotations, labels};
 use crate::sys::named::named;
 
@@ -144,17 +146,14 @@ impl WireMigration {
     /// Returns the migration; `None` without a UID, which every supported version of KubeVirt sets.
     pub(super) fn parse(self) -> Option<InstanceMigration> {
         Some(InstanceMigration {
-            uid: self.migration_uid.filter(|uid| !uid.is_empty())?.0,
+            uid: text(self.migration_uid)?,
             source: self.source_node.as_deref().and_then(host),
             target: self.target_node.as_deref().and_then(host),
             started: self.start_timestamp.as_deref().and_then(timestamp),
             has_end: self.end_timestamp.is_some(),
             is_completed: self.completed == Some(true),
             is_failed: self.failed == Some(true),
-            failure: self
-                .failure_reason
-                .map(|reason| reason.0)
-                .filter(|reason| !reason.is_empty()),
+            failure: text(self.failure_reason),
             is_abort_requested: self.abort_requested == Some(true),
         })
     }
