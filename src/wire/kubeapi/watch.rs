@@ -11,8 +11,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::sys::timer::Alarm;
-
 use super::error::{Error, Kind, Target};
 use super::http::{Accept, Call, Transport};
 use super::lines::{Lines, MAXIMUM_LINE};
@@ -77,12 +75,10 @@ pub struct Watch<T> {
     /// None once the stream is over.
     live: Option<Live>,
     lines: Lines,
-    /// The only timer of the stream, reset by each event.
-    ///
-    /// None if the kernel had no file descriptor for it: then only TCP detects a peer that is gone.
-    silence: Option<Alarm>,
-    /// Set at the silence limit, until an event shows that the stream works.
-    last_chance: Option<Instant>,
+    /// The time until which an event must arrive; moved by each one.
+    silent_at: Instant,
+    /// Whether the silence limit has passed, until an event shows that the stream works.
+    is_last_chance: bool,
     limit: Duration,
     pace: WatchPace,
     /// The time until which nothing is read: further data waits in the server.
@@ -205,10 +201,6 @@ pub(super) async fn open<T>(
     let limit = request
         .silence_limit
         .unwrap_or(transport.timeouts.watch_silence);
-    let silence = Alarm::new().ok();
-    if let Some(silence) = &silence {
-        silence.set(limit);
-    }
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
@@ -218,8 +210,8 @@ pub(super) async fn open<T>(
             _turn: turn,
         }),
         lines: Lines::default(),
-        silence,
-        last_chance: None,
+        silent_at: Instant::now() + limit,
+        is_last_chance: false,
         limit,
         pace: WatchPace::new(Instant::now()),
         paused_until: None,
@@ -227,20 +219,10 @@ pub(super) async fn open<T>(
     })
 }
 
-/// Waits until the silence limit.
-async fn over(silence: Option<&Alarm>) {
-    match silence {
-        Some(alarm) => alarm.ring().await,
-        None => std::future::pending().await,
-    }
-}
-
 impl<T> Watch<T> {
     fn heard(&mut self) {
-        self.last_chance = None;
-        if let Some(silence) = &self.silence {
-            silence.set(self.limit);
-        }
+        self.is_last_chance = false;
+        self.silent_at = Instant::now() + self.limit;
     }
 
     /// Ends the stream. After an error, no further data of it can be trusted.
@@ -295,22 +277,16 @@ impl<T: DeserializeOwned> Watch<T> {
             let Some(live) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
-            // Each branch may be dropped at any point: a chunk that was received is processed without another wait.
-            let piece = match self.last_chance {
-                None => tokio::select! {
-                    biased;
-                    piece = live.response.chunk() => piece,
-                    () = over(self.silence.as_ref()) => {
-                        self.last_chance = Some(Instant::now() + LAST_CHANCE);
-                        continue;
-                    }
-                },
-                Some(until) => timeout_at(until, live.response.chunk())
-                    .await
-                    .map_err(|_| {
-                        let problem = format!("no data received for {:?}", self.limit);
-                        self.target.error(Kind::Silent, problem)
-                    })?,
+            // May be dropped at any point: a chunk that was received is processed without another wait.
+            let piece = timeout_at(self.silent_at, live.response.chunk()).await;
+            let Ok(piece) = piece else {
+                if self.is_last_chance {
+                    let problem = format!("no data received for {:?}", self.limit);
+                    return Err(self.target.error(Kind::Silent, problem));
+                }
+                self.is_last_chance = true;
+                self.silent_at = Instant::now() + LAST_CHANCE;
+                continue;
             };
             match piece {
                 Ok(Some(piece)) => self.lines.push(&piece),
