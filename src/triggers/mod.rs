@@ -175,13 +175,6 @@ impl Listener {
         self.add(reasons);
     }
 
-    /// Adds the read of changed credentials if it is due at `now`.
-    fn add_files(&mut self, now: Instant) {
-        if let Some(due) = self.files_due.take_if(|due| *due <= now) {
-            self.add(Reasons::new(Trigger::Files, self.since_start(due)));
-        }
-    }
-
     fn add(&mut self, reasons: Reasons) {
         self.pending = Some(match self.pending.take() {
             None => reasons,
@@ -301,7 +294,9 @@ impl Wait for Listener {
                     continue;
                 }
             }
-            self.add_files(now);
+            if let Some(due) = self.files_due.take_if(|due| *due <= now) {
+                self.add(Reasons::new(Trigger::Files, self.since_start(due)));
+            }
             if self.due(planned, now) <= now {
                 let by_itself = Reasons {
                     trigger: next.trigger,
