@@ -83,10 +83,6 @@ impl Verifier {
         provider: &Arc<CryptoProvider>,
         shown: Arc<Mutex<ServerShown>>,
     ) -> Result<Self, String> {
-        let name = credential.tls_server_name.clone().map(ServerName::try_from);
-        let name = name
-            .transpose()
-            .map_err(|_| "tls-server-name is neither a DNS name nor an IP address")?;
         let authorities = &credential.certificate_authorities;
         let mut roots = RootCertStore::empty();
         // One unreadable certificate in a bundle must not affect the readable ones.
@@ -102,7 +98,7 @@ impl Verifier {
             .collect();
         Ok(Self {
             webpki,
-            name,
+            name: credential.tls_server_name.clone(),
             trusted: describe(&subjects.join("; ")),
             shown,
         })
