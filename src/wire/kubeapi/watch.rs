@@ -72,8 +72,8 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
-    /// None once the stream is over.
-    live: Option<Live>,
+    /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
+    live: Option<(Response, OwnedSemaphorePermit)>,
     lines: Lines,
     /// The time until which an event must arrive; moved by each one.
     silent_at: Instant,
@@ -84,12 +84,6 @@ pub struct Watch<T> {
     /// The time until which nothing is read: further data waits in the server.
     paused_until: Option<Instant>,
     objects: PhantomData<fn() -> T>,
-}
-
-struct Live {
-    response: Response,
-    /// The permit to hold a watch, released at the end of the stream.
-    _turn: OwnedSemaphorePermit,
 }
 
 /// An event of a watch.
@@ -205,10 +199,7 @@ pub(super) async fn open<T>(
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
-        live: Some(Live {
-            response,
-            _turn: turn,
-        }),
+        live: Some((response, turn)),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
         is_last_chance: false,
@@ -224,12 +215,6 @@ impl<T> Watch<T> {
         self.is_last_chance = false;
         self.silent_at = Instant::now() + self.limit;
     }
-
-    /// Ends the stream. After an error, no further data of it can be trusted.
-    fn end(&mut self) {
-        self.live = None;
-        self.lines = Lines::default();
-    }
 }
 
 impl<T: DeserializeOwned> Watch<T> {
@@ -240,7 +225,9 @@ impl<T: DeserializeOwned> Watch<T> {
     pub async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
         let result = self.next_in_stream().await;
         if matches!(result, Err(_) | Ok(WatchEvent::Ended)) {
-            self.end();
+            // After an error, no further data of the stream can be trusted.
+            self.live = None;
+            self.lines = Lines::default();
         }
         result
     }
@@ -264,9 +251,7 @@ impl<T: DeserializeOwned> Watch<T> {
                     let problem = "the watch sends events faster than they are processed";
                     return Err(self.target.error(Kind::Refused, problem));
                 }
-                let event = self.event(self.lines.line(line));
-                self.lines.release();
-                let event = event?;
+                let event = self.event(&line)?;
                 if matches!(event, WatchEvent::Bookmark { .. }) {
                     // This server sends bookmarks, so the usual silence limit applies again.
                     self.limit = self.limit.min(self.transport.timeouts.watch_silence);
@@ -274,11 +259,11 @@ impl<T: DeserializeOwned> Watch<T> {
                 }
                 return Ok(event);
             }
-            let Some(live) = &mut self.live else {
+            let Some((response, _)) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
             // May be dropped at any point: a chunk that was received is processed without another wait.
-            let piece = timeout_at(self.silent_at, live.response.chunk()).await;
+            let piece = timeout_at(self.silent_at, response.chunk()).await;
             let Ok(piece) = piece else {
                 if self.is_last_chance {
                     let problem = format!("no data received for {:?}", self.limit);
