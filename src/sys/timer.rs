@@ -16,44 +16,36 @@ use tokio::time::Instant;
 /// The minimum wait; zero would disarm the kernel's timer.
 const LEAST: Duration = Duration::from_micros(1);
 
-/// The kernel's timer, on the monotonic clock.
+/// The kernel's timer, on the monotonic clock, and the same timer in a form for which tokio can wait; tokio's own if the kernel has no
+/// descriptor for it.
 #[derive(Debug)]
-pub struct Alarm {
-    timer: TimerFd,
-    /// The same timer, in a form for which tokio can wait.
-    ring: pipe::Receiver,
-}
+pub struct Alarm(Option<(TimerFd, pipe::Receiver)>);
 
 impl Alarm {
     /// Creates a timer.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel provides no descriptor.
-    pub fn new() -> std::io::Result<Self> {
-        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-        // tokio treats it like the read end of a pipe: a descriptor that becomes readable.
-        let ring = pipe::Receiver::from_owned_fd_unchecked(timer.as_fd().try_clone_to_owned()?)?;
-        Ok(Self { timer, ring })
+    pub fn create() -> Self {
+        // The kernel's clock cannot be paused.
+        #[cfg(test)]
+        if crate::testing::is_simulated() {
+            return Self(None);
+        }
+        Self(kernel_timer().ok())
     }
 
     /// Waits until `due`.
     pub async fn until(&self, due: Instant) {
-        // The kernel's clock cannot be paused.
-        #[cfg(test)]
-        if crate::testing::is_simulated() {
+        let Some((timer, ring)) = &self.0 else {
             return tokio::time::sleep_until(due).await;
-        }
+        };
         let wait = due.saturating_duration_since(Instant::now()).max(LEAST);
         let expiration = Expiration::OneShot(TimeSpec::from_duration(wait));
-        if let Err(error) = self.timer.set(expiration, TimerSetTimeFlags::empty()) {
+        if let Err(error) = timer.set(expiration, TimerSetTimeFlags::empty()) {
             tracing::debug!(%error, "failed to set the timer");
         }
         loop {
-            match self.ring.readable().await {
+            match ring.readable().await {
                 // Setting the timer withdraws an earlier expiration.
-                Ok(()) => match self.ring.try_read(&mut [0; 8]) {
+                Ok(()) => match ring.try_read(&mut [0; 8]) {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     _ => return,
                 },
@@ -64,6 +56,14 @@ impl Alarm {
     }
 }
 
+fn kernel_timer() -> std::io::Result<(TimerFd, pipe::Receiver)> {
+    let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+    // tokio treats it like the read end of a pipe: a descriptor that becomes readable.
+    let ring = pipe::Receiver::from_owned_fd_unchecked(timer.as_fd().try_clone_to_owned()?)?;
+    Ok((timer, ring))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_rings_when_it_is_due_and_not_for_an_earlier_wait() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = Alarm::create();
         for _ in 0..3 {
             let due = Instant::now() + Duration::from_millis(30);
             timeout(SOON, alarm.until(due)).await.unwrap();
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_time_that_has_passed_rings_at_once() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = Alarm::create();
         timeout(SOON, alarm.until(Instant::now())).await.unwrap();
     }
 }

@@ -113,7 +113,7 @@ impl Listener {
             reasons,
             pending: None,
             health,
-            alarm: Alarm::new()?,
+            alarm: Alarm::create(),
             watchdog,
             pace: Pace::of_reconciles(),
             hangup: signal(SignalKind::hangup())?,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
+
+use crate::sys::timer::Alarm;
 
 use super::error::{Error, Kind, Target};
 use super::http::{Accept, Call, Transport};
@@ -77,6 +79,8 @@ pub struct Watch<T> {
     lines: Lines,
     /// The time until which an event must arrive; moved by each one.
     silent_at: Instant,
+    /// Waits until then.
+    silence: Alarm,
     /// Whether the silence limit has passed, until an event shows that the stream works.
     is_last_chance: bool,
     limit: Duration,
@@ -202,6 +206,7 @@ pub(super) async fn open<T>(
         live: Some((response, turn)),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
+        silence: Alarm::create(),
         is_last_chance: false,
         limit,
         pace: WatchPace::new(Instant::now()),
@@ -263,15 +268,18 @@ impl<T: DeserializeOwned> Watch<T> {
                 return Ok(WatchEvent::Ended);
             };
             // May be dropped at any point: a chunk that was received is processed without another wait.
-            let piece = timeout_at(self.silent_at, response.chunk()).await;
-            let Ok(piece) = piece else {
-                if self.is_last_chance {
-                    let problem = format!("no data received for {:?}", self.limit);
-                    return Err(self.target.error(Kind::Silent, problem));
+            let piece = tokio::select! {
+                biased;
+                piece = response.chunk() => piece,
+                () = self.silence.until(self.silent_at) => {
+                    if self.is_last_chance {
+                        let problem = format!("no data received for {:?}", self.limit);
+                        return Err(self.target.error(Kind::Silent, problem));
+                    }
+                    self.is_last_chance = true;
+                    self.silent_at = Instant::now() + LAST_CHANCE;
+                    continue;
                 }
-                self.is_last_chance = true;
-                self.silent_at = Instant::now() + LAST_CHANCE;
-                continue;
             };
             match piece {
                 Ok(Some(piece)) => self.lines.push(&piece),
