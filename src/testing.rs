@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: runs one test in a separate process, optionally in a separate mount namespace; timeouts of several tests.
+//! For tests only: runs one test in a separate process, optionally in a separate mount namespace; timeouts of several tests; marks a
+//! thread's system as simulated.
 
+use std::cell::Cell;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -28,6 +30,20 @@ pub(crate) const NO_ANSWER: ReadTimeouts = ReadTimeouts {
     receive: BRIEF,
     ..TIMEOUTS
 };
+
+thread_local! {
+    static SIMULATED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Declares that the system of this thread is simulated: its event sources are not started, and its timers are on tokio's clock.
+pub(crate) fn simulate_system() {
+    SIMULATED.set(true);
+}
+
+/// Reports whether the system of this thread is simulated.
+pub(crate) fn is_simulated() -> bool {
+    SIMULATED.get()
+}
 
 /// The environment variable that is set in a process that runs only one test.
 const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";

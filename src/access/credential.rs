@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use reqwest::Url;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
+
+use crate::facts::names::Namespace;
 
 /// All data to connect to one API server, read from a kubeconfig and the files that it names.
 ///
@@ -22,7 +24,7 @@ pub struct Credential {
     /// The trusted certificate authorities, at least one; never those of the system.
     pub certificate_authorities: Vec<CertificateDer<'static>>,
     /// The name to verify instead of the host in `server`.
-    pub tls_server_name: Option<String>,
+    pub tls_server_name: Option<ServerName<'static>>,
     /// The proxy that the kubeconfig names; never one of the environment.
     pub proxy: Option<Url>,
     /// Bearer token.
@@ -30,7 +32,7 @@ pub struct Credential {
     /// Client certificate chain, leaf first, and its key.
     pub client_certificate: Option<ClientCertificate>,
     /// The namespace of the current context.
-    pub namespace: Option<String>,
+    pub namespace: Option<Namespace>,
 }
 
 impl fmt::Debug for Credential {
@@ -39,18 +41,9 @@ impl fmt::Debug for Credential {
         formatter
             .debug_struct("Credential")
             .field("kubeconfig", &self.kubeconfig)
-            .field("files", &self.files)
             .field("server", &self.server.as_str())
-            .field(
-                "certificate_authorities",
-                &self.certificate_authorities.len(),
-            )
-            .field("tls_server_name", &self.tls_server_name)
             .field("proxy", &self.proxy.as_ref().map(Url::host_str))
-            .field("token", &self.token)
-            .field("client_certificate", &self.client_certificate)
-            .field("namespace", &self.namespace)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -25,26 +25,25 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<String> 
 /// Reports whether the host is one of the usual names of this system. Any other address of 127.0.0.0/8 may be a separate listener,
 /// such as a tunnel to Harvester.
 fn is_localhost(server: &Url) -> bool {
-    match host(server)
-        .parse::<IpAddr>()
-        .map(|address| address.to_canonical())
-    {
-        Ok(IpAddr::V4(address)) => address == Ipv4Addr::LOCALHOST || address.is_unspecified(),
-        Ok(IpAddr::V6(_)) | Err(_) => is_loopback(server),
+    match address(server) {
+        Some(IpAddr::V4(address)) => address == Ipv4Addr::LOCALHOST || address.is_unspecified(),
+        _ => is_loopback(server),
     }
 }
 
 /// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
 pub fn is_loopback(server: &Url) -> bool {
     let host = host(server);
-    match host.parse::<IpAddr>() {
+    match address(server) {
         // A connection to the unspecified address also reaches this system.
-        Ok(address) => {
-            let address = address.to_canonical();
-            address.is_loopback() || address.is_unspecified()
-        }
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        Some(address) => address.is_loopback() || address.is_unspecified(),
+        None => host == "localhost" || host.ends_with(".localhost"),
     }
+}
+
+fn address(server: &Url) -> Option<IpAddr> {
+    let address = host(server).parse::<IpAddr>().ok()?;
+    Some(address.to_canonical())
 }
 
 /// Returns the host, port and path in normalized form.

@@ -72,15 +72,10 @@ pub(super) fn client(text: &[u8]) -> Result<Contents, &'static str> {
 
 /// Reads a private key.
 pub(super) fn private_key(text: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, &'static str> {
-    read(text)?.key.ok_or_else(|| no_key(text))
-}
-
-fn no_key(text: &[u8]) -> &'static str {
-    if is_encrypted(text) {
-        ENCRYPTED_KEY
-    } else {
-        "has no private key in PEM format"
-    }
+    read(text)?.key.ok_or_else(|| match is_encrypted(text) {
+        true => ENCRYPTED_KEY,
+        false => "has no private key in PEM format",
+    })
 }
 
 fn problem(text: &[u8], error: &Error) -> &'static str {

@@ -43,16 +43,23 @@ impl fmt::Display for Candidate {
     }
 }
 
+/// Returns the only path that is searched if a setting names one.
+fn only(configured: &Path, setting: &str) -> Vec<Candidate> {
+    vec![Candidate {
+        path: configured.to_owned(),
+        named_by: Some(setting.to_owned()),
+    }]
+}
+
 /// Returns the possible paths of the kubeconfig for Harvester's API.
 pub fn harvester_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
 ) -> Vec<Candidate> {
-    let mut list = CandidateList::default();
     if let Some(path) = configured {
-        list.add_named(path, "`[harvester] kubeconfig`".to_owned());
-        return list.0;
+        return only(path, "`[harvester] kubeconfig`");
     }
+    let mut list = Vec::new();
     for distribution in distributions {
         let provider = distribution.cloud_provider_name.as_deref();
         // With another cloud provider, the file has the format of that provider.
@@ -61,21 +68,20 @@ pub fn harvester_candidates(
             && is_harvester
             && config.value.is_absolute()
         {
-            let origin = config.origin.display();
-            let setting = format!("`cloud-provider-config` in {origin}");
-            list.add_named(&config.value, setting);
+            let setting = format!("`cloud-provider-config` in {}", config.origin.display());
+            add(&mut list, &config.value, Some(setting));
         }
     }
-    for distribution in distributions.iter().filter(|one| is_rancher(one.kind)) {
-        let path = distribution.data_dir.join(CLOUD_PROVIDER_CONFIG);
-        list.add(path);
+    let rancher = [DistributionKind::Rke2, DistributionKind::K3s];
+    let installed = distributions
+        .iter()
+        .filter(|one| rancher.contains(&one.kind));
+    let directories = installed.map(|one| &*one.data_dir);
+    for directory in directories.chain(rancher.map(DistributionKind::default_data_dir)) {
+        add(&mut list, directory.join(CLOUD_PROVIDER_CONFIG), None);
     }
-    for kind in [DistributionKind::Rke2, DistributionKind::K3s] {
-        let path = kind.default_data_dir().join(CLOUD_PROVIDER_CONFIG);
-        list.add(path);
-    }
-    list.add(CLOUD_CONFIG);
-    list.0
+    add(&mut list, CLOUD_CONFIG, None);
+    list
 }
 
 /// Returns why `cloud-provider-config` names no file, if it has a reference that only Rancher resolves.
@@ -94,59 +100,44 @@ pub fn kubelet_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
 ) -> Vec<Candidate> {
-    let mut list = CandidateList::default();
     if let Some(path) = configured {
-        list.add_named(path, "`[guest_cluster] kubeconfig`".to_owned());
-        return list.0;
+        return only(path, "`[guest_cluster] kubeconfig`");
     }
-    for distribution in distributions {
-        list.add_kubelet(distribution.kind, &distribution.data_dir);
-    }
-    for kind in [
+    let installed = distributions.iter().map(|one| (one.kind, &*one.data_dir));
+    // Files in the default directory of a distribution that was moved away are of an old identity.
+    let others = [
         DistributionKind::Rke2,
         DistributionKind::K3s,
         DistributionKind::Kubeadm,
         DistributionKind::Rke1,
-    ] {
-        // Files in the default directory of a distribution that was moved away are of an old identity.
-        if !distributions.iter().any(|one| one.kind == kind) {
-            list.add_kubelet(kind, kind.default_data_dir());
+    ]
+    .into_iter()
+    .filter(|kind| !distributions.iter().any(|one| one.kind == *kind))
+    .map(|kind| (kind, kind.default_data_dir()));
+    let mut list = Vec::new();
+    for (kind, data_dir) in installed.chain(others) {
+        if let Some(path) = kubelet_kubeconfig(kind, data_dir) {
+            add(&mut list, path, None);
         }
     }
-    list.0
+    list
 }
 
-fn is_rancher(kind: DistributionKind) -> bool {
-    matches!(kind, DistributionKind::Rke2 | DistributionKind::K3s)
+/// Adds a path, unless it is already in the list.
+fn add(list: &mut Vec<Candidate>, path: impl Into<PathBuf>, named_by: Option<String>) {
+    let path = path.into();
+    if !list.iter().any(|candidate| candidate.path == path) {
+        list.push(Candidate { path, named_by });
+    }
 }
 
-#[derive(Default)]
-struct CandidateList(Vec<Candidate>);
-
-impl CandidateList {
-    fn add(&mut self, path: impl Into<PathBuf>) {
-        self.push(path.into(), None);
-    }
-
-    fn add_named(&mut self, path: &Path, setting: String) {
-        self.push(path.to_owned(), Some(setting));
-    }
-
-    fn push(&mut self, path: PathBuf, named_by: Option<String>) {
-        if !self.0.iter().any(|candidate| candidate.path == path) {
-            self.0.push(Candidate { path, named_by });
-        }
-    }
-
-    fn add_kubelet(&mut self, kind: DistributionKind, data_dir: &Path) {
-        match kind {
-            DistributionKind::Rke2 | DistributionKind::K3s => {
-                self.add(data_dir.join(AGENT_KUBECONFIG));
-            }
-            DistributionKind::Kubeadm => self.add(KUBEADM_KUBECONFIG),
-            DistributionKind::Rke1 => self.add(RKE1_KUBECONFIG),
-            DistributionKind::Unknown => {}
-        }
+/// Returns the path of the kubelet's kubeconfig in a distribution.
+fn kubelet_kubeconfig(kind: DistributionKind, data_dir: &Path) -> Option<PathBuf> {
+    match kind {
+        DistributionKind::Rke2 | DistributionKind::K3s => Some(data_dir.join(AGENT_KUBECONFIG)),
+        DistributionKind::Kubeadm => Some(KUBEADM_KUBECONFIG.into()),
+        DistributionKind::Rke1 => Some(RKE1_KUBECONFIG.into()),
+        DistributionKind::Unknown => None,
     }
 }
 

@@ -39,7 +39,9 @@ impl Certificate {
             let mut reader = SliceReader::new(bytes)?;
             let certificate = reader.sequence(|certificate| {
                 let read = certificate.sequence(to_be_signed)?;
-                skip_rest(certificate)?;
+                while !certificate.is_finished() {
+                    certificate.tlv_bytes()?;
+                }
                 Ok::<_, der::Error>(read)
             })?;
             reader.finish()?;
@@ -210,13 +212,6 @@ fn time(reader: &mut SliceReader<'_>) -> der::Result<i64> {
         _ => GeneralizedTime::decode(reader)?.to_unix_duration(),
     };
     Ok(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX))
-}
-
-fn skip_rest(reader: &mut SliceReader<'_>) -> der::Result<()> {
-    while !reader.is_finished() {
-        reader.tlv_bytes()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

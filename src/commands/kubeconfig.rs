@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((answer.text, answer.exit), (expected, Exit::Ok));
         let credential = load(&root, FILE.as_ref()).unwrap();
         assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
-        assert_eq!(credential.namespace.as_deref().unwrap(), "vms");
+        assert_eq!(credential.namespace.as_ref().unwrap().as_str(), "vms");
         let path = dir.path().join(FILE.trim_start_matches('/'));
         let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);

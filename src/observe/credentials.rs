@@ -76,7 +76,8 @@ pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unava
             let text = link
                 .credential
                 .namespace
-                .clone()
+                .as_ref()
+                .map(Namespace::to_string)
                 .or(from_token)
                 .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
             Namespace::parse(&text).map_err(|error| {

@@ -55,7 +55,7 @@ pub fn write_atomic(
 /// cannot write to. After a power failure, the file has the old or the new content.
 pub fn write_secret(root: &Root, path: &Path, bytes: &[u8]) -> Result<WriteOutcome, WriteError> {
     let place = Location {
-        keeping: Keeping::Configuration,
+        outlives_a_boot: true,
         ..Location::open(root, path)?
     };
     let found = fstat(&place.directory).map_err(place.io_error("examine the directory of"))?;
@@ -109,38 +109,11 @@ pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
 #[derive(Debug)]
 pub(crate) struct Location {
     directory: OwnedFd,
-    keeping: Keeping,
+    /// Whether the file is read after a boot: the state, and the configuration of the distribution. Other files may be lost at a power
+    /// failure: /run is lost anyway, and metrics are written again.
+    outlives_a_boot: bool,
     path: PathBuf,
     name: String,
-}
-
-/// The purpose of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeping {
-    Runtime,
-    State,
-    /// The configuration of the distribution, which is also read at the next boot.
-    Configuration,
-    /// A directory of another program, such as the metrics directory of the node exporter.
-    Foreign,
-}
-
-impl Keeping {
-    fn of(directory: &Path) -> Self {
-        if directory == Path::new(RUNTIME_DIRECTORY) {
-            Self::Runtime
-        } else if directory == Path::new(STATE_DIRECTORY) {
-            Self::State
-        } else if directory.starts_with("/etc") {
-            Self::Configuration
-        } else {
-            Self::Foreign
-        }
-    }
-
-    fn outlives_a_boot(self) -> bool {
-        matches!(self, Self::State | Self::Configuration)
-    }
 }
 
 impl Location {
@@ -156,15 +129,17 @@ impl Location {
             .file_name()
             .and_then(|name| name.to_str())
             .ok_or_else(invalid)?;
-        let keeping = Keeping::of(parent);
-        let directory = match keeping {
-            Keeping::Runtime => own_directory(root, path, parent, 0o755)?,
-            Keeping::State => own_directory(root, path, parent, PRIVATE_MODE)?,
-            Keeping::Configuration | Keeping::Foreign => open_steadily(root, path, parent)?,
+        let is_state = parent == Path::new(STATE_DIRECTORY);
+        let directory = if is_state {
+            own_directory(root, path, parent, PRIVATE_MODE)?
+        } else if parent == Path::new(RUNTIME_DIRECTORY) {
+            own_directory(root, path, parent, 0o755)?
+        } else {
+            open_steadily(root, path, parent)?
         };
         Ok(Self {
             directory,
-            keeping,
+            outlives_a_boot: is_state || parent.starts_with("/etc"),
             path: path.to_owned(),
             name: name.to_owned(),
         })
@@ -251,7 +226,7 @@ impl Location {
         // The mode of open(2) is restricted by the umask, which the unit sets to 0077.
         fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
         file.write_all(bytes).map_err(self.io_error("write"))?;
-        if self.keeping.outlives_a_boot() {
+        if self.outlives_a_boot {
             file.sync_all().map_err(self.io_error("sync"))?;
         }
         Ok(())
@@ -278,8 +253,7 @@ impl Location {
             self.name.as_str(),
         )
         .map_err(self.io_error("replace"))?;
-        // Other files may be lost at a power failure: /run is lost anyway, and metrics are written again.
-        if self.keeping.outlives_a_boot() {
+        if self.outlives_a_boot {
             fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
         }
         Ok(())

@@ -12,7 +12,6 @@ use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::agent::source_board::SourceState;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
@@ -40,14 +39,6 @@ impl Source for Hostname {
             let Err(lost) = follow(&self.0, out).await;
             lost
         })
-    }
-
-    fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, SourceState> {
-        let (is_active, detail) = match NameFile::open(&self.0) {
-            Ok(_) => (true, PATH.to_owned()),
-            Err(lost) => (false, lost.detail()),
-        };
-        Box::pin(std::future::ready(SourceState { is_active, detail }))
     }
 }
 

@@ -11,10 +11,10 @@ pub mod judge;
 mod tests;
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
+use tokio::time::Instant;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::source_board::SourceState;
@@ -38,6 +38,7 @@ pub(super) struct Link {
     hint_sink: HintSink,
     /// Whether announcements may have been missed before the socket was opened.
     was_deaf: bool,
+    burst: Burst,
 }
 
 impl Link {
@@ -46,6 +47,35 @@ impl Link {
             root,
             hint_sink,
             was_deaf: false,
+            burst: Burst::default(),
+        }
+    }
+
+    /// Handles what was received into `buffer`.
+    fn take(&mut self, received: Received, buffer: &[u8], out: &Output) {
+        let datagram = match received {
+            // A process sent it, not the kernel.
+            Received::Datagram { sender, .. } if sender != KERNEL => return,
+            Received::Datagram { length, .. } => buffer.get(..length),
+            Received::Overrun => None,
+        };
+        // A message that was truncated, or dropped by the kernel, may have been an announcement.
+        let Some(datagram) = datagram else {
+            return self.tell(out);
+        };
+        if let Some(nic) = judge(datagram, |name| bus_of(&self.root, name)) {
+            tracing::debug!(?nic, "a virtio NIC sent an announcement");
+            self.tell(out);
+        }
+    }
+
+    fn tell(&mut self, out: &Output) {
+        if self.burst.begins(Instant::now()) {
+            // Journal readers are notified first.
+            (self.hint_sink)(Trigger::Link);
+            out.fire(Trigger::Link);
+            // NICs may have been added or removed, and another QEMU may offer other features.
+            out.state(standing(&self.root));
         }
     }
 }
@@ -63,15 +93,9 @@ impl Source for Link {
     }
 
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
-        let was_deaf = std::mem::replace(&mut self.was_deaf, true);
-        let start = Instant::now();
-        let mut listening = Listening::new(
-            self.root.clone(),
-            out.clone(),
-            HintSink::clone(&self.hint_sink),
-            Box::new(move || start.elapsed()),
-        );
         Box::pin(async move {
+            let was_deaf = std::mem::replace(&mut self.was_deaf, true);
+            self.burst = Burst::default();
             let opened = subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER).and_then(|socket| {
                 let edges = EdgeTriggered::of(&socket, EpollFlags::EPOLLIN)?;
                 Ok((socket, edges))
@@ -80,15 +104,15 @@ impl Source for Link {
                 Ok(opened) => opened,
                 Err(error) => return unopened(&error),
             };
-            listening.update();
+            out.state(standing(&self.root));
             if was_deaf {
-                listening.tell();
+                self.tell(out);
             }
             let mut buffer = vec![0; MESSAGE_MAX];
             loop {
                 let ended = match socket.receive(&mut buffer) {
                     Ok(received) => {
-                        listening.take(received, &buffer);
+                        self.take(received, &buffer, out);
                         // Messages without end must not block the thread for the rest of the agent.
                         tokio::task::yield_now().await;
                         continue;
@@ -114,93 +138,6 @@ fn unopened(error: &std::io::Error) -> Lost {
         _ => format!("failed to open a netlink socket: {error}"),
     };
     Lost::Failed(format!("rtnetlink: {problem}"))
-}
-
-struct Listening {
-    root: Root,
-    out: Output,
-    hint_sink: HintSink,
-    /// Returns the time since a fixed start.
-    now: Box<dyn Fn() -> Duration + Send>,
-    burst: Burst,
-    /// The number of messages that a process forged.
-    forged: u64,
-    /// The state of the event source, without the forged messages.
-    state: SourceState,
-}
-
-impl Listening {
-    fn new(
-        root: Root,
-        out: Output,
-        hint_sink: HintSink,
-        now: Box<dyn Fn() -> Duration + Send>,
-    ) -> Self {
-        Self {
-            root,
-            out,
-            hint_sink,
-            now,
-            burst: Burst::default(),
-            forged: 0,
-            state: SourceState {
-                is_active: false,
-                detail: "rtnetlink: not open yet".to_owned(),
-            },
-        }
-    }
-
-    /// Handles what was received into `buffer`.
-    fn take(&mut self, received: Received, buffer: &[u8]) {
-        match received {
-            // One of the messages that the kernel dropped may have been an announcement.
-            Received::Overrun => self.tell(),
-            Received::Datagram { length, sender } => self.handle(buffer.get(..length), sender),
-        }
-    }
-
-    /// Updates the state of the event source.
-    fn update(&mut self) {
-        self.state = standing(&self.root);
-        self.say();
-    }
-
-    /// Handles a message; `None` if it was truncated, and may have been an announcement.
-    fn handle(&mut self, datagram: Option<&[u8]>, sender: u32) {
-        // A process sent it, not the kernel.
-        if sender != KERNEL {
-            self.forged += 1;
-            return self.say();
-        }
-        let Some(datagram) = datagram else {
-            return self.tell();
-        };
-        if let Some(nic) = judge(datagram, |name| bus_of(&self.root, name)) {
-            tracing::debug!(?nic, "a virtio NIC sent an announcement");
-            self.tell();
-        }
-    }
-
-    fn tell(&mut self) {
-        if self.burst.begins((self.now)()) {
-            // Journal readers are notified first.
-            (self.hint_sink)(Trigger::Link);
-            self.out.fire(Trigger::Link);
-            // NICs may have been added or removed, and another QEMU may offer other features.
-            self.update();
-        }
-    }
-
-    fn say(&self) {
-        let detail = match self.forged {
-            0 => self.state.detail.clone(),
-            count => format!("{}; {count} forged messages ignored", self.state.detail),
-        };
-        self.out.state(SourceState {
-            is_active: self.state.is_active,
-            detail,
-        });
-    }
 }
 
 /// Returns the state of the event source while the socket is open.

@@ -102,14 +102,18 @@ impl Listener {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
         let files = tokio::sync::watch::Sender::default();
-        let guest = listen(root, bus, hint_sink, &sender, &board, &files.subscribe());
+        let mut guest = JoinSet::new();
+        for mut source in sources(root, bus, hint_sink, &files.subscribe()) {
+            let (root, out) = (root.clone(), output_of(&*source, &sender, &board));
+            guest.spawn(async move { keep(&mut *source, &root, &out).await });
+        }
         Ok(Self {
             start,
             sender,
             reasons,
             pending: None,
             board,
-            alarm: Alarm::new()?,
+            alarm: Alarm::create(),
             watchdog,
             pace: Pace::of_reconciles(),
             hangup: signal(SignalKind::hangup())?,
@@ -171,13 +175,6 @@ impl Listener {
         self.add(reasons);
     }
 
-    /// Adds the read of changed credentials if it is due at `now`.
-    fn add_files(&mut self, now: Instant) {
-        if let Some(due) = self.files_due.take_if(|due| *due <= now) {
-            self.add(Reasons::new(Trigger::Files, self.since_start(due)));
-        }
-    }
-
     fn add(&mut self, reasons: Reasons) {
         self.pending = Some(match self.pending.take() {
             None => reasons,
@@ -211,6 +208,10 @@ fn sources(
     hint_sink: HintSink,
     files: &Receiver<BTreeSet<PathBuf>>,
 ) -> Vec<Box<dyn Source>> {
+    #[cfg(test)]
+    if crate::testing::is_simulated() {
+        return Vec::new();
+    }
     vec![
         Box::new(link::Link::new(root.clone(), hint_sink)),
         Box::new(clock::Clock),
@@ -225,28 +226,6 @@ fn sources(
 fn output_of(source: &dyn Source, sender: &Sender, board: &SourceBoard) -> Output {
     let sender = sender.clone().paced(source.is_paced());
     Output::new(source, sender, board.clone())
-}
-
-/// Starts the event sources of this machine.
-fn listen(
-    root: &Root,
-    bus: &Bus,
-    hint_sink: HintSink,
-    sender: &Sender,
-    board: &SourceBoard,
-    files: &Receiver<BTreeSet<PathBuf>>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    #[cfg(test)]
-    if crate::sys::timer::testing::is_on() {
-        return tasks;
-    }
-    for mut source in sources(root, bus, hint_sink, files) {
-        let out = output_of(&*source, sender, board);
-        let root = root.clone();
-        tasks.spawn(async move { keep(&mut *source, &root, &out).await });
-    }
-    tasks
 }
 
 /// Reports the state of the event sources of this machine, for a process that does not listen to them. `files` are those that it read.
@@ -299,14 +278,13 @@ impl Wait for Listener {
             let now = Instant::now();
             let others = self.files_due.into_iter().chain(feed);
             let first = others.fold(self.due(planned, now), Instant::min);
-            self.alarm.set(first.saturating_duration_since(now));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another branch is first.
             let reason = tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
                 reason = self.reasons.recv() => Some(reason),
                 () = self.board.changed() => Some((Trigger::EventSource, Instant::now())),
-                () = self.alarm.ring() => None,
+                () = self.alarm.until(first) => None,
             };
             let now = Instant::now();
             if let Some((trigger, at)) = reason {
@@ -316,7 +294,9 @@ impl Wait for Listener {
                     continue;
                 }
             }
-            self.add_files(now);
+            if let Some(due) = self.files_due.take_if(|due| *due <= now) {
+                self.add(Reasons::new(Trigger::Files, self.since_start(due)));
+            }
             if self.due(planned, now) <= now {
                 let by_itself = Reasons {
                     trigger: next.trigger,
@@ -349,12 +329,11 @@ impl Wait for Listener {
                 continue;
             }
             let now = Instant::now();
-            let left = self.earliest(now).saturating_duration_since(now);
-            if !left.is_zero() {
+            let earliest = self.earliest(now);
+            if earliest > now {
                 // Kept as well: the read may finish before the pace allows a round.
                 self.keep(trigger, at);
-                self.alarm.set(left);
-                self.alarm.ring().await;
+                self.alarm.until(earliest).await;
             }
             self.pace.take(self.since_start(Instant::now()));
             return;

@@ -139,7 +139,7 @@ impl Output {
 
 /// Runs a source until dropped; returns if it will never listen.
 pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: &Output) {
-    let mut waits = Waits::default();
+    let mut waits = Waits(FIRST);
     loop {
         let began = Instant::now();
         let lost = source.follow(out).await;
@@ -190,26 +190,18 @@ async fn appeared(root: &Root, path: &Path, wait: impl FnOnce() -> Duration) {
     }
 }
 
-/// Delays that double. They need no jitter because they only wait for this machine.
-#[derive(Debug, Clone, Copy)]
-struct Waits {
-    next: Duration,
-}
-
-impl Default for Waits {
-    fn default() -> Self {
-        Self { next: FIRST }
-    }
-}
+/// The next delay, which doubles. It needs no jitter because it only waits for this machine.
+#[derive(Debug)]
+struct Waits(Duration);
 
 impl Waits {
     /// Returns the delay after a source that ran for `lived`.
     fn after(&mut self, lived: Duration) -> Duration {
         if lived >= LONGEST {
-            self.next = FIRST;
+            self.0 = FIRST;
         }
-        let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
+        let wait = self.0;
+        self.0 = (wait * 2).min(LONGEST);
         wait
     }
 }
@@ -275,7 +267,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_minute_and_begin_anew_after_a_life_of_one() {
-        let mut waits = Waits::default();
+        let mut waits = Waits(FIRST);
         let mut after = |lived| waits.after(Duration::from_secs(lived)).as_secs();
         let short: Vec<u64> = (0..8).map(|_| after(59)).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 32, 60, 60]);

@@ -3,14 +3,13 @@
 use super::files::Files;
 use super::*;
 use crate::catalog::{Code, Finding};
-use crate::sys::timer::testing::turn_on;
-use crate::testing::own_namespaces;
+use crate::testing::{own_namespaces, simulate_system};
 
 const DELAY: Duration = Duration::from_secs(7);
 
 /// Creates a listener on a simulated machine. Both APIs work if `files_delay` is not zero.
 fn listener(files_delay: Duration) -> Listener {
-    turn_on();
+    simulate_system();
     let root = Root::new("/nonexistent");
     let chance = Chance {
         random: || Random::from_bits(0),

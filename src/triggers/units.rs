@@ -29,7 +29,7 @@ impl Source for Units {
                 Ok(messages) => messages,
                 Err(lost) => return lost,
             };
-            out.active(detail());
+            out.active(format!("{} on the system bus", MANAGER.name));
             // For changes before the subscription.
             out.fire(Trigger::Units);
             while let Some(message) = messages.next().await {
@@ -42,10 +42,6 @@ impl Source for Units {
             Lost::Failed(chain(&BusError::Ended))
         })
     }
-}
-
-fn detail() -> String {
-    format!("{} on the system bus", MANAGER.name)
 }
 
 fn absent() -> Lost {

@@ -18,16 +18,13 @@ pub use target::{Pulse, Target, Watched};
 
 use super::feed::{Delivered, Reach, api_of};
 use super::inbox::Sender;
-use super::watch_cuts::Interruptions;
+use super::watch_cuts::{Interruptions, LIFE_LEAST};
 use crate::agent::Trigger;
 use crate::agent::source_board::SourceBoard;
 use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Error, Kind, STREAM_TIME, Watch, WatchEvent};
-
-/// A stream that ends sooner does not count as established.
-const SHORT: Duration = Duration::from_secs(1);
 
 /// The time in which a server sends the object, if it exists. It does so with the head of its response.
 const BEGINNING: Duration = Duration::from_secs(1);
@@ -54,7 +51,6 @@ pub struct Keeper<T: Watched> {
     board: SourceBoard,
     pulse: Pulse,
     phase: Phase,
-    started: Instant,
     /// The last delivered snapshot.
     last: Option<T::Snapshot>,
     resume: Resume,
@@ -106,7 +102,6 @@ impl<T: Watched> Keeper<T> {
             board,
             pulse,
             phase: Phase::of(machine, purpose),
-            started: Instant::now(),
             last: None,
             resume: Resume::default(),
             ends: 0,
@@ -173,7 +168,7 @@ impl<T: Watched> Keeper<T> {
                 }
                 WatchEnd::Broken(error) => {
                     self.ended(opened, Some(&error));
-                    let is_short = opened.elapsed() < SHORT && error.is_of_version();
+                    let is_short = opened.elapsed() < LIFE_LEAST && error.is_of_version();
                     let is_silent = error.kind == Kind::Silent;
                     let is_refused = self.resume.version.is_none() && (is_short || is_silent);
                     self.pause(goes_on && is_refused).await;
@@ -244,11 +239,8 @@ impl<T: Watched> Keeper<T> {
     fn opened(&mut self, opened: Instant) {
         self.pulse.beat();
         self.foreign = None;
-        let detail = format!(
-            "watch of {} at {}",
-            self.target.path.name(),
-            self.target.client.server()
-        );
+        let (name, server) = (self.target.path.name(), self.target.client.server());
+        let detail = format!("watch of {name} at {server}");
         self.board.set(self.trigger.as_str(), true, detail);
         self.failures = 0;
         if self.short < COMPLAIN_AFTER {
@@ -262,8 +254,7 @@ impl<T: Watched> Keeper<T> {
 
     /// Withdraws the finding unless the watch is interrupted repeatedly, or has sent an object that was not requested.
     fn alive(&mut self, opened: Instant) {
-        let began = opened.duration_since(self.started);
-        let is_whole = self.interruptions.alive(began, self.started.elapsed());
+        let is_whole = self.interruptions.alive(opened, Instant::now());
         if is_whole && self.foreign.is_none() {
             self.board.report(self.trigger.as_str(), self.shortcoming());
         }
@@ -395,30 +386,18 @@ impl<T: Watched> Keeper<T> {
         if now.duration_since(opened) >= LONG {
             self.ends = 0;
         }
-        let began = opened.duration_since(self.started);
+        let (name, server) = (self.target.path.name(), self.target.client.server());
         let is_cut = error.is_none_or(|error| error.kind == Kind::Interrupted);
-        if is_cut
-            && self
-                .interruptions
-                .cut(began, now.duration_since(self.started))
-        {
+        if is_cut && self.interruptions.cut(opened, now) {
             let what = format!(
-                "the watch of {} at {} was closed 4 times within 10 minutes, each time after it was established",
-                self.target.path.name(),
-                self.target.client.server()
+                "the watch of {name} at {server} was closed 4 times within 10 minutes, each time after it was established"
             );
             let finding = self.finding(Code::WatchInterrupted, what);
             self.board.report(self.trigger.as_str(), Some(finding));
         }
-        let detail = error.map_or_else(
-            || {
-                let server = self.target.client.server();
-                let name = self.target.path.name();
-                format!("the watch of {name} was closed by {server}")
-            },
-            |error| chain(error),
-        );
-        let is_short = now.duration_since(opened) < SHORT;
+        let closed = || format!("the watch of {name} was closed by {server}");
+        let detail = error.map_or_else(closed, |error| chain(error));
+        let is_short = now.duration_since(opened) < LIFE_LEAST;
         self.short = if is_short {
             self.short.saturating_add(1)
         } else {

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The number of interruptions within [`WINDOW`] that indicates a component in between. Fewer can be caused by restarts of the
 /// server.
 const CUTS_MAX: usize = 4;
@@ -12,24 +14,24 @@ const CUTS_MAX: usize = 4;
 /// interruption is followed by the delay that spreads a fleet.
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// The minimum duration of a watch. If it ends sooner, the server itself may have ended it.
-const LIFE_LEAST: Duration = Duration::from_secs(1);
+/// The duration from which a watch counts as established. If it ends sooner, the server itself may have ended it.
+pub(super) const LIFE_LEAST: Duration = Duration::from_secs(1);
 
-/// The interruptions of one watch. Times are from any monotonic clock.
+/// The interruptions of one watch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Interruptions {
     /// The times of the last interruptions, at most [`CUTS_MAX`].
-    cuts: Vec<Duration>,
+    cuts: Vec<Instant>,
     is_known: bool,
 }
 
 impl Interruptions {
     /// Records that an established watch was interrupted. Returns whether repeated interruptions are now detected.
-    pub(super) fn cut(&mut self, began: Duration, now: Duration) -> bool {
-        if now.saturating_sub(began) < LIFE_LEAST {
+    pub(super) fn cut(&mut self, began: Instant, now: Instant) -> bool {
+        if now.duration_since(began) < LIFE_LEAST {
             return false;
         }
-        self.cuts.retain(|cut| now.saturating_sub(*cut) < WINDOW);
+        self.cuts.retain(|cut| now.duration_since(*cut) < WINDOW);
         if self.cuts.len() >= CUTS_MAX {
             self.cuts.remove(0);
         }
@@ -40,8 +42,8 @@ impl Interruptions {
     }
 
     /// Records that a watch is alive. Returns whether there are no known interruptions.
-    pub(super) fn alive(&mut self, began: Duration, now: Duration) -> bool {
-        if self.is_known && now.saturating_sub(began) >= WINDOW {
+    pub(super) fn alive(&mut self, began: Instant, now: Instant) -> bool {
+        if self.is_known && now.duration_since(began) >= WINDOW {
             *self = Self::default();
         }
         !self.is_known
@@ -61,8 +63,9 @@ mod tests {
 
     /// Simulates consecutive watches of this duration. Returns after how many of them the interruptions are detected.
     fn known_after(life: Duration, count: u32) -> Option<u32> {
-        let mut interruptions = Interruptions::default();
-        (1..=count).find(|number| interruptions.cut(life * (number - 1), life * *number))
+        let (mut interruptions, start) = (Interruptions::default(), Instant::now());
+        let ends = |number| start + life * number;
+        (1..=count).find(|number| interruptions.cut(ends(number - 1), ends(*number)))
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -73,9 +76,9 @@ mod tests {
     fn the_fourth_cut_within_ten_minutes_makes_it_known_once() {
         assert_eq!(known_after(seconds(1), 50), Some(4));
         assert_eq!(known_after(seconds(120), 50), Some(4));
-        let mut interruptions = Interruptions::default();
-        let times =
-            (1..50).map(|number| interruptions.cut(seconds(number * 2), seconds(number * 2 + 1)));
+        let (mut interruptions, start) = (Interruptions::default(), Instant::now());
+        let at = |number| start + seconds(number);
+        let times = (1..50).map(|number| interruptions.cut(at(number * 2), at(number * 2 + 1)));
         assert_eq!(times.filter(|is_new| *is_new).count(), 1);
         assert_eq!(interruptions.count(), 4);
     }
@@ -89,12 +92,13 @@ mod tests {
 
     #[test]
     fn a_watch_that_lives_for_ten_minutes_takes_it_back() {
-        let mut interruptions = Interruptions::default();
+        let (mut interruptions, start) = (Interruptions::default(), Instant::now());
+        let at = |number| start + seconds(number);
         for number in 1..=4 {
-            interruptions.cut(seconds(number), seconds(number + 1));
+            interruptions.cut(at(number), at(number + 1));
         }
-        assert!(!interruptions.alive(seconds(5), seconds(604)));
-        assert!(interruptions.alive(seconds(5), seconds(605)));
+        assert!(!interruptions.alive(at(5), at(604)));
+        assert!(interruptions.alive(at(5), at(605)));
         assert_eq!(interruptions.count(), 0);
     }
 }

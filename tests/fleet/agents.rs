@@ -223,7 +223,7 @@ pub(super) fn start_with(
         },
         Arc::new(|_| {}),
     )
-    .expect("a simulated machine has timers");
+    .expect("a process can listen to SIGHUP");
     let reload = Rc::new(Notify::new());
     let handle = Handle {
         sender: listener.sender(),

@@ -87,16 +87,15 @@ impl<'a> KubeconfigKey<'a> {
         }
     }
 
-    /// Returns the text if it is valid, or `problem`.
-    pub(super) fn valid(
+    /// Returns the parsed text, or `problem`.
+    pub(super) fn parsed<T>(
         &self,
-        is_valid: fn(&str) -> bool,
+        parse: fn(&str) -> Option<T>,
         problem: &'static str,
-    ) -> Result<Option<String>, CredentialError> {
-        match self.text()? {
-            Some(text) if !is_valid(text) => Err(self.invalid(problem)),
-            text => Ok(text.map(str::to_owned)),
-        }
+    ) -> Result<Option<T>, CredentialError> {
+        let parsed = self.text()?.map(parse);
+        let parsed = parsed.map(|value| value.ok_or_else(|| self.invalid(problem)));
+        parsed.transpose()
     }
 
     pub(super) fn missing(&self, needed: &'static str) -> CredentialError {

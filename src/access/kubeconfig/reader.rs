@@ -41,6 +41,10 @@ fn may_be_secret(name: &str) -> bool {
     is_long || name.contains([':', '=']) || !name.contains(['/', '.'])
 }
 
+fn is_http(url: &Url) -> bool {
+    ["http", "https"].contains(&url.scheme())
+}
+
 /// The text of a `-data` key or of the file that is named instead.
 pub(super) struct Material {
     /// The path of the text, for messages.
@@ -74,15 +78,24 @@ impl KubeconfigReader<'_> {
         self.refuse_unsupported(&user)?;
         let server = self.server(&cluster)?;
         let certificate_authorities = self.trust(&cluster)?;
-        let tls_server_name = self.tls_server_name(&cluster)?;
-        let proxy = self.proxy(&cluster)?;
+        let tls_server_name = cluster.child("tls-server-name")?.parsed(
+            |name| Some(ServerName::try_from(name).ok()?.to_owned()),
+            "neither a DNS name nor an IP address",
+        )?;
+        let proxy = cluster.child("proxy-url")?.parsed(
+            |text| Url::parse(text).ok().filter(is_http),
+            "not a URL that begins with `http://` or `https://`",
+        )?;
         let token = self.token(&user)?;
         let client_certificate = self.client_certificate(&user)?;
         if token.is_none() && client_certificate.is_none() {
             let problem = "has no credential: set `token`, `tokenFile`, `client-certificate-data` or `client-certificate`";
             return Err(CredentialError::at(self.path, &user.name, problem));
         }
-        let namespace = self.namespace(&context)?;
+        let namespace = context.child("namespace")?.parsed(
+            |name| Namespace::parse(name).ok(),
+            "not a valid namespace name",
+        )?;
         Ok(LoadedKubeconfig {
             credential: Arc::new(Credential {
                 kubeconfig: self.path.to_owned(),
@@ -186,39 +199,6 @@ impl KubeconfigReader<'_> {
                  add the CA certificate that signed that of the server, or replace the file by that of a service account",
             )),
         }
-    }
-
-    pub(super) fn tls_server_name(
-        &self,
-        cluster: &KubeconfigKey<'_>,
-    ) -> Result<Option<String>, CredentialError> {
-        let is_valid = |name: &str| ServerName::try_from(name).is_ok();
-        let key = cluster.child("tls-server-name")?;
-        key.valid(is_valid, "neither a DNS name nor an IP address")
-    }
-
-    pub(super) fn proxy(
-        &self,
-        cluster: &KubeconfigKey<'_>,
-    ) -> Result<Option<Url>, CredentialError> {
-        let key = cluster.child("proxy-url")?;
-        let Some(text) = key.text()? else {
-            return Ok(None);
-        };
-        match Url::parse(text) {
-            Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
-            _ => Err(key.invalid("not a URL that begins with `http://` or `https://`")),
-        }
-    }
-
-    pub(super) fn namespace(
-        &self,
-        context: &KubeconfigKey<'_>,
-    ) -> Result<Option<String>, CredentialError> {
-        // It is used in URLs.
-        let is_valid = |name: &str| Namespace::parse(name).is_ok();
-        let key = context.child("namespace")?;
-        key.valid(is_valid, "not a valid namespace name")
     }
 
     /// Returns the content of `<key>-data`, otherwise of the file that `<key>` names.

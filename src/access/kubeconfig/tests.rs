@@ -39,7 +39,7 @@ fn token(credential: &Credential) -> &str {
 fn harvesters_own_kubeconfig_is_read() {
     let credential = load_text(&good()).unwrap();
     assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
-    assert_eq!(credential.namespace.as_deref(), Some("team-a"));
+    assert_eq!(credential.namespace.as_ref().unwrap().as_str(), "team-a");
     assert_eq!(token(&credential), "CANARY");
     assert_eq!(credential.certificate_authorities.len(), 1);
     assert_eq!(credential.files, [Path::new(PATH)]);
@@ -55,7 +55,7 @@ fn the_same_in_json_is_read() {
         "contexts":[{{"name":"c","context":{{"cluster":"a/b","user":"u"}}}}],"current-context":"c","users":[{{"name":"u","user":{{"token":"CANARY","exec":null}}}}]}}"#
     );
     let credential = load_text(&json).unwrap();
-    assert_eq!(credential.tls_server_name.as_deref(), Some("kubernetes"));
+    assert_eq!(credential.tls_server_name, "kubernetes".try_into().ok());
     assert_eq!(credential.server.path(), "/x");
     assert_eq!(credential.namespace, None);
 }

@@ -24,20 +24,16 @@ const REFUSED: [(&str, &str); 8] = [
         "auth-provider",
         "Kubernetes removed it, and the agent runs no credential plugins; use a token, a token file or a client certificate",
     ),
-    (
-        "username",
-        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
-    ),
-    (
-        "password",
-        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
-    ),
+    ("username", BASIC),
+    ("password", BASIC),
     ("as", IMPERSONATION),
     ("as-uid", IMPERSONATION),
     ("as-groups", IMPERSONATION),
     ("as-user-extra", IMPERSONATION),
 ];
 
+const BASIC: &str =
+    "Kubernetes removed basic authentication; use a token, a token file or a client certificate";
 const IMPERSONATION: &str = "the agent does not impersonate other users";
 
 impl KubeconfigReader<'_> {

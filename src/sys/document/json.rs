@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 use crate::sys::escape::one_line;
 
@@ -73,8 +73,7 @@ pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
 /// A map of strings, such as labels or annotations, of at most `BYTES` bytes: `null` is empty, a duplicate key is an error.
 ///
 /// With two values for one key, two readers of the same text can get different values, so neither value is trusted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StringMap<const BYTES: usize = MAP_BYTES>(pub BTreeMap<String, String>);
 
 impl<const BYTES: usize> Deref for StringMap<BYTES> {
@@ -82,12 +81,6 @@ impl<const BYTES: usize> Deref for StringMap<BYTES> {
 
     fn deref(&self) -> &Self::Target {
         &self.0
-    }
-}
-
-impl<const BYTES: usize> FromIterator<(String, String)> for StringMap<BYTES> {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
-        Self(entries.into_iter().collect())
     }
 }
 
@@ -114,9 +107,9 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut map = BTreeMap::new();
         let mut left = BYTES;
-        while let Some(key) = access.next_key_seed(Limited::refused(KEY_BYTES))? {
+        while let Some(key) = access.next_key_seed(Limited::<false>(KEY_BYTES))? {
             // Due to the limit of one string, the remaining limit cannot be exceeded by more than that.
-            let value = access.next_value_seed(Limited::refused(BYTES))?;
+            let value = access.next_value_seed(Limited::<false>(BYTES))?;
             left = left
                 .checked_sub(key.len() + value.len())
                 .ok_or_else(|| A::Error::custom(format_args!("more than {BYTES} bytes")))?;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The silence that ends a burst. QEMU makes each NIC announce itself five times within 0.8 s.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -13,14 +15,14 @@ const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Burst {
     /// The times of the first and the last event.
-    now: Option<(Duration, Duration)>,
+    now: Option<(Instant, Instant)>,
 }
 
 impl Burst {
     /// Records an event at `at`. Reports whether it is the first of a burst.
-    pub fn begins(&mut self, at: Duration) -> bool {
+    pub fn begins(&mut self, at: Instant) -> bool {
         let began = self.now.and_then(|(began, last)| {
-            let goes_on = at.saturating_sub(last) < SILENCE && at.saturating_sub(began) < LONGEST;
+            let goes_on = at.duration_since(last) < SILENCE && at.duration_since(began) < LONGEST;
             goes_on.then_some(began)
         });
         self.now = Some((began.unwrap_or(at), at));
@@ -34,8 +36,8 @@ mod tests {
 
     /// Returns the number of events that are reported; the times are in milliseconds.
     fn reported(events: impl IntoIterator<Item = u64>) -> usize {
-        let mut burst = Burst::default();
-        let begins = |at: &u64| burst.begins(Duration::from_millis(*at));
+        let (mut burst, start) = (Burst::default(), Instant::now());
+        let begins = |at: &u64| burst.begins(start + Duration::from_millis(*at));
         events.into_iter().filter(begins).count()
     }
 

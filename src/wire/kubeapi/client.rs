@@ -31,10 +31,6 @@ pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
 pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
 /// The maximum number of pages of a list: a server may return fewer objects than requested, but not empty pages indefinitely.
 const MAXIMUM_PAGES: usize = 200;
-/// The unit of [`MAXIMUM_LIST`] in messages.
-const LIST_IN_BYTES: &str = "bytes in the list";
-/// The unit of [`MAXIMUM_PAGE`] in messages.
-const PAGE_IN_BYTES: &str = "bytes in one page of the list";
 /// The unit of [`MAXIMUM_OBJECT`] in messages.
 const OBJECT_IN_BYTES: &str = "bytes in the object";
 /// The media type of an object that is created.
@@ -165,7 +161,7 @@ impl Client {
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, (limit, token.clone()), accept);
             // A list that cannot be used is no failure of the API: its objects can still be read one by one.
-            let page = (PAGE_IN_BYTES, MAXIMUM_PAGE);
+            let page = ("bytes in one page of the list", MAXIMUM_PAGE);
             let body = match self.send(&call, &target, page, Ok).await {
                 // Anyone who may create an object can make it large.
                 Err(error) if error.kind == Kind::TooLarge && limit > 1 => {
@@ -177,7 +173,7 @@ impl Client {
             limit = PAGE.min(2 * limit);
             left = left
                 .checked_sub(body.len())
-                .ok_or_else(|| target.too_large(LIST_IN_BYTES, MAXIMUM_LIST))?;
+                .ok_or_else(|| target.too_large("bytes in the list", MAXIMUM_LIST))?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
             self.transport
                 .expect(path, path.compare_list(&body), &target)?;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a request to an API server failed: one safe line of text, and a kind that defines how to handle it.
 
+use std::error::Error as StdError;
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,17 @@ const MAXIMUM_CHARACTERS: usize = 200;
 #[must_use]
 pub fn describe(foreign: &str) -> String {
     one_line(foreign.trim(), MAXIMUM_CHARACTERS).into_owned()
+}
+
+/// Returns an error and its causes.
+pub(super) fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        // `source` of an I/O error skips the error that it wraps.
+        let wrapped = error.downcast_ref().and_then(io::Error::get_ref);
+        wrapped.map_or_else(|| error.source(), |inner| Some(inner))
+    })
 }
 
 /// The reason why a request or a watch failed. Untrusted text in it is escaped and truncated; it never contains a bearer token.

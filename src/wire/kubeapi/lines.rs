@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Splits the bytes of a stream into lines.
 
-use std::ops::Range;
+use std::collections::VecDeque;
 
 /// The maximum length of one line of a watch: two objects of the maximum size.
 pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
@@ -14,63 +14,47 @@ pub struct LineTooLong;
 /// A buffer that splits the bytes of a stream into lines. Text without a line end is not yet a line.
 #[derive(Debug, Default)]
 pub struct Lines {
-    buffer: Vec<u8>,
-    /// The start of the next line.
-    start: usize,
-    /// The end of the part that has no line end.
+    buffer: VecDeque<u8>,
+    /// The length of the part at its start that has no line end.
     searched: usize,
 }
 
 impl Lines {
     /// Adds the next bytes of the stream.
     pub fn push(&mut self, piece: &[u8]) {
-        self.buffer.drain(..self.start);
-        self.searched -= self.start;
-        self.start = 0;
-        self.buffer.extend_from_slice(piece);
+        self.buffer.extend(piece);
     }
 
-    /// Returns the next line that is not blank. It stays in the buffer until the next call.
-    pub fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
+    /// Returns the next line that is not blank.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineTooLong> {
         loop {
-            let unseen = self.buffer.get(self.searched..).unwrap_or_default();
-            let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
+            let mut unseen = self.buffer.iter().skip(self.searched);
+            let Some(length) = unseen.position(|byte| *byte == b'\n') else {
                 self.searched = self.buffer.len();
-                return if self.searched - self.start > MAXIMUM_LINE {
-                    Err(LineTooLong)
-                } else {
-                    Ok(None)
+                return match self.searched > MAXIMUM_LINE {
+                    true => Err(LineTooLong),
+                    false => Ok(None),
                 };
             };
-            let line = self.start..self.searched + length;
-            self.start = line.end + 1;
-            self.searched = self.start;
+            let end = self.searched + length;
+            let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+            line.pop();
+            self.searched = 0;
+            if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BUFFER {
+                self.buffer = VecDeque::new();
+            }
             if line.len() > MAXIMUM_LINE {
                 return Err(LineTooLong);
             }
-            if !self.line(line.clone()).trim_ascii().is_empty() {
+            if !line.trim_ascii().is_empty() {
                 return Ok(Some(line));
             }
         }
     }
 
-    /// Returns the line at a place that [`Lines::next_line`] returned.
-    pub fn line(&self, line: Range<usize>) -> &[u8] {
-        self.buffer.get(line).unwrap_or_default()
-    }
-
-    /// Frees the memory of lines that are done.
-    pub fn release(&mut self) {
-        if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
-            *self = Self::default();
-        }
-    }
-
     /// Reports whether no line has begun.
     pub fn is_empty(&self) -> bool {
-        self.line(self.start..self.buffer.len())
-            .trim_ascii()
-            .is_empty()
+        self.buffer.iter().all(u8::is_ascii_whitespace)
     }
 }
 
@@ -80,7 +64,7 @@ mod tests {
 
     fn take(lines: &mut Lines) -> Option<String> {
         let line = lines.next_line().unwrap()?;
-        Some(String::from_utf8(lines.line(line).to_vec()).unwrap())
+        Some(String::from_utf8(line).unwrap())
     }
 
     #[test]
@@ -118,7 +102,6 @@ mod tests {
         let mut lines = Lines::default();
         lines.push(&[vec![b'x'; 1024 * 1024], vec![b'\n']].concat());
         assert!(take(&mut lines).is_some());
-        lines.release();
         assert_eq!(lines.buffer.capacity(), 0);
         lines.push(b"cut");
         assert_eq!(take(&mut lines), None);

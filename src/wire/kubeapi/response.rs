@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads responses, with limits on time, size and depth. The status is checked before the body.
 
-use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Error, Kind, Target, describe};
+use super::error::{Error, Kind, Target, causes, describe};
 use super::http::{Timeouts, Transport};
 use super::object::ObjectPath;
 use super::tls;
@@ -256,13 +255,6 @@ fn parse_status(body: &[u8]) -> Option<ApiStatus> {
     serde_json::from_slice::<ApiStatus>(body)
         .ok()
         .filter(|status| status.kind.as_deref() == Some("Status"))
-}
-
-/// Returns an error and its causes.
-fn causes<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// Returns why there is no connection.

@@ -144,9 +144,9 @@ pub(crate) fn simulate(wire: impl Wire + Clone + 'static) {
     replace_network(Box::new(move |_| Arc::new(wire.clone())));
 }
 
-/// Makes every client that this thread creates after the call use `dialer`, and timers use the paused clock.
+/// Makes every client that this thread creates after the call use `dialer`, in a simulated system.
 pub(crate) fn replace_network(dialer: Dialer) {
-    crate::sys::timer::testing::turn_on();
+    crate::testing::simulate_system();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -3,7 +3,6 @@
 //! handshake names the setting to repair.
 
 use std::error::Error as StdError;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -17,7 +16,7 @@ use rustls::{
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::error::{Kind, describe};
+use super::error::{Kind, causes, describe};
 use crate::access::Credential;
 use crate::access::x509::Certificate;
 
@@ -83,10 +82,6 @@ impl Verifier {
         provider: &Arc<CryptoProvider>,
         shown: Arc<Mutex<ServerShown>>,
     ) -> Result<Self, String> {
-        let name = credential.tls_server_name.clone().map(ServerName::try_from);
-        let name = name
-            .transpose()
-            .map_err(|_| "tls-server-name is neither a DNS name nor an IP address")?;
         let authorities = &credential.certificate_authorities;
         let mut roots = RootCertStore::empty();
         // One unreadable certificate in a bundle must not affect the readable ones.
@@ -102,7 +97,7 @@ impl Verifier {
             .collect();
         Ok(Self {
             webpki,
-            name,
+            name: credential.tls_server_name.clone(),
             trusted: describe(&subjects.join("; ")),
             shown,
         })
@@ -192,22 +187,9 @@ impl ServerCertVerifier for Verifier {
 
 /// Returns the kind of a failed handshake and why it failed, if that is among the causes of an error.
 pub(super) fn failure(error: &(dyn StdError + 'static)) -> Option<(Kind, String)> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(tls) = error.downcast_ref::<Error>() {
-            return Some(reason(tls));
-        }
-        // `source` of an I/O error skips the error that it wraps.
-        if let Some(inner) = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            && let Some(found) = failure(inner)
-        {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    causes(error)
+        .find_map(|cause| cause.downcast_ref())
+        .map(reason)
 }
 
 fn reason(error: &Error) -> (Kind, String) {

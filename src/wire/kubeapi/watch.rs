@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::sys::timer::Alarm;
 
@@ -74,26 +74,20 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
-    /// None once the stream is over.
-    live: Option<Live>,
+    /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
+    live: Option<(Response, OwnedSemaphorePermit)>,
     lines: Lines,
-    /// The only timer of the stream, reset by each event.
-    ///
-    /// None if the kernel had no file descriptor for it: then only TCP detects a peer that is gone.
-    silence: Option<Alarm>,
-    /// Set at the silence limit, until an event shows that the stream works.
-    last_chance: Option<Instant>,
+    /// The time until which an event must arrive; moved by each one.
+    silent_at: Instant,
+    /// Waits until then.
+    silence: Alarm,
+    /// Whether the silence limit has passed, until an event shows that the stream works.
+    is_last_chance: bool,
     limit: Duration,
     pace: WatchPace,
     /// The time until which nothing is read: further data waits in the server.
     paused_until: Option<Instant>,
     objects: PhantomData<fn() -> T>,
-}
-
-struct Live {
-    response: Response,
-    /// The permit to hold a watch, released at the end of the stream.
-    _turn: OwnedSemaphorePermit,
 }
 
 /// An event of a watch.
@@ -205,21 +199,15 @@ pub(super) async fn open<T>(
     let limit = request
         .silence_limit
         .unwrap_or(transport.timeouts.watch_silence);
-    let silence = Alarm::new().ok();
-    if let Some(silence) = &silence {
-        silence.set(limit);
-    }
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
-        live: Some(Live {
-            response,
-            _turn: turn,
-        }),
+        live: Some((response, turn)),
         lines: Lines::default(),
-        silence,
-        last_chance: None,
+        silent_at: Instant::now() + limit,
+        silence: Alarm::create(),
+        is_last_chance: false,
         limit,
         pace: WatchPace::new(Instant::now()),
         paused_until: None,
@@ -227,26 +215,10 @@ pub(super) async fn open<T>(
     })
 }
 
-/// Waits until the silence limit.
-async fn over(silence: Option<&Alarm>) {
-    match silence {
-        Some(alarm) => alarm.ring().await,
-        None => std::future::pending().await,
-    }
-}
-
 impl<T> Watch<T> {
     fn heard(&mut self) {
-        self.last_chance = None;
-        if let Some(silence) = &self.silence {
-            silence.set(self.limit);
-        }
-    }
-
-    /// Ends the stream. After an error, no further data of it can be trusted.
-    fn end(&mut self) {
-        self.live = None;
-        self.lines = Lines::default();
+        self.is_last_chance = false;
+        self.silent_at = Instant::now() + self.limit;
     }
 }
 
@@ -258,7 +230,9 @@ impl<T: DeserializeOwned> Watch<T> {
     pub async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
         let result = self.next_in_stream().await;
         if matches!(result, Err(_) | Ok(WatchEvent::Ended)) {
-            self.end();
+            // After an error, no further data of the stream can be trusted.
+            self.live = None;
+            self.lines = Lines::default();
         }
         result
     }
@@ -282,9 +256,7 @@ impl<T: DeserializeOwned> Watch<T> {
                     let problem = "the watch sends events faster than they are processed";
                     return Err(self.target.error(Kind::Refused, problem));
                 }
-                let event = self.event(self.lines.line(line));
-                self.lines.release();
-                let event = event?;
+                let event = self.event(&line)?;
                 if matches!(event, WatchEvent::Bookmark { .. }) {
                     // This server sends bookmarks, so the usual silence limit applies again.
                     self.limit = self.limit.min(self.transport.timeouts.watch_silence);
@@ -292,25 +264,22 @@ impl<T: DeserializeOwned> Watch<T> {
                 }
                 return Ok(event);
             }
-            let Some(live) = &mut self.live else {
+            let Some((response, _)) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
-            // Each branch may be dropped at any point: a chunk that was received is processed without another wait.
-            let piece = match self.last_chance {
-                None => tokio::select! {
-                    biased;
-                    piece = live.response.chunk() => piece,
-                    () = over(self.silence.as_ref()) => {
-                        self.last_chance = Some(Instant::now() + LAST_CHANCE);
-                        continue;
-                    }
-                },
-                Some(until) => timeout_at(until, live.response.chunk())
-                    .await
-                    .map_err(|_| {
+            // May be dropped at any point: a chunk that was received is processed without another wait.
+            let piece = tokio::select! {
+                biased;
+                piece = response.chunk() => piece,
+                () = self.silence.until(self.silent_at) => {
+                    if self.is_last_chance {
                         let problem = format!("no data received for {:?}", self.limit);
-                        self.target.error(Kind::Silent, problem)
-                    })?,
+                        return Err(self.target.error(Kind::Silent, problem));
+                    }
+                    self.is_last_chance = true;
+                    self.silent_at = Instant::now() + LAST_CHANCE;
+                    continue;
+                }
             };
             match piece {
                 Ok(Some(piece)) => self.lines.push(&piece),

@@ -17,32 +17,12 @@ pub(crate) const MESSAGE_BYTES: usize = 32_768;
 /// The mark at the end of a text that was cut. With it, no part of a name, a time or an address is taken for a valid one.
 const CUT: char = '…';
 
-/// What becomes of a longer string.
+/// Reads one string of at most this many bytes; a longer one is cut if `IS_CUT`, and otherwise an error. The string is not copied
+/// before its length is known.
 #[derive(Debug, Clone, Copy)]
-enum Beyond {
-    /// It is an error.
-    Refused,
-    /// Its first bytes are kept.
-    Cut,
-}
+pub(super) struct Limited<const IS_CUT: bool>(pub(super) usize);
 
-/// Reads one string of at most this many bytes. The string is not copied before its length is known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limited(usize, Beyond);
-
-impl Limited {
-    /// Refuses a longer string.
-    pub(super) fn refused(limit: usize) -> Self {
-        Self(limit, Beyond::Refused)
-    }
-
-    /// Cuts a longer string.
-    fn cut(limit: usize) -> Self {
-        Self(limit, Beyond::Cut)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Limited {
+impl<'de, const IS_CUT: bool> DeserializeSeed<'de> for Limited<IS_CUT> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -50,7 +30,7 @@ impl<'de> DeserializeSeed<'de> for Limited {
     }
 }
 
-impl Visitor<'_> for Limited {
+impl<const IS_CUT: bool> Visitor<'_> for Limited<IS_CUT> {
     type Value = String;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,18 +38,16 @@ impl Visitor<'_> for Limited {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        let Self(limit, beyond) = self;
+        let Self(limit) = self;
         if text.len() <= limit {
             return Ok(text.to_owned());
         }
-        match beyond {
-            Beyond::Refused => Err(E::custom(format_args!("longer than {limit} bytes"))),
-            Beyond::Cut => {
-                let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end));
-                let start = text.get(..end.unwrap_or_default()).unwrap_or_default();
-                Ok(format!("{start}{CUT}"))
-            }
+        if !IS_CUT {
+            return Err(E::custom(format_args!("longer than {limit} bytes")));
         }
+        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end));
+        let start = text.get(..end.unwrap_or_default()).unwrap_or_default();
+        Ok(format!("{start}{CUT}"))
     }
 }
 
@@ -87,7 +65,7 @@ impl<const MAX: usize> Deref for Cut<MAX> {
 
 impl<'de, const MAX: usize> Deserialize<'de> for Cut<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Limited::cut(MAX).deserialize(deserializer).map(Self)
+        Limited::<true>(MAX).deserialize(deserializer).map(Self)
     }
 }
 
@@ -96,7 +74,7 @@ struct Identifier(String);
 
 impl<'de> Deserialize<'de> for Identifier {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Limited::refused(NAME_BYTES)
+        Limited::<false>(NAME_BYTES)
             .deserialize(deserializer)
             .map(Self)
     }

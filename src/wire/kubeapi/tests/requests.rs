@@ -457,9 +457,6 @@ fn a_credential_that_cannot_work_makes_no_client() {
     check("the proxy URL is neither https nor http", &|credential| {
         credential.proxy = Some("socks5://user:hunter2@proxy:1".parse().unwrap());
     });
-    check("tls-server-name is neither a DNS name", &|credential| {
-        credential.tls_server_name = Some("not a name".into());
-    });
 }
 
 #[test]

@@ -315,7 +315,7 @@ async fn tls_server_name_is_verified_while_the_host_stays_the_same() {
         let mut credential = trusting(&server, &authority);
         let authority_of_url = format!("{host}:{}", server.address.port());
         credential.server = format!("https://{authority_of_url}").parse().unwrap();
-        credential.tls_server_name = Some("kubernetes.default".into());
+        credential.tls_server_name = "kubernetes.default".try_into().ok();
         get(&credential).await.unwrap();
         let request = server.requests().pop().unwrap();
         assert_eq!(request.sni.as_deref(), sni);
@@ -328,7 +328,7 @@ async fn tls_server_name_is_the_only_name_that_is_verified() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["127.0.0.1"], |_| {}), None).await;
     let mut credential = trusting(&server, &authority);
-    credential.tls_server_name = Some("kubernetes".into());
+    credential.tls_server_name = "kubernetes".try_into().ok();
     let found = reason(&server, &credential).await;
     let expected = "the server certificate is valid for `127.0.0.1`, not `kubernetes`";
     assert_eq!(found, expected);
@@ -339,7 +339,7 @@ async fn tls_server_name_may_be_an_address_that_is_not_connected_to() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["192.0.2.1"], |_| {}), None).await;
     let mut credential = trusting(&server, &authority);
-    credential.tls_server_name = Some("192.0.2.1".into());
+    credential.tls_server_name = "192.0.2.1".try_into().ok();
     get(&credential).await.unwrap();
     assert_eq!(server.request().sni, None);
 }

@@ -27,8 +27,7 @@ fn lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<Vec<u8>>
     for piece in pieces {
         lines.push(piece);
         while let Some(line) = lines.next_line().ok()? {
-            taken.push(lines.line(line).to_vec());
-            lines.release();
+            taken.push(line);
         }
     }
     Some((taken, lines.is_empty()))
