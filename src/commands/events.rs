@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
@@ -30,6 +32,9 @@ Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the
 
 /// The warning if events may be missing.
 const NOT_RUNNING: &str = "warning: the agent is not running: later scheduled events are unknown. To start it, as root: systemctl enable --now harvester-node-agent\n";
+
+/// How often `--follow` checks whether the agent still runs.
+const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
 /// The maximum length of a line of text, in characters.
 const LINE_MAX: usize = 500;
@@ -94,8 +99,8 @@ fn current(events: &[ScheduledEvent]) -> impl Iterator<Item = &ScheduledEvent> {
         .filter(move |event| last.is_some_and(|last| event.id == last.id))
 }
 
-/// Prints the states of an event that has not ended, then each new state once. The file is replaced as a whole, so inotify reports
-/// each change.
+/// Prints the states of an event that has not ended, then each new state once, and on standard error once if the agent stops. The file
+/// is replaced as a whole, so inotify reports each change.
 fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
     let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::TryAgain);
     // States that the agent dropped never come back.
@@ -110,9 +115,17 @@ fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
     let watch = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, look);
     let work = async {
         tokio::pin!(watch);
+        let mut was_absent = false;
         loop {
+            let is_absent = last(root).1 == Presence::Absent;
+            if is_absent && !was_absent {
+                // Without standard error, the events are still printed.
+                let _ = io::stderr().write_all(NOT_RUNNING.as_bytes());
+            }
+            was_absent = is_absent;
             tokio::select! {
                 () = changed.notified() => {}
+                () = sleep(PRESENCE_POLL) => continue,
                 ended = &mut watch => return Ok(failed(match ended {
                     Err(error) => format!("failed to watch {EVENTS_FILE}: {error}"),
                     Ok(()) => format!("{EVENTS_FILE} is no longer watched"),
