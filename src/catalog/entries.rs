@@ -792,6 +792,11 @@ catalog! {
         fix: ["Correct the configuration, then reload the service."],
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "configuration file of RKE2, K3s or the kubelet cannot be parsed",
+    ConfigWarning, "config-warning", Machine, Notice, "agent configuration is valid, but has a probable mistake",
+        see: [TOML],
+        impact: "A file or a value has no effect, or another one than expected.",
+        fix: ["Correct the reported lines, then reload the service. If they are intended, nothing is necessary."],
+        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
         see: [RKE2_CONFIGURATION],
         impact: "The agent does not use the paths and names that it sets.",
         fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],
