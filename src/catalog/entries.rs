@@ -128,6 +128,8 @@ pub static REJOIN_COMMANDS: [FixCommand; 4] = [
 pub const REJOIN_SERVERS: &str = "The next steps are for a worker only. Never delete the Node of a server: with etcd, RKE2 and K3s then remove its etcd member, and its service may not start again. Join a new server first, then remove this one. If Rancher provisions the cluster, replace the node in Rancher instead.";
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
+/// Where these steps are, as far as they apply. In its own step: `doctor` does not show it.
+const DOCTOR_REPLACES: &str = "`harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.";
 /// What to do after the Node was deleted.
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
@@ -185,7 +187,8 @@ catalog! {
             "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
             "If the name has a domain: set `prefer_fqdn_over_hostname: false` in the cloud-init user data of new VMs.",
             "If the Node name was chosen, keep the Node, and set the name as `node-name:` in the configuration of RKE2/K3s.",
-            "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
+            "Otherwise a new Node is necessary: a Node name cannot change.",
+            DOCTOR_REPLACES,
         ],
         run: [Vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", Vm "grep -rn 'node-name' /etc/rancher"];
     ConfiguredOverride, "configured-override", Identity, Notice [OfNames], "Node name is configured and differs from the VM name",
@@ -239,7 +242,8 @@ catalog! {
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [
             "Compare the systemUUID of the Node with the product_uuid of this VM, several times in five minutes. If they ever differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
-            "If they are always equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
+            "If they are always equal, the VM was created again under its name, or migrated to another cluster, and a new Node is necessary.",
+            DOCTOR_REPLACES,
         ],
         run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error [NeedsMemory], "Node belongs to a different VM",
@@ -425,7 +429,8 @@ catalog! {
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
-            "Only a new Node gets another providerID. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
+            "Only a new Node gets another providerID.",
+            DOCTOR_REPLACES,
         ],
         run: [Vm "grep -rn cloud-provider /etc/rancher"];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
@@ -580,7 +585,8 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
-            "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it. CA or server certificate: `harvester-node-agent doctor` shows the steps.",
+            "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it.",
+            "CA or server certificate: `harvester-node-agent doctor` shows the steps.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [Vm SERVICES];

@@ -15,6 +15,9 @@ use crate::report::show::credential;
 use crate::report::status::Status;
 use crate::report::text::Mark;
 use crate::sys::lock::Presence;
+/// What a step of the catalog contains that refers to this command.
+const DOCTOR: &str = "`harvester-node-agent doctor`";
+
 
 const NOT_CHECKED: &str = "not checked";
 
@@ -89,10 +92,11 @@ impl Found {
     /// Returns a finding as it is shown.
     pub(super) fn problem(&self, finding: &Finding) -> Problem {
         let since = self.service.since(finding.code);
-        Problem {
-            first_observed_time: since.map(str::to_owned),
-            ..Problem::new(finding, |word| self.word(word, finding.api()))
-        }
+        let mut problem = Problem::new(finding, |word| self.word(word, finding.api()));
+        problem.first_observed_time = since.map(str::to_owned);
+        // This command is the one that the step names.
+        problem.fix.retain(|step| !step.contains(DOCTOR));
+        problem
     }
 
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
