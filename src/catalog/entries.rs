@@ -554,7 +554,7 @@ catalog! {
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
         run: [Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
-        suppresses: [HarvesterCredentialInvalid];
+        suppresses: [NoTopologySource, VmNotFound];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "The VM and its host cannot be read. Rancher writes an empty file if the secret of the cluster's cloud-provider-config is empty or was deleted.",
@@ -564,7 +564,7 @@ catalog! {
             OTHER_NODES,
         ],
         run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG, Guest ADDONS],
-        suppresses: [HarvesterCredentialInvalid];
+        suppresses: [NoTopologySource, VmNotFound];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
@@ -792,17 +792,17 @@ catalog! {
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
+    ConfigWarning, "config-warning", Machine, Notice, "agent configuration is valid, but has a probable mistake",
+        see: [TOML],
+        impact: "A file or a value has no effect, or another one than expected.",
+        fix: ["Correct the reported lines, then reload the service. If they are intended, nothing is necessary."],
+        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     ConfigReloadFailed, "config-reload-failed", Machine, Warning [NeedsMemory], "new configuration is invalid; the previous one stays in effect",
         see: [TOML],
         impact: "The change has no effect yet.",
         fix: ["Correct the configuration, then reload the service."],
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "configuration file of RKE2, K3s or the kubelet cannot be parsed",
-    ConfigWarning, "config-warning", Machine, Notice, "agent configuration is valid, but has a probable mistake",
-        see: [TOML],
-        impact: "A file or a value has no effect, or another one than expected.",
-        fix: ["Correct the reported lines, then reload the service. If they are intended, nothing is necessary."],
-        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
         see: [RKE2_CONFIGURATION],
         impact: "The agent does not use the paths and names that it sets.",
         fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],

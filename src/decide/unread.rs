@@ -23,6 +23,8 @@ pub fn api(observation: &Observation, api: Api) -> Option<Code> {
 pub(super) fn harvester_credential(kind: UnavailableKind) -> Code {
     match kind {
         UnavailableKind::Missing => Code::HarvesterCredentialMissing,
+        UnavailableKind::EmptyFile => Code::CredentialIsEmpty,
+        UnavailableKind::Directory => Code::CredentialIsDirectory,
         UnavailableKind::OwnApi => Code::HarvesterIsOwnApi,
         _ => Code::HarvesterCredentialInvalid,
     }
@@ -47,6 +49,8 @@ pub(super) fn harvester(kind: UnavailableKind) -> Option<Code> {
         UnavailableKind::UnexpectedObject => Code::UnexpectedObject,
         UnavailableKind::NotAsked
         | UnavailableKind::Missing
+        | UnavailableKind::EmptyFile
+        | UnavailableKind::Directory
         | UnavailableKind::OwnApi
         | UnavailableKind::AnotherMachine
         | UnavailableKind::AnotherNode => return None,
@@ -72,8 +76,10 @@ pub(super) fn node(kind: UnavailableKind) -> Option<Code> {
         UnavailableKind::UnexpectedObject => Code::UnexpectedObject,
         UnavailableKind::AnotherMachine => Code::NodeOfAnotherVm,
         UnavailableKind::AnotherNode => Code::NodeMissing,
-        UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => {
-            return None;
-        }
+        UnavailableKind::NotAsked
+        | UnavailableKind::Missing
+        | UnavailableKind::EmptyFile
+        | UnavailableKind::Directory
+        | UnavailableKind::OwnApi => return None,
     })
 }

@@ -27,10 +27,8 @@ struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
-    EmptyFile,
     File,
-    Directory,
-    Unknown,
+    Other,
 }
 
 /// Reads the paths, and what the token says of itself.
@@ -80,11 +78,9 @@ fn file(places: &[Place]) -> Option<&Path> {
 
 fn content(root: &Root, path: &Path) -> Content {
     match root.metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Content::Directory,
-        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
         Ok(metadata) if metadata.is_file() => Content::File,
         Err(error) if error.is_absent() => Content::Nothing,
-        Ok(_) | Err(_) => Content::Unknown,
+        Ok(_) | Err(_) => Content::Other,
     }
 }
 
@@ -103,7 +99,6 @@ fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Fi
         token.and_then(|token| mismatched(case, token, places)),
         harvester.and_then(|harvester| address(case, harvester)),
         harvester.and_then(|harvester| namespace(case, harvester, token?)),
-        in_the_way(case, places),
         named_in_vain(case, places),
     ];
     findings.into_iter().flatten().collect()
@@ -175,23 +170,6 @@ fn namespace(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Optio
         harvester.namespace
     );
     Some(Finding::new(Code::CredentialNamespaceDiffers, text))
-}
-
-/// Returns a finding for a path that stops the search: the search uses the first path that exists.
-fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
-    let why = case.observation.harvester.why()?;
-    if why.kind != UnavailableKind::Credential {
-        return None;
-    }
-    let mut places = places.iter();
-    let place = places.find(|place| place.content != Content::Nothing)?;
-    let (code, what) = match place.content {
-        Content::Directory => (Code::CredentialIsDirectory, "is a directory"),
-        Content::EmptyFile => (Code::CredentialIsEmpty, "is empty"),
-        Content::Nothing | Content::File | Content::Unknown => return None,
-    };
-    let path = place.candidate.path.display();
-    Some(Finding::new(code, format!("{path} {what}")))
 }
 
 /// Returns a finding for a configured path that does not exist, while the credential in use is elsewhere.

@@ -121,34 +121,6 @@ fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_credential_is_named() {
-    for (content, expected) in [
-        (Content::Directory, Some(Code::CredentialIsDirectory)),
-        (Content::EmptyFile, Some(Code::CredentialIsEmpty)),
-        (Content::File, None),
-        (Content::Unknown, None),
-    ] {
-        let mut bench = Bench::new();
-        bench.world.observation.harvester =
-            Fact::failed(UnavailableKind::Credential, "it cannot be used");
-        // The search uses the first path that exists.
-        let places = [
-            place("/a", Content::Nothing),
-            place("/b", content),
-            place("/c", Content::Directory),
-        ];
-        assert_eq!(
-            codes(&bench, None, &places),
-            Vec::from_iter(expected),
-            "{content:?}"
-        );
-        let texts = bench.texts(|case| judge(case, None, &places));
-        assert!(texts.iter().all(|text| text.contains("/b")));
-        assert_eq!(path_to_write(&places), Some("/b".into()));
-    }
-}
-
-#[test]
 fn a_token_of_rancher_is_named_in_a_file_that_cannot_be_used() {
     let mut bench = Bench::new();
     bench.world.observation.harvester =
