@@ -550,10 +550,10 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
-            "Remove the directory and put the kubeconfig in its place, or create a new one.",
+            "Rename the directory, which may have files, and put the kubeconfig in its place, or create a new one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
+        run: [Vm "mv -T <KUBECONFIG> <KUBECONFIG>.directory", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],

@@ -164,6 +164,18 @@ fn a_name_is_one_word_for_the_shell() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_kubeconfig_may_have_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cloud-config");
+    std::fs::create_dir_all(path.join("file")).unwrap();
+    let command = &Code::CredentialIsDirectory.entry().commands[0];
+    let text = command.filled(|name| path.to_str().filter(|_| name == "<KUBECONFIG>"));
+    let mut shell = std::process::Command::new("sh");
+    assert!(shell.args(["-c", &text]).status().unwrap().success());
+    assert!(!path.exists());
+}
+
+#[test]
 fn each_command_stands_where_its_program_can_do_it() {
     for code in Code::ALL {
         for command in code.entry().commands {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The names of this machine, and one line for each group: its observations, with or without a problem.
 
-use std::path::Path;
-
 use time::UtcDateTime;
 
 use super::address::Address;
 use super::found::Found;
-use crate::access::search::CLOUD_CONFIG;
 use crate::catalog::{Api, Finding, Group};
 use crate::report::problem::Problem;
 use crate::report::relative::relative;
@@ -15,11 +12,11 @@ use crate::report::show::credential;
 use crate::report::status::Status;
 use crate::report::text::Mark;
 use crate::sys::lock::Presence;
-/// What a step of the catalog contains that refers to this command.
-const DOCTOR: &str = "`harvester-node-agent doctor`";
-
 
 const NOT_CHECKED: &str = "not checked";
+
+/// What a step of the catalog contains that refers to this command.
+const DOCTOR: &str = "`harvester-node-agent doctor`";
 
 impl Found {
     /// Returns the observations of a group, in about one line.
@@ -102,8 +99,6 @@ impl Found {
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
     fn word(&self, word: &str, api: Option<Api>) -> Option<&str> {
         let status = self.status.as_ref()?;
-        let new = self.checked.kubeconfig.as_deref();
-        let new = || new.and_then(Path::to_str).unwrap_or(CLOUD_CONFIG);
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
             "<HARVESTER_API>" => {
@@ -111,7 +106,8 @@ impl Found {
                 server.filter(is_api)
             }
             "<KUBECONFIG>" if api != Some(Api::Guest) => {
-                status.word(word, api).or_else(|| Some(new()))
+                let new = || self.checked.kubeconfig.as_deref()?.to_str();
+                status.word(word, api).or_else(new)
             }
             _ => status.word(word, api),
         }

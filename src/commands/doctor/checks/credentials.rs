@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::access::kubeconfig;
-use crate::access::search::{Candidate, harvester_candidates};
+use crate::access::search::{CLOUD_CONFIG, Candidate, harvester_candidates};
 use crate::access::token::{Claims, TokenKind, classify};
 use crate::catalog::{Api, Code, Finding};
 use crate::commands::doctor::address::Address;
@@ -37,7 +37,7 @@ pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let token = token(reads);
     let findings = judge(&reads.case, token.known(), &places);
     checked.findings.extend(findings);
-    checked.kubeconfig = path_to_write(&places);
+    checked.kubeconfig = Some(path_to_write(reads.observer.root(), &places));
 }
 
 /// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
@@ -85,12 +85,13 @@ fn content(root: &Root, path: &Path) -> Content {
 }
 
 /// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that a
-/// configuration names: the cloud provider and the CSI driver mount that of the distribution.
-fn path_to_write(places: &[Place]) -> Option<PathBuf> {
+/// configuration names: the cloud provider and the CSI driver mount that of the distribution. `kubeconfig --write` follows no link.
+fn path_to_write(root: &Root, places: &[Place]) -> PathBuf {
     let unusable = places.iter().find(|one| one.content != Content::Nothing);
     let mut named = places.iter();
     let named = named.find(|one| one.candidate.named_by.is_some());
-    Some(unusable.or(named)?.candidate.path.clone())
+    let path = unusable.or(named).map(|one| one.candidate.path.as_path());
+    root.resolve(path.unwrap_or(Path::new(CLOUD_CONFIG)))
 }
 
 fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {

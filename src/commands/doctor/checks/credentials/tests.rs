@@ -141,13 +141,16 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
         place("/other", Content::Nothing),
         place("/data/cloud-provider-config", Content::Nothing),
     ];
-    assert_eq!(path_to_write(&places), None);
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    assert_eq!(path_to_write(&root, &places), Path::new(CLOUD_CONFIG));
     let setting = "`cloud-provider-config` in /etc/rancher/rke2/config.yaml";
     places[1].candidate.named_by = Some(setting.to_owned());
-    assert_eq!(
-        path_to_write(&places),
-        Some("/data/cloud-provider-config".into())
-    );
+    let named = "/data/cloud-provider-config";
+    assert_eq!(path_to_write(&root, &places), Path::new(named));
+    std::fs::create_dir(root.join("/data")).unwrap();
+    std::os::unix::fs::symlink("../etc/nothing", root.join(named)).unwrap();
+    assert_eq!(path_to_write(&root, &places), Path::new("/etc/nothing"));
     assert_eq!(
         codes(&bench, None, &places),
         [Code::CredentialNotAtNamedPath]
