@@ -115,14 +115,17 @@ fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
     let watch = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, look);
     let work = async {
         tokio::pin!(watch);
-        let mut was_absent = false;
+        // An agent that restarts is seldom absent in two checks. The first one alone decides.
+        let mut absences = 1_u64;
         loop {
-            let is_absent = last(root).1 == Presence::Absent;
-            if is_absent && !was_absent {
+            absences = match last(root).1 {
+                Presence::Absent => absences + 1,
+                Presence::Running(_) | Presence::Unknown => 0,
+            };
+            if absences == 2 {
                 // Without standard error, the events are still printed.
                 let _ = io::stderr().write_all(NOT_RUNNING.as_bytes());
             }
-            was_absent = is_absent;
             tokio::select! {
                 () = changed.notified() => {}
                 () = sleep(PRESENCE_POLL) => continue,
