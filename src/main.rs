@@ -7,13 +7,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::commands::{self, Arguments, Process};
 use harvester_node_agent::report::logging;
-use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::report::systemd::NotifyEnvironment;
 use harvester_node_agent::report::text::TermStyle;
 use harvester_node_agent::sys::root::Root;
 
 fn main() -> ExitCode {
-    logging::install_panic_hook(StderrStyle::Plain);
+    logging::install_panic_hook();
     let terminal = terminal_size::terminal_size_of(stdout());
     let terminal = terminal.map(|(terminal_size::Width(width), _)| width);
     let width = commands::width(variable("COLUMNS").as_deref(), terminal);

@@ -128,6 +128,8 @@ pub static REJOIN_COMMANDS: [FixCommand; 4] = [
 pub const REJOIN_SERVERS: &str = "The next steps are for a worker only. Never delete the Node of a server: with etcd, RKE2 and K3s then remove its etcd member, and its service may not start again. Join a new server first, then remove this one. If Rancher provisions the cluster, replace the node in Rancher instead.";
 /// The exception of kubeadm.
 pub const REJOIN_KUBEADM: &str = "With kubeadm, the kubelet keeps the credential of the old Node: after you deleted the Node, run `kubeadm reset`, set the hostname, and run `kubeadm join` with a new token (`kubeadm token create --print-join-command` on a server).";
+/// Where these steps are, as far as they apply. In its own step: `doctor` does not show it.
+pub const DOCTOR_REPLACES: &str = "`harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.";
 /// What to do after the Node was deleted.
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
@@ -185,7 +187,8 @@ catalog! {
             "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
             "If the name has a domain: set `prefer_fqdn_over_hostname: false` in the cloud-init user data of new VMs.",
             "If the Node name was chosen, keep the Node, and set the name as `node-name:` in the configuration of RKE2/K3s.",
-            "Otherwise a Node name cannot change. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
+            "Otherwise a new Node is necessary: a Node name cannot change.",
+            DOCTOR_REPLACES,
         ],
         run: [Vm "grep -rnE 'hostname:|fqdn' /var/lib/cloud/instance/user-data.txt", Vm "grep -rn 'node-name' /etc/rancher"];
     ConfiguredOverride, "configured-override", Identity, Notice [OfNames], "Node name is configured and differs from the VM name",
@@ -239,7 +242,8 @@ catalog! {
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [
             "Compare the systemUUID of the Node with the product_uuid of this VM, several times in five minutes. If they ever differ, the kubelet of the other VM reports the Node: do not drain or delete it, and follow `harvester-node-agent explain node-of-another-vm`.",
-            "If they are always equal, the VM was created again under its name, or migrated to another cluster. `harvester-node-agent doctor` then shows the steps that replace the Node.",
+            "If they are always equal, the VM was created again under its name, or migrated to another cluster, and a new Node is necessary.",
+            DOCTOR_REPLACES,
         ],
         run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error [NeedsMemory], "Node belongs to a different VM",
@@ -425,7 +429,8 @@ catalog! {
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
-            "Only a new Node gets another providerID. `harvester-node-agent doctor` shows the steps that replace the Node, if the kubelet of this VM reports it.",
+            "Only a new Node gets another providerID.",
+            DOCTOR_REPLACES,
         ],
         run: [Vm "grep -rn cloud-provider /etc/rancher"];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
@@ -545,11 +550,11 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
-            "Remove the directory and put the kubeconfig in its place, or create a new one.",
+            "If a setting names the wrong path, correct it. Otherwise look at the directory, remove it if it is empty, and put the kubeconfig in its place, or create a new one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
-        suppresses: [HarvesterCredentialInvalid];
+        run: [Vm "ls -la <KUBECONFIG>", Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
+        suppresses: [NoTopologySource, VmNotFound];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "The VM and its host cannot be read. Rancher writes an empty file if the secret of the cluster's cloud-provider-config is empty or was deleted.",
@@ -559,7 +564,7 @@ catalog! {
             OTHER_NODES,
         ],
         run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG, Guest ADDONS],
-        suppresses: [HarvesterCredentialInvalid];
+        suppresses: [NoTopologySource, VmNotFound];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
@@ -580,7 +585,8 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
-            "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it. CA or server certificate: `harvester-node-agent doctor` shows the steps.",
+            "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it.",
+            "CA or server certificate: `harvester-node-agent doctor` shows the steps.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [Vm SERVICES];
@@ -786,6 +792,11 @@ catalog! {
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
+    ConfigWarning, "config-warning", Machine, Notice, "agent configuration is valid, but has a probable mistake",
+        see: [TOML],
+        impact: "A file or a value has no effect, or another one than expected.",
+        fix: ["Correct the reported lines, then reload the service. If they are intended, nothing is necessary."],
+        run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     ConfigReloadFailed, "config-reload-failed", Machine, Warning [NeedsMemory], "new configuration is invalid; the previous one stays in effect",
         see: [TOML],
         impact: "The change has no effect yet.",

@@ -17,8 +17,8 @@ use std::fmt;
 
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{
-    Code, ETCD_NODE_DELETED, Entry, Flag, NODE_DELETED, REJOIN, REJOIN_COMMANDS, REJOIN_KUBEADM,
-    REJOIN_SERVERS, Severity,
+    Code, DOCTOR_REPLACES, ETCD_NODE_DELETED, Entry, Flag, NODE_DELETED, REJOIN, REJOIN_COMMANDS,
+    REJOIN_KUBEADM, REJOIN_SERVERS, Severity,
 };
 pub use group::{Api, Group};
 

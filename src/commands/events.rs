@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
@@ -16,7 +18,6 @@ use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
 use crate::sys::file_watch::{What, watch};
 use crate::sys::lock::Presence;
-use crate::sys::root::Root;
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -28,8 +29,8 @@ Examples:
 
 Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the agent is not running; it has not published events, or they cannot be watched.";
 
-/// The warning if events may be missing.
-const NOT_RUNNING: &str = "warning: the agent is not running: later scheduled events are unknown. To start it, as root: systemctl enable --now harvester-node-agent\n";
+/// How often `--follow` checks whether the agent still runs.
+const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
 /// The maximum length of a line of text, in characters.
 const LINE_MAX: usize = 500;
@@ -46,7 +47,7 @@ pub struct Options {
 pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
     let (root, output) = (&process.root, process.output);
     if options.follow {
-        return follow(root, output, to);
+        return follow(process, to);
     }
     match event_log::read(root) {
         Ok(events) => {
@@ -57,7 +58,7 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
             match last(root).1 {
                 Presence::Absent => Answer {
                     text,
-                    stderr: NOT_RUNNING.to_owned(),
+                    stderr: not_running(process),
                     exit: Exit::TryAgain,
                 },
                 Presence::Running(_) | Presence::Unknown => Answer::new(text, Exit::Ok),
@@ -71,6 +72,12 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
             Answer::stderr(text, Exit::TryAgain)
         }
     }
+}
+
+/// Returns the warning that events may be missing.
+fn not_running(process: &Process) -> String {
+    let why = super::status::not_running(process);
+    format!("warning: later scheduled events are unknown: {why}")
 }
 
 fn print(events: &[ScheduledEvent], output: Output) -> String {
@@ -94,9 +101,10 @@ fn current(events: &[ScheduledEvent]) -> impl Iterator<Item = &ScheduledEvent> {
         .filter(move |event| last.is_some_and(|last| event.id == last.id))
 }
 
-/// Prints the states of an event that has not ended, then each new state once. The file is replaced as a whole, so inotify reports
-/// each change.
-fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
+/// Prints the states of an event that has not ended, then each new state once, and on standard error once if the agent stops. The file
+/// is replaced as a whole, so inotify reports each change.
+fn follow(process: &Process, to: &mut impl Write) -> Answer {
+    let (root, output) = (&process.root, process.output);
     let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::TryAgain);
     // States that the agent dropped never come back.
     let key = |event: &ScheduledEvent| (event.id.clone(), event.state);
@@ -110,8 +118,23 @@ fn follow(root: &Root, output: Output, to: &mut impl Write) -> Answer {
     let watch = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, look);
     let work = async {
         tokio::pin!(watch);
+        let mut checks = interval(PRESENCE_POLL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // An agent that restarts is seldom absent in two checks. The first one alone decides.
+        let mut absences = 1_u64;
         loop {
             tokio::select! {
+                _ = checks.tick() => {
+                    absences = match last(root).1 {
+                        Presence::Absent => absences + 1,
+                        Presence::Running(_) | Presence::Unknown => 0,
+                    };
+                    if absences == 2 {
+                        // Without standard error, the events are still printed.
+                        let _ = io::stderr().write_all(not_running(process).as_bytes());
+                    }
+                    continue;
+                }
                 () = changed.notified() => {}
                 ended = &mut watch => return Ok(failed(match ended {
                     Err(error) => format!("failed to watch {EVENTS_FILE}: {error}"),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Exit, Output};
-use super::options::STRICT;
+use super::options::{STRICT, config_option};
 use super::process::Process;
 use super::run::foreign;
 use crate::config;
@@ -69,7 +69,7 @@ const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a l
 
 /// The same, if it cannot start.
 const INVALID: &str = "the agent is not running, and its configuration is invalid, so labels do not follow a live migration. For the \
-                       lines to correct: harvester-node-agent config check\n";
+                       lines to correct: harvester-node-agent ";
 
 /// The same, if that is not known.
 const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
@@ -163,8 +163,6 @@ fn missing(process: &Process, error: &str) -> Answer {
     let root = &process.root;
     let presence = presence(root, None);
     let config = config::load(root, process.config.as_deref());
-    // To another user, a file that only root can read is no mistake in it.
-    let is_invalid = config.is_err() && nix::unistd::geteuid().is_root();
     let settings = config.map(|loaded| loaded.settings).unwrap_or_default();
     if let Presence::Absent = presence
         && let Some(vendor) = foreign(&read_machine(root), &settings)
@@ -179,18 +177,38 @@ fn missing(process: &Process, error: &str) -> Answer {
             "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
              harvester-node-agent status --wait\n{error}"
         ),
-        Presence::Absent if is_invalid => format!("error: {INVALID}{error}"),
-        Presence::Absent => format!("error: {NOT_RUNNING}{error}"),
+        Presence::Absent => format!("error: {}{error}", not_running(process)),
         Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}{error}"),
     };
     Answer::stderr(text, Exit::TryAgain)
 }
 
+/// Returns the next step if no agent runs.
+pub(super) fn not_running(process: &Process) -> String {
+    let config = config::load(&process.root, process.config.as_deref());
+    // To another user, a file that only root can read is no mistake in it.
+    match config.is_err() && nix::unistd::geteuid().is_root() {
+        true => {
+            let option = config_option(process.config.as_deref());
+            format!("{INVALID}{option}config check\n")
+        }
+        false => NOT_RUNNING.to_owned(),
+    }
+}
+
 fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
     let (is_running, doubt, next) = match presence(&process.root, Some(&status.agent)) {
-        Presence::Running(_) => (Some(true), None, ""),
-        Presence::Absent => (Some(false), Some("agent is not running"), NOT_RUNNING),
-        Presence::Unknown => (None, Some("agent may not be running"), NOT_VISIBLE),
+        Presence::Running(_) => (Some(true), None, String::new()),
+        Presence::Absent => (
+            Some(false),
+            Some("agent is not running"),
+            not_running(process),
+        ),
+        Presence::Unknown => (
+            None,
+            Some("agent may not be running"),
+            NOT_VISIBLE.to_owned(),
+        ),
     };
     let show = process.show_now();
     let text = match process.output {
@@ -295,6 +313,22 @@ mod tests {
         let exit = |config| run(&process(&root, config), &Options::default()).exit;
         assert_eq!(exit(None), Exit::NotKubevirt);
         assert_eq!(exit(Some("/given.toml")), Exit::TryAgain);
+    }
+
+    #[test]
+    fn an_agent_that_cannot_start_is_not_to_be_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let document = status("synced").to_json().to_string();
+        write(&root, status_file::STATUS_FILE, &document);
+        for (config, is_valid) in [("", true), ("a = 1\n", false)] {
+            write(&root, "/given.toml", config);
+            let process = process(&root, Some("/given.toml"));
+            let said = run(&process, &Options::default()).stderr;
+            let is_root = nix::unistd::geteuid().is_root();
+            let is_started = said.contains("systemctl enable --now");
+            assert_eq!(is_started, is_valid || !is_root, "{said}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ const FIRST_PORT: u16 = 1024;
 
 /// A loopback address and an unprivileged port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Listen(pub SocketAddr);
 
 impl TryFrom<String> for Listen {
@@ -30,11 +30,5 @@ impl TryFrom<String> for Listen {
             }
             Ok(address) => Ok(Self(address)),
         }
-    }
-}
-
-impl From<Listen> for String {
-    fn from(Listen(address): Listen) -> Self {
-        address.to_string()
     }
 }

@@ -39,7 +39,7 @@ const NOT_SYNCED: [Code; 6] = [
 ];
 
 /// The codes of [`LabelState::Unknown`].
-const UNKNOWN: [Code; 22] = [
+const UNKNOWN: [Code; 24] = [
     Code::NodeMissing,
     Code::NodeOfAnotherVm,
     Code::NameOfAnotherVm,
@@ -56,6 +56,8 @@ const UNKNOWN: [Code; 22] = [
     Code::VmNotFound,
     Code::HarvesterCredentialMissing,
     Code::HarvesterCredentialInvalid,
+    Code::CredentialIsDirectory,
+    Code::CredentialIsEmpty,
     Code::HarvesterIsOwnApi,
     Code::HarvesterUnreachable,
     Code::HarvesterUnauthorized,

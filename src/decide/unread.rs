@@ -17,6 +17,8 @@ pub fn api(observation: &Observation, api: Api) -> Option<Code> {
 pub(super) fn credential(api: Api, kind: Kind) -> Code {
     match (api, kind) {
         (Api::Harvester, Kind::Missing) => Code::HarvesterCredentialMissing,
+        (Api::Harvester, Kind::EmptyFile) => Code::CredentialIsEmpty,
+        (Api::Harvester, Kind::Directory) => Code::CredentialIsDirectory,
         (Api::Harvester, Kind::OwnApi) => Code::HarvesterIsOwnApi,
         (Api::Harvester, _) => Code::HarvesterCredentialInvalid,
         (Api::Guest, Kind::Missing) => Code::KubeletCredentialMissing,
@@ -41,7 +43,9 @@ pub(super) fn request(api: Api, kind: Kind) -> Option<Code> {
         (Api::Guest, Kind::AnotherNode) => Code::NodeMissing,
         (_, Kind::UnexpectedObject) => Code::UnexpectedObject,
         (Api::Harvester, Kind::AnotherMachine | Kind::AnotherNode)
-        | (_, Kind::NotAsked | Kind::Missing | Kind::OwnApi) => return None,
+        | (_, Kind::NotAsked | Kind::Missing | Kind::EmptyFile | Kind::Directory | Kind::OwnApi) => {
+            return None;
+        }
     })
 }
 

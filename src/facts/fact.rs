@@ -112,6 +112,10 @@ pub enum UnavailableKind {
     NotAsked,
     /// The file does not exist.
     Missing,
+    /// The file of the credential is empty.
+    EmptyFile,
+    /// A directory is in the place of the credential.
+    Directory,
     /// The server of the Harvester credential is the guest cluster's own API.
     OwnApi,
     /// No response, or a temporary error: connection, timeout, 429, 5xx, or a file that the kernel could not read.

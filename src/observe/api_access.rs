@@ -2,7 +2,7 @@
 //! The two API servers: for each the credential in use and the client made from it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,8 +211,8 @@ impl ApiAccess {
                 if self.link.is_some() {
                     return Some(text);
                 }
-                let kind = unreadable(error.is_denied());
-                self.refuse(Unavailable::new(kind, format!("{what}: {text}")));
+                let text = format!("{what}: {text}");
+                self.refuse(unusable(root, &candidate.path, error.is_denied(), text));
             }
             LoadOutcome::Unchanged if self.link.is_some() => {}
             LoadOutcome::Unchanged | LoadOutcome::Changed => {
@@ -242,8 +242,8 @@ impl ApiAccess {
             LoadOutcome::Absent => {}
             LoadOutcome::Failed(error) => {
                 self.is_unread = error.is_passing();
-                let kind = unreadable(error.is_denied());
-                self.refuse(Unavailable::new(kind, chain(&error)));
+                let text = chain(&error);
+                self.refuse(unusable(root, &candidate.path, error.is_denied(), text));
             }
         }
         None
@@ -284,13 +284,15 @@ fn about_credential(api: Api, code: Code, text: String) -> Finding {
     Finding::new(code, text).about(Group::of_credential(api))
 }
 
-/// Returns the kind of the problem: denied by the kernel, or an invalid file.
-fn unreadable(is_denied: bool) -> UnavailableKind {
-    if is_denied {
-        UnavailableKind::Forbidden
-    } else {
-        UnavailableKind::Credential
-    }
+/// Returns why a kubeconfig cannot be used.
+fn unusable(root: &Root, path: &Path, is_denied: bool, text: String) -> Unavailable {
+    let kind = match root.metadata(path) {
+        _ if is_denied => UnavailableKind::Forbidden,
+        Ok(found) if found.is_dir() => UnavailableKind::Directory,
+        Ok(found) if found.is_file() && found.len() == 0 => UnavailableKind::EmptyFile,
+        Ok(_) | Err(_) => UnavailableKind::Credential,
+    };
+    Unavailable::new(kind, text)
 }
 
 #[cfg(test)]
@@ -299,6 +301,29 @@ mod tests {
 
     use super::*;
     use crate::access::testing::{Authority, harvester_kubeconfig, tree, write};
+
+    #[test]
+    fn an_empty_file_and_a_directory_are_distinguished_from_an_invalid_file() {
+        let (_dir, root) = tree();
+        let file = search::CLOUD_CONFIG;
+        let found = || {
+            let mut connections = Connections::default();
+            connections.refresh(&root, &Settings::default(), &[]);
+            let why = connections.harvester.link().unwrap_err();
+            (why.kind, why.text)
+        };
+        write(&root, file, "a: b");
+        assert_eq!(found().0, UnavailableKind::Credential);
+        write(&root, file, "");
+        let text = format!("`{file}` is empty");
+        assert_eq!(found(), (UnavailableKind::EmptyFile, text));
+        std::fs::remove_file(root.join(file)).unwrap();
+        std::fs::create_dir(root.join(file)).unwrap();
+        let (kind, text) = found();
+        assert_eq!(kind, UnavailableKind::Directory);
+        println!("{text}");
+        assert!(text.starts_with("Harvester kubeconfig: "), "{text}");
+    }
 
     /// A file that is read twice may be replaced in between, so that another one is used than was found.
     #[test]

@@ -22,7 +22,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogLevel;
 use crate::report::journal::{Journal, Priority, Record};
-use crate::report::sink::StderrStyle;
 use crate::sys::escape::one_line;
 
 /// The target of our own events: those of HTTP and TLS libraries can contain headers, and headers contain tokens.
@@ -77,14 +76,9 @@ impl<S: Subscriber, F: Fn(String) + 'static> Layer<S> for DebugEvents<F> {
 }
 
 /// Installs a hook that writes a panic as one line to stderr, which systemd forwards to the journal.
-pub fn install_panic_hook(style: StderrStyle) {
-    let prefix = match style {
-        // Critical: the process is about to end.
-        StderrStyle::Prefixed => "<2>",
-        StderrStyle::Plain | StderrStyle::Coloured => "",
-    };
-    panic::set_hook(Box::new(move |info| {
-        let line = format!("{prefix}{}\n", describe_panic(info));
+pub fn install_panic_hook() {
+    panic::set_hook(Box::new(|info| {
+        let line = format!("{}\n", describe_panic(info));
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }));
 }
@@ -127,7 +121,7 @@ mod tests {
         let test =
             "report::logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
         let Role::Parent(output) = own_process(test) else {
-            install_panic_hook(StderrStyle::Prefixed);
+            install_panic_hook();
             let secret = "hunter".to_owned() + "2";
             let worker = thread::Builder::new().name("worker\n1".into());
             let panicking = worker.spawn(move || panic!("token {secret}")).unwrap();
@@ -141,7 +135,7 @@ mod tests {
             .filter(|line| line.contains("panicked"))
             .collect();
         assert_eq!(lines.len(), 2, "{text}");
-        let start = "<2>harvester-node-agent panicked at src/report/logging.rs:";
+        let start = "harvester-node-agent panicked at src/report/logging.rs:";
         assert!(lines[0].starts_with(start), "{text}");
         assert!(
             lines[0].ends_with(" in thread worker\\n1: message withheld"),

@@ -135,6 +135,7 @@ async fn a_credential_that_is_no_file_is_reported(on: On) {
     world.guest.write_secret(HARVESTER, "");
     let diagnosis = Diagnosis::of(&world).await;
     assert!(diagnosis.only("credential-is-empty").contains(HARVESTER));
+    assert_eq!(whoami_says(&world).await, ["credential-is-empty"]);
     world.guest.remove(HARVESTER);
     std::fs::create_dir(world.guest.path(HARVESTER)).unwrap();
     let diagnosis = Diagnosis::of(&world).await;
@@ -143,6 +144,18 @@ async fn a_credential_that_is_no_file_is_reported(on: On) {
             .only("credential-is-directory")
             .contains(HARVESTER)
     );
+    assert_eq!(whoami_says(&world).await, ["credential-is-directory"]);
+}
+
+/// Returns the codes of the errors that `whoami` finds: each state has one name.
+async fn whoami_says(world: &World) -> Vec<String> {
+    let output = agent(world, &["whoami", "-ojson"]).await;
+    let status: Value = serde_json::from_str(&output.stdout).unwrap();
+    let findings = status["findings"].as_array().unwrap().iter();
+    let errors = findings.filter(|finding| finding["severity"] == "error");
+    errors
+        .map(|finding| finding["code"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn a_path_that_rke2_names_in_vain_is_reported(on: On) {

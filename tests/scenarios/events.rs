@@ -2,7 +2,7 @@
 //! Scheduled events: what Harvester announces is published on every channel, each state once, in order, with one ID.
 
 use harvester_lab::harvester::Order;
-use harvester_lab::process::{Agent, Signal};
+use harvester_lab::process::{Agent, Line, Signal, Stream};
 use harvester_lab::qga::Client;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::virtio_port::VirtioPort;
@@ -405,6 +405,15 @@ async fn an_agent_that_is_killed_before_it_saved_a_state_creates_its_event_once(
     let is_sent = || async { sent().await.iter().any(|reason| reason == last) };
     eventually(SOON, "the next Event is sent", is_sent).await;
     assert_eq!(sent().await, ["LiveMigrationPlanned", last]);
+}
+
+#[tokio::test]
+async fn a_follower_says_that_no_agent_runs() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
+    let says = |line: &Line| line.text.starts_with("warning: later scheduled events are unknown");
+    let line = follower.wait_line(says, SOON).await;
+    assert_eq!(line.stream, Stream::Stderr);
 }
 
 async fn nothing_announced_costs_nothing(on: On) {

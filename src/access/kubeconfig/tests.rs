@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use std::error::Error;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use secrecy::ExposeSecret;
 
 use super::*;
@@ -604,9 +605,17 @@ fn broken_files_each_have_their_own_error() {
     assert!(mismatch.ends_with(end), "{mismatch}");
     let no_key = "-----BEGIN PRIVATE KEY-----\nQ0FOQVJZ\n-----END PRIVATE KEY-----\n";
     let unusable = set(ca, certificate, no_key).unwrap_err();
-    let start = "the client certificate and key of `users[0].user` in `/a/k` cannot be used: ";
-    assert!(unusable.to_string().starts_with(start), "{unusable}");
+    let said = "`users[0].user.client-key` of `/a/client-kubelet.key` has a private key that TLS cannot use; it can use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
+    assert_eq!(unusable.to_string(), said);
     assert!(!everything_said(&unusable).contains("CANARY"));
+    // The version is the first field: 2 is version 3, and 0 version 1.
+    let mut old = client.der.to_vec();
+    let version = old.windows(5).position(|part| part == [0xA0, 3, 2, 1, 2]);
+    old[version.unwrap() + 4] = 0;
+    let body = BASE64_STANDARD.encode(&old);
+    let old = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+    let said = "`users[0].user.client-certificate` of `/a/client-kubelet.crt` has a client certificate that TLS cannot use: it must be of X.509 version 3 and without unknown critical extensions";
+    assert_eq!(set(ca, &old, key).unwrap_err().to_string(), said);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use secrecy::SecretString;
@@ -12,7 +13,6 @@ use super::reader::KubeconfigReader;
 use crate::access::credential::ClientCertificate;
 use crate::access::error::CredentialError;
 use crate::access::{pem, token};
-use crate::sys::escape::chain;
 
 /// The keys that are not supported, and the reasons.
 const REFUSED: [(&str, &str); 8] = [
@@ -35,6 +35,10 @@ const REFUSED: [(&str, &str); 8] = [
 const BASIC: &str =
     "Kubernetes removed basic authentication; use a token, a token file or a client certificate";
 const IMPERSONATION: &str = "the agent does not impersonate other users";
+
+const UNUSABLE_KEY: &str = "has a private key that TLS cannot use; it can use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
+
+const UNUSABLE_CERTIFICATE: &str = "has a client certificate that TLS cannot use: it must be of X.509 version 3 and without unknown critical extensions";
 
 impl KubeconfigReader<'_> {
     pub(super) fn refuse_unsupported(
@@ -102,46 +106,33 @@ impl KubeconfigReader<'_> {
         if contents.key.is_some() {
             self.secret_files.push(certificate.path.clone());
         }
-        let private_key = match (key, contents.key) {
+        let (holder, private_key) = match (&key, contents.key) {
             (Some(material), _) => {
                 self.secret_files.push(material.path.clone());
-                pem::private_key(&material.text).map_err(|problem| material.pem(problem))?
+                let key = pem::private_key(&material.text);
+                (material, key.map_err(|problem| material.pem(problem))?)
             }
-            (None, Some(key)) => key,
+            (None, Some(key)) => (&certificate, key),
             (None, None) => {
                 return Err(user.child("client-key")?.missing(
                     "there is a client certificate without a private key, here or in the same PEM text",
                 ));
             }
         };
-        let client = ClientCertificate {
-            chain: contents.certificates,
-            key: private_key,
-        };
-        self.check_pair(user, &client)?;
-        Ok(Some(client))
-    }
-
-    /// Rejects a certificate and a key that do not match, as in the middle of a rotation.
-    fn check_pair(
-        &self,
-        user: &KubeconfigKey<'_>,
-        client: &ClientCertificate,
-    ) -> Result<(), CredentialError> {
-        let (name, path) = (&user.name, self.path.display());
-        let unusable = |error: TlsError| {
-            let error = chain(&error);
-            CredentialError::Unusable(format!(
-                "the client certificate and key of `{name}` in `{path}` cannot be used: {error}"
-            ))
-        };
-        let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
-        match CertifiedKey::new(client.chain.clone(), key).keys_match() {
-            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+        let signer = any_supported_type(&private_key).map_err(|_| holder.pem(UNUSABLE_KEY))?;
+        let chain = contents.certificates;
+        match CertifiedKey::new(chain.clone(), signer).keys_match() {
+            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                let key = private_key;
+                Ok(Some(ClientCertificate { chain, key }))
+            }
+            // As in the middle of a rotation.
             Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::Unusable(format!(
-                "the private key of `{name}` in `{path}` does not match the client certificate"
+                "the private key of `{}` in `{}` does not match the client certificate",
+                user.name,
+                self.path.display()
             ))),
-            Err(source) => Err(unusable(source)),
+            Err(_) => Err(certificate.pem(UNUSABLE_CERTIFICATE)),
         }
     }
 }

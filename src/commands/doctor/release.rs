@@ -41,15 +41,10 @@ pub(super) struct NotARelease(String);
 impl Rank {
     /// Returns the rank of a release without a build number.
     pub(super) const fn of(major: u32, minor: u32, patch: u32) -> Self {
-        Self::rebuilt(major, minor, patch, 0)
-    }
-
-    /// Returns the rank of a build of RKE2 or K3s of a Kubernetes release: `+rke2r2` is the second build.
-    pub(super) const fn rebuilt(major: u32, minor: u32, patch: u32, rebuild: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
             stage: Stage::Final,
-            rebuild,
+            rebuild: 0,
         }
     }
 }
@@ -176,7 +171,6 @@ mod tests {
         for same in ["1.5.2", "v1.5.2-150600.5.1", "v1.5.2+vendor.1"] {
             assert_eq!(rank_of(same), Rank::of(1, 5, 2), "{same}");
         }
-        assert_eq!(rank_of("v1.31.1+rke2r2"), Rank::rebuilt(1, 31, 1, 2));
     }
 
     #[test]

@@ -187,21 +187,22 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     });
 }
 
-/// Returns the settings, or the defaults and a finding for each error in the configuration.
+/// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
 fn settings(process: &Process) -> (Settings, Vec<Finding>) {
-    match config::load(&process.root, process.config.as_deref()) {
-        Ok(loaded) => (loaded.settings, Vec::new()),
-        Err(errors) => {
-            let config = config_option(process.config.as_deref());
-            let check = format!("harvester-node-agent {config}config check");
-            let reload = "systemctl reload harvester-node-agent".to_owned();
-            let commands = vec![check, reload];
-            let finding = |problem| {
-                Finding::new(Code::ConfigInvalid, problem).with_commands(commands.clone())
-            };
-            (Settings::default(), errors.lines().map(finding).collect())
-        }
-    }
+    let only = process.config.as_deref();
+    let (settings, code, problems) = match config::load(&process.root, only) {
+        Ok(loaded) => (loaded.settings, Code::ConfigWarning, loaded.warnings),
+        Err(errors) => (
+            Settings::default(),
+            Code::ConfigInvalid,
+            errors.lines().collect(),
+        ),
+    };
+    let check = format!("harvester-node-agent {}config check", config_option(only));
+    let reload = "systemctl reload harvester-node-agent".to_owned();
+    let commands = vec![check, reload];
+    let finding = |problem| Finding::new(code, problem).with_commands(commands.clone());
+    (settings, problems.into_iter().map(finding).collect())
 }
 
 #[cfg(test)]
@@ -223,6 +224,21 @@ mod tests {
             r"harvester-node-agent --config=$'/a\011.toml' config check"
         );
     }
+
+    #[test]
+    fn a_warning_of_the_configuration_is_a_notice() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "[topology]\nsources = []\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let (_, findings) = settings(&process);
+        let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
+        let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
+        assert_eq!(seen, [(Code::ConfigWarning, text)]);
+    }
+
     #[test]
     fn a_machine_without_a_vendor_may_be_another_one() {
         let mut settings = Settings::default();

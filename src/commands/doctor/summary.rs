@@ -7,8 +7,7 @@ use time::UtcDateTime;
 
 use super::address::Address;
 use super::found::Found;
-use crate::access::search::CLOUD_CONFIG;
-use crate::catalog::{Api, Finding, Group};
+use crate::catalog::{Api, DOCTOR_REPLACES, Finding, Group};
 use crate::report::problem::Problem;
 use crate::report::relative::relative;
 use crate::report::show::credential;
@@ -17,6 +16,12 @@ use crate::report::text::Mark;
 use crate::sys::lock::Presence;
 
 const NOT_CHECKED: &str = "not checked";
+
+/// What a step of the catalog contains that refers to this command.
+const DOCTOR: &str = "`harvester-node-agent doctor`";
+
+/// What replaces the step that refers to this command if no step that replaces the Node follows it.
+const UNPROVEN: &str = "Do not delete the Node yet: nothing proves that it is the Node of this VM and has to be replaced.";
 
 impl Found {
     /// Returns the observations of a group, in about one line.
@@ -89,17 +94,23 @@ impl Found {
     /// Returns a finding as it is shown.
     pub(super) fn problem(&self, finding: &Finding) -> Problem {
         let since = self.service.since(finding.code);
-        Problem {
-            first_observed_time: since.map(str::to_owned),
-            ..Problem::new(finding, |word| self.word(word, finding.api()))
+        let mut problem = Problem::new(finding, |word| self.word(word, finding.api()));
+        problem.first_observed_time = since.map(str::to_owned);
+        // This command is the one that the step names: what replaces a Node comes after it, if it is right.
+        let is_unproven = problem
+            .fix
+            .last()
+            .is_some_and(|step| step == DOCTOR_REPLACES);
+        problem.fix.retain(|step| !step.contains(DOCTOR));
+        if is_unproven {
+            problem.fix.push(UNPROVEN.to_owned());
         }
+        problem
     }
 
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
     fn word(&self, word: &str, api: Option<Api>) -> Option<&str> {
         let status = self.status.as_ref()?;
-        let new = self.checked.kubeconfig.as_deref();
-        let new = || new.and_then(Path::to_str).unwrap_or(CLOUD_CONFIG);
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
             "<HARVESTER_API>" => {
@@ -107,7 +118,9 @@ impl Found {
                 server.filter(is_api)
             }
             "<KUBECONFIG>" if api != Some(Api::Guest) => {
-                status.word(word, api).or_else(|| Some(new()))
+                let path = self.checked.kubeconfig.as_deref();
+                path.and_then(Path::to_str)
+                    .or_else(|| status.word(word, api))
             }
             _ => status.word(word, api),
         }

@@ -90,15 +90,13 @@ fn an_error_or_a_warning_is_on_the_node_and_a_notice_is_not() {
 }
 
 /// The errors that are no state of a condition, and why. `doctor` alone detects what the agent does not look for.
-const ELSEWHERE: [(Code, &str); 14] = [
+const ELSEWHERE: [(Code, &str); 12] = [
     (Code::NotKubevirt, "the agent does not run"),
     (Code::NodeUninitialized, "doctor"),
     (Code::RancherTokenRejected, "doctor"),
     (Code::ServerIsHarvesterUi, "doctor"),
     (Code::ServerIsRancher, "doctor"),
     (Code::CredentialNamespaceDiffers, "doctor"),
-    (Code::CredentialIsDirectory, "doctor"),
-    (Code::CredentialIsEmpty, "doctor"),
     (
         Code::HarvesterCredentialExpired,
         "its condition is that of HarvesterUnauthorized, which it suppresses; it has an Event",

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::access::kubeconfig;
-use crate::access::search::{Candidate, harvester_candidates};
+use crate::access::search::{CLOUD_CONFIG, Candidate, harvester_candidates};
 use crate::access::token::{Claims, TokenKind, classify};
 use crate::catalog::{Api, Code, Finding};
 use crate::commands::doctor::address::Address;
@@ -27,10 +27,8 @@ struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
-    EmptyFile,
     File,
-    Directory,
-    Unknown,
+    Other,
 }
 
 /// Reads the paths, and what the token says of itself.
@@ -39,7 +37,9 @@ pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let token = token(reads);
     let findings = judge(&reads.case, token.known(), &places);
     checked.findings.extend(findings);
-    checked.kubeconfig = path_to_write(&places);
+    let used = reads.case.observation.harvester.known();
+    let used = used.map(|harvester| harvester.kubeconfig.as_path());
+    checked.kubeconfig = Some(path_to_write(reads.observer.root(), used, &places));
 }
 
 /// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
@@ -80,21 +80,22 @@ fn file(places: &[Place]) -> Option<&Path> {
 
 fn content(root: &Root, path: &Path) -> Content {
     match root.metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Content::Directory,
-        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
         Ok(metadata) if metadata.is_file() => Content::File,
         Err(error) if error.is_absent() => Content::Nothing,
-        Ok(_) | Err(_) => Content::Unknown,
+        Ok(_) | Err(_) => Content::Other,
     }
 }
 
-/// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that a
-/// configuration names: the cloud provider and the CSI driver mount that of the distribution.
-fn path_to_write(places: &[Place]) -> Option<PathBuf> {
+/// Returns the path for a new Harvester kubeconfig: that of the one in use, that of an unusable one, which ends the search, or the one
+/// that a configuration names: the cloud provider and the CSI driver mount that of the distribution. `kubeconfig --write` follows no
+/// link.
+fn path_to_write(root: &Root, used: Option<&Path>, places: &[Place]) -> PathBuf {
     let unusable = places.iter().find(|one| one.content != Content::Nothing);
     let mut named = places.iter();
     let named = named.find(|one| one.candidate.named_by.is_some());
-    Some(unusable.or(named)?.candidate.path.clone())
+    let found = unusable.or(named).map(|one| one.candidate.path.as_path());
+    let path = used.or(found).unwrap_or(Path::new(CLOUD_CONFIG));
+    root.resolve(path)
 }
 
 fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {
@@ -103,7 +104,6 @@ fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Fi
         token.and_then(|token| mismatched(case, token, places)),
         harvester.and_then(|harvester| address(case, harvester)),
         harvester.and_then(|harvester| namespace(case, harvester, token?)),
-        in_the_way(case, places),
         named_in_vain(case, places),
     ];
     findings.into_iter().flatten().collect()
@@ -175,23 +175,6 @@ fn namespace(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Optio
         harvester.namespace
     );
     Some(Finding::new(Code::CredentialNamespaceDiffers, text))
-}
-
-/// Returns a finding for a path that stops the search: the search uses the first path that exists.
-fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
-    let why = case.observation.harvester.why()?;
-    if why.kind != UnavailableKind::Credential {
-        return None;
-    }
-    let mut places = places.iter();
-    let place = places.find(|place| place.content != Content::Nothing)?;
-    let (code, what) = match place.content {
-        Content::Directory => (Code::CredentialIsDirectory, "is a directory"),
-        Content::EmptyFile => (Code::CredentialIsEmpty, "is empty"),
-        Content::Nothing | Content::File | Content::Unknown => return None,
-    };
-    let path = place.candidate.path.display();
-    Some(Finding::new(code, format!("{path} {what}")))
 }
 
 /// Returns a finding for a configured path that does not exist, while the credential in use is elsewhere.

@@ -246,3 +246,13 @@ fn a_long_observation_is_cut_and_verbose_cuts_none() {
     assert!(verbose.contains(": 1 error."), "{verbose}");
     assert!(!words(&text(&diagnosis, PLAIN, false)).contains(&long));
 }
+
+#[test]
+fn no_step_is_to_run_this_command() {
+    for code in Code::ALL {
+        let problem = Found::default().problem(&Finding::new(*code, "seen"));
+        let said = serde_json::to_string(&problem).unwrap();
+        assert!(!said.contains("harvester-node-agent doctor"), "{said}");
+        assert!(!problem.fix.is_empty(), "{code}");
+    }
+}

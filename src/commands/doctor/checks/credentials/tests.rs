@@ -121,34 +121,6 @@ fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_credential_is_named() {
-    for (content, expected) in [
-        (Content::Directory, Some(Code::CredentialIsDirectory)),
-        (Content::EmptyFile, Some(Code::CredentialIsEmpty)),
-        (Content::File, None),
-        (Content::Unknown, None),
-    ] {
-        let mut bench = Bench::new();
-        bench.world.observation.harvester =
-            Fact::failed(UnavailableKind::Credential, "it cannot be used");
-        // The search uses the first path that exists.
-        let places = [
-            place("/a", Content::Nothing),
-            place("/b", content),
-            place("/c", Content::Directory),
-        ];
-        assert_eq!(
-            codes(&bench, None, &places),
-            Vec::from_iter(expected),
-            "{content:?}"
-        );
-        let texts = bench.texts(|case| judge(case, None, &places));
-        assert!(texts.iter().all(|text| text.contains("/b")));
-        assert_eq!(path_to_write(&places), Some("/b".into()));
-    }
-}
-
-#[test]
 fn a_token_of_rancher_is_named_in_a_file_that_cannot_be_used() {
     let mut bench = Bench::new();
     bench.world.observation.harvester =
@@ -169,12 +141,20 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
         place("/other", Content::Nothing),
         place("/data/cloud-provider-config", Content::Nothing),
     ];
-    assert_eq!(path_to_write(&places), None);
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    assert_eq!(path_to_write(&root, None, &places), Path::new(CLOUD_CONFIG));
     let setting = "`cloud-provider-config` in /etc/rancher/rke2/config.yaml";
     places[1].candidate.named_by = Some(setting.to_owned());
+    let named = "/data/cloud-provider-config";
+    assert_eq!(path_to_write(&root, None, &places), Path::new(named));
+    std::fs::create_dir(root.join("/data")).unwrap();
+    std::os::unix::fs::symlink("../etc/nothing", root.join(named)).unwrap();
+    let used = Some(Path::new("/etc/used"));
+    assert_eq!(path_to_write(&root, used, &places), Path::new("/etc/used"));
     assert_eq!(
-        path_to_write(&places),
-        Some("/data/cloud-provider-config".into())
+        path_to_write(&root, None, &places),
+        Path::new("/etc/nothing")
     );
     assert_eq!(
         codes(&bench, None, &places),
