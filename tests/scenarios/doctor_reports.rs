@@ -132,7 +132,7 @@ reports! {
             "rancher/rancher#34969", "harvester/harvester#3162", "harvester/harvester#4568", "harvester/harvester#2042",
         ]
         seen(directory_instead_of_credential, CredentialIsDirectory, "is not a regular file")
-        seen(credential_without_content, CredentialIsEmpty, "cloud-provider-config is empty")
+        seen(credential_without_content, CredentialIsEmpty, "is empty")
         seen(credential_at_another_path, CredentialNotAtNamedPath, "the kubeconfig in use is /etc/kubernetes/cloud-config");
     17 the_cloud_config_is_a_secret_and_no_file
         ["harvester/harvester#9503", "harvester/harvester#10225"]

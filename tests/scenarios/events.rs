@@ -411,7 +411,10 @@ async fn an_agent_that_is_killed_before_it_saved_a_state_creates_its_event_once(
 async fn a_follower_says_that_no_agent_runs() {
     let world = World::lab(WorldOptions::default()).await;
     let mut follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
-    let says = |line: &Line| line.text.starts_with("warning: later scheduled events are unknown");
+    let says = |line: &Line| {
+        line.text
+            .starts_with("warning: later scheduled events are unknown")
+    };
     let line = follower.wait_line(says, SOON).await;
     assert_eq!(line.stream, Stream::Stderr);
 }
