@@ -74,7 +74,8 @@ fn is_opened(output: &Output, text: &str) {
 fn reason_at_the_bound(output: &Output) -> String {
     let line = |line: &&str| line.starts_with("the kubelet starts, although");
     let mut lines = output.stderr.lines();
-    lines.find(line).unwrap().to_owned()
+    let found = lines.find(line);
+    found.unwrap_or_else(|| panic!("{output:?}")).to_owned()
 }
 
 /// Returns the files that contain the labels now.
