@@ -479,6 +479,8 @@ async fn a_name_that_kubevirt_makes_of_two_vms_does_not_match_itself() {
     world.guest.static_hostname("web");
     world.guest.cloud_init("web", "i-1");
     let mut daemon = serve(&world).await;
+    let status = world.guest.path("/run/harvester-node-agent/status.json");
+    eventually(SOON, "a status", async || status.exists()).await;
     let output = gate(&world, "1s").await;
     reason_at_the_bound(&output);
     assert!(!output.stderr.contains("VM `web`"), "{output:?}");
