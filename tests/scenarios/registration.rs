@@ -75,7 +75,8 @@ fn reason_at_the_bound(output: &Output) -> String {
     let line = |line: &&str| line.starts_with("the kubelet starts, although");
     let mut lines = output.stderr.lines();
     let found = lines.find(line);
-    found.unwrap_or_else(|| panic!("{output:?}")).to_owned()
+    assert!(found.is_some(), "{output:?}");
+    found.unwrap().to_owned()
 }
 
 /// Returns the files that contain the labels now.
