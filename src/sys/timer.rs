@@ -79,8 +79,8 @@ mod tests {
             assert!(Instant::now() >= due);
         }
         let short = alarm.until(Instant::now() + Duration::from_millis(10));
-        timeout(Duration::ZERO, short).await.unwrap_err();
-        // It expires while nothing waits.
+        // It is set, and expires while nothing waits; on a slow machine it has expired already.
+        let _ = timeout(Duration::ZERO, short).await;
         sleep(Duration::from_millis(30)).await;
         let long = alarm.until(Instant::now() + Duration::from_secs(3600));
         timeout(Duration::from_millis(60), long).await.unwrap_err();
