@@ -339,7 +339,7 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent config show", Vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
-    LabelNotManaged, "label-not-managed", Node, Warning [NeedsPlacement], "allow-listed label is not managed by the agent",
+    LabelNotManaged, "label-not-managed", Node, Warning [NeedsPlacement], "configured label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
             "Remove the label from the Node, so that the agent can set it: `kubectl label node <NODE> <KEY>-`.",
