@@ -4,8 +4,8 @@
 use crate::catalog::{
     Api, Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED,
 };
+use crate::decide::failure_code;
 use crate::decide::input::Scene;
-use crate::decide::unread;
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
@@ -15,7 +15,7 @@ use crate::facts::{Fact, UnavailableKind};
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     for api in [Api::Harvester, Api::Guest] {
         if let Some(why) = seen.observation.credential_failure(api) {
-            let code = unread::credential(api, why.kind);
+            let code = failure_code::credential(api, why.kind);
             if code != Code::HarvesterCredentialMissing || !needs_no_credential(seen) {
                 findings.push(Finding::new(code, why.text.clone()));
             }
@@ -69,7 +69,7 @@ pub(super) fn answers(
 /// Returns the finding for a failed request to an API. Without a credential there is none.
 fn request(observation: &Observation, api: Api) -> Option<Finding> {
     let why = observation.read_failure(api)?;
-    let code = unread::request(api, why.kind);
+    let code = failure_code::request(api, why.kind);
     let code = code.filter(|_| observation.credential_failure(api).is_none())?;
     let finding = Finding::new(code, why.text.clone());
     Some(match code {
