@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, causes, describe};
-use super::http::{Timeouts, Transport};
+use super::http::{JSON, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
@@ -287,7 +287,7 @@ fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
 fn is_json(content_type: &HeaderValue) -> bool {
     let value = content_type.to_str().unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    essence.eq_ignore_ascii_case(JSON)
 }
 
 /// Parses a `Retry-After` header. A date is ignored like an invalid value: it would depend on our clock.
