@@ -2,7 +2,7 @@
 //! `kubeconfig`: creates a Harvester kubeconfig from the Secret of a service account, which `rbac --create-account` prints.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -25,7 +25,7 @@ Examples:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
-  Replace an expired one: the same with --replace
+  Replace an expired one: copy it (cp -p FILE FILE.old), then the same with --replace
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
 
@@ -33,6 +33,9 @@ Exit status: 0 ok; 1 the Secret is invalid or the file cannot be written; 2 usag
 
 /// The maximum size of the Secret; etcd stores at most 1.5 MiB, and the Secret of a service account is below 8 KiB.
 const SECRET_MAX: u64 = 1 << 20;
+
+/// The maximum length of a kind or type from standard input in an error.
+const NAME_MAX: usize = 60;
 
 /// The maximum length of a displayed path, in characters.
 const SHOWN_MAX: usize = 500;
@@ -51,11 +54,36 @@ pub struct Options {
     pub replace: bool,
 }
 
-/// The fields of a Secret of type `kubernetes.io/service-account-token` that a kubeconfig needs, in base64.
+/// The type of a Secret with the token of a service account.
+const TYPE: &str = "kubernetes.io/service-account-token";
+
+/// The fields of a Secret of this type that a kubeconfig needs, in base64.
 #[derive(Deserialize)]
 struct Secret {
+    kind: Option<String>,
+    #[serde(rename = "type")]
+    type_name: Option<String>,
     #[serde(default)]
     data: BTreeMap<String, String>,
+}
+
+impl Secret {
+    /// Returns why a key is missing.
+    fn lacks(&self, key: &str) -> String {
+        let shown = |name: &str| one_line(name, NAME_MAX).into_owned();
+        match (self.kind.as_deref(), self.type_name.as_deref()) {
+            (Some("List"), _) => "standard input is a List of objects, not one Secret: add the name of the Secret, such as `kubectl -n NAMESPACE get secret \
+                harvester-node-agent-token -o json`".to_owned(),
+            (Some(kind), _) if kind != "Secret" => format!("standard input is a {}, not a Secret", shown(kind)),
+            (_, Some(other)) if other != TYPE => format!(
+                "the Secret has no `{key}`: its type is {}, and {TYPE} is needed, as `rbac --create-account` creates it",
+                shown(other)
+            ),
+            _ => format!(
+                "the Secret has no `{key}`: Harvester adds it shortly after the Secret is created, if the service account exists"
+            ),
+        }
+    }
 }
 
 /// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
@@ -68,8 +96,11 @@ fn server(text: &str) -> Result<Url, String> {
     if url.scheme() != "https" || !host.bytes().all(is_name) || url.path() != "/" {
         return Err(invalid());
     }
-    match host {
-        "vip" => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+    match (host, url.port()) {
+        ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        (_, None) => Err(format!(
+            "port 443 is the UI of Harvester; its API server is https://{host}:6443"
+        )),
         _ => Ok(url),
     }
 }
@@ -90,9 +121,21 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
         return Answer::new(text.as_str(), Exit::Ok);
     };
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
+    if root.metadata(file).is_ok_and(|found| found.is_dir()) {
+        return failed(format!(
+            "{name} is a directory: --write needs the path of a file"
+        ));
+    }
+    if root.link_target(file).is_some() {
+        let target = root.resolve(file);
+        let target = one_line(&target.to_string_lossy(), SHOWN_MAX).into_owned();
+        return failed(format!(
+            "{name} is a symbolic link, which is neither followed nor replaced; its target is {target}"
+        ));
+    }
     if !options.replace && is_other(root, file, text.as_bytes()) {
         return failed(format!(
-            "{name} exists with other content, such as the credential of the cloud provider; to replace it, add --replace"
+            "{name} exists with other content, such as the credential of the cloud provider; to replace it, copy it (`cp -p`) and add --replace"
         ));
     }
     let made = make_directory(root, file.parent().unwrap_or(file));
@@ -116,7 +159,12 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
     input
         .take(SECRET_MAX + 1)
         .read_to_end(&mut json)
-        .map_err(|error| format!("failed to read standard input: {error}"))?;
+        .map_err(|error| match error.kind() {
+            ErrorKind::IsADirectory => {
+                "standard input is a directory, not a Secret in JSON".to_owned()
+            }
+            _ => format!("failed to read standard input: {error}"),
+        })?;
     if json.len() as u64 > SECRET_MAX {
         return Err("standard input is larger than 1 MiB: not one Secret".to_owned());
     }
@@ -130,13 +178,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
-    let encoded = |key: &str| {
-        secret.data.get(key).ok_or_else(|| {
-            format!(
-                "the Secret has no `{key}`: Harvester adds it shortly after the Secret is created, if the service account exists"
-            )
-        })
-    };
+    let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -212,7 +254,12 @@ mod tests {
         };
         let answer = run(&root, &other, secret.as_bytes());
         assert_eq!((answer.text.as_str(), answer.exit), ("", Exit::Failed));
-        assert!(answer.stderr.contains("add --replace"), "{answer:?}");
+        assert!(
+            answer
+                .stderr
+                .contains("copy it (`cp -p`) and add --replace"),
+            "{answer:?}"
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         let replacing = Options {
             replace: true,
@@ -259,6 +306,36 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_and_a_link_are_named_as_what_they_are() {
+        let (dir, root) = tree();
+        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
+        for (file, says) in [
+            ("/a", "/a is a directory: --write needs the path of a file"),
+            (
+                "/link",
+                "/link is a symbolic link, which is neither followed nor replaced; its target is /gone",
+            ),
+        ] {
+            for replace in [false, true] {
+                let options = Options {
+                    replace,
+                    ..options(Some(file))
+                };
+                let answer = run(&root, &options, secret.as_bytes());
+                assert_eq!(answer.stderr, format!("error: {says}\n"));
+            }
+        }
+        let directory = std::fs::File::open(dir.path()).unwrap();
+        let answer = run(&root, &options(None), directory);
+        assert!(
+            answer.stderr.contains("is a directory, not a Secret"),
+            "{answer:?}"
+        );
+    }
+
+    #[test]
     fn an_invalid_secret_replaces_no_file_and_is_not_shown() {
         let (dir, root) = tree();
         let authority = Authority::new("ca").pem();
@@ -274,7 +351,16 @@ mod tests {
                 "not a Secret",
             ),
             (good.clone() + &" ".repeat(1 << 20), "larger than 1 MiB"),
-            ("{}".to_owned(), "the Secret has no `token`"),
+            ("{}".to_owned(), "the Secret has no `token`: Harvester adds"),
+            (
+                r#"{"kind": "List", "items": [{"data": {"token": "CANARY"}}]}"#.to_owned(),
+                "is a List of objects, not one Secret: add the name",
+            ),
+            (r#"{"kind": "Pod"}"#.to_owned(), "is a Pod, not a Secret"),
+            (
+                r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
+                "its type is Opaque, and kubernetes.io/service-account-token is needed",
+            ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (
                 secret("eyJ.CANARY", &authority, ""),
@@ -303,10 +389,14 @@ mod tests {
             "192.0.2.10:6443",
             "https://VIP:6443",
             "https://192.0.2.10/k8s/clusters/local",
+            "https://192.0.2.10",
+            "https://192.0.2.10:443",
             "https://$(reboot):6443",
             "",
         ] {
             assert!(server(text).is_err(), "{text}");
         }
+        let ui = server("https://[fd00::1]:443").unwrap_err();
+        assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use time::UtcDateTime;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Exit};
 use super::options::config_option;
@@ -71,7 +71,11 @@ pub fn run(process: &Process) -> Answer {
     in_loop(serve(process, loaded, &machine)).unwrap_or_else(|error| failed(&error))
 }
 
-/// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status.
+/// The time limit of a round and of the permissions, for a command that a user waits for.
+const EXAMINE_LIMIT: Duration = Duration::from_secs(15);
+
+/// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status, within a
+/// time limit.
 pub(super) fn one_round(
     process: &Process,
     mode: Mode,
@@ -97,7 +101,17 @@ pub(super) fn one_round(
         let board = SourceBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, board.clone(), &state);
-        let round = reconcile(&settings, &mut observer, &clock, mode).await;
+        let until = Instant::now() + EXAMINE_LIMIT;
+        let round = if is_examined {
+            observer = observer.with_short_timeouts();
+            let round = reconcile(&settings, &mut observer, &clock, mode);
+            let Ok(round) = timeout_at(until, round).await else {
+                return Ok(too_late());
+            };
+            round
+        } else {
+            reconcile(&settings, &mut observer, &clock, mode).await
+        };
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
             triggers::probe(&process.root, &process.bus(), files, &board).await;
@@ -110,7 +124,8 @@ pub(super) fn one_round(
         };
         let mut status = Status::new(&round, &context);
         if is_examined {
-            let permissions = permissions::read(observer.connections(), &settings, &round).await;
+            let connections = observer.connections();
+            let permissions = permissions::read(connections, &settings, &round, until).await;
             status.permissions = permissions.iter().map(PermissionStatus::from).collect();
         }
         Ok(answer(&round, &status))
@@ -147,6 +162,14 @@ pub(super) fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Res
     // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
     result
+}
+
+fn too_late() -> Answer {
+    let seconds = EXAMINE_LIMIT.as_secs();
+    let text = format!(
+        "error: timed out after {seconds} s: run `harvester-node-agent doctor`, which shows what does not respond\n"
+    );
+    Answer::stderr(text, Exit::TryAgain)
 }
 
 fn failed(error: &io::Error) -> Answer {

@@ -116,15 +116,10 @@ impl<'a> KubeconfigKey<'a> {
     }
 
     fn wrong_kind(&self, found: &YamlValue, expected: &'static str) -> CredentialError {
-        let name = match self.name.as_str() {
-            "" => "the whole",
-            name => name,
-        };
-        let found = found.kind();
-        CredentialError::at(
-            self.file,
-            name,
-            format_args!("is {found}, expected {expected}"),
-        )
+        let problem = format!("is {}, expected {expected}", found.kind());
+        match self.name.as_str() {
+            "" => CredentialError::Unusable(format!("`{}` {problem}", self.file.display())),
+            name => CredentialError::at(self.file, name, problem),
+        }
     }
 }
