@@ -87,6 +87,8 @@ const REVIEW: &str =
 const APPLY: &str = "kubectl apply -f rbac.yaml";
 /// Writes a kubeconfig with the token of the service account to this node.
 const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
+/// A kernel that denies what root may do with all capabilities.
+const NOT_PERMITTED: &str = "If it is not permitted to read the file: the service runs as root without capabilities. Set the owner root and mode 0600 (`chown root:root`, `chmod 0600`), and let root enter its directories. SELinux or AppArmor may deny it too: see the audit log.";
 /// Before a kubeconfig is overwritten. A name with the time: a second run must not lose the first copy.
 const BACKUP: &str = "cp -p <KUBECONFIG> /root/kubeconfig.$(date +%s)";
 /// The same, for a kubeconfig that does not work.
@@ -138,7 +140,7 @@ pub const DOCTOR_REPLACES: &str = "`harvester-node-agent doctor` shows the steps
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
 pub const ETCD_NODE_DELETED: &str = "If the Node of a server of RKE2 or K3s with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
-const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace); their first command copies it to /root.";
+const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace), so `cp` copies it to /root before.";
 /// How to make a Harvester kubeconfig, whose commands follow.
 pub const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
@@ -479,7 +481,8 @@ catalog! {
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
         fix: [
-            "If the error names a key or a file that you can correct, correct it. The agent reloads it automatically.",
+            "If you can correct the key, the file or the link that the error names, do so: the agent reloads it automatically. Otherwise use the next steps.",
+            NOT_PERMITTED,
             RANCHER_FIRST,
             USE_SERVICE_ACCOUNT,
         ],
@@ -508,7 +511,8 @@ catalog! {
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: [
-            "If the error names a key or a file that you can correct, correct it. On RKE2 and K3s, restart the service, one server at a time: it writes the kubeconfig, the certificate and the key again.",
+            "If you can correct the key, the file or the link that the error names, do so. On RKE2 and K3s, restart the service, one server at a time: it writes the kubeconfig, the certificate and the key again.",
+            NOT_PERMITTED,
             KUBEADM_KUBELET,
             "If only the agent cannot use a certificate or key, the kubelet still works: plan this for the next maintenance.",
         ],

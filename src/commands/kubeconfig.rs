@@ -2,7 +2,7 @@
 //! `kubeconfig`: creates a Harvester kubeconfig from the Secret of a service account, which `rbac --create-account` prints.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -33,9 +33,6 @@ Exit status: 0 ok; 1 the Secret is invalid or the file cannot be written; 2 usag
 
 /// The maximum size of the Secret; etcd stores at most 1.5 MiB, and the Secret of a service account is below 8 KiB.
 const SECRET_MAX: u64 = 1 << 20;
-
-/// The maximum length of a kind or type from standard input in an error.
-const NAME_MAX: usize = 60;
 
 /// The maximum length of a displayed path, in characters.
 const SHOWN_MAX: usize = 500;
@@ -70,19 +67,14 @@ struct Secret {
 impl Secret {
     /// Returns why a key is missing.
     fn lacks(&self, key: &str) -> String {
-        let shown = |name: &str| one_line(name, NAME_MAX).into_owned();
-        match (self.kind.as_deref(), self.type_name.as_deref()) {
-            (Some("List"), _) => "standard input is a List of objects, not one Secret: add the name of the Secret, such as `kubectl -n NAMESPACE get secret \
-                harvester-node-agent-token -o json`".to_owned(),
-            (Some(kind), _) if kind != "Secret" => format!("standard input is a {}, not a Secret", shown(kind)),
-            (_, Some(other)) if other != TYPE => format!(
-                "the Secret has no `{key}`: its type is {}, and {TYPE} is needed, as `rbac --create-account` creates it",
-                shown(other)
-            ),
-            _ => format!(
-                "the Secret has no `{key}`: Harvester adds it shortly after the Secret is created, if the service account exists"
-            ),
-        }
+        let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
+            (Some("List"), _) => {
+                return "standard input is a List, not one Secret: add the name of the Secret to `kubectl get secret`".to_owned();
+            }
+            (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
+            _ => "Harvester adds it after the Secret is created, if the service account exists",
+        };
+        format!("the Secret has no `{key}`: {why}")
     }
 }
 
@@ -99,7 +91,7 @@ fn server(text: &str) -> Result<Url, String> {
     match (host, url.port()) {
         ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
         (_, None) => Err(format!(
-            "port 443 is the UI of Harvester; its API server is https://{host}:6443"
+            "port 443 is Harvester's UI; the API is https://{host}:6443"
         )),
         _ => Ok(url),
     }
@@ -122,9 +114,7 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     };
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
     if root.metadata(file).is_ok_and(|found| found.is_dir()) {
-        return failed(format!(
-            "{name} is a directory: --write needs the path of a file"
-        ));
+        return failed(format!("{name} is a directory, not the path of a file"));
     }
     if root.link_target(file).is_some() {
         let target = root.resolve(file);
@@ -159,12 +149,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
     input
         .take(SECRET_MAX + 1)
         .read_to_end(&mut json)
-        .map_err(|error| match error.kind() {
-            ErrorKind::IsADirectory => {
-                "standard input is a directory, not a Secret in JSON".to_owned()
-            }
-            _ => format!("failed to read standard input: {error}"),
-        })?;
+        .map_err(|error| format!("failed to read standard input: {error}"))?;
     if json.len() as u64 > SECRET_MAX {
         return Err("standard input is larger than 1 MiB: not one Secret".to_owned());
     }
@@ -312,7 +297,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
         for (file, says) in [
-            ("/a", "/a is a directory: --write needs the path of a file"),
+            ("/a", "/a is a directory, not the path of a file"),
             (
                 "/link",
                 "/link is a symbolic link, which is neither followed nor replaced; its target is /gone",
@@ -327,12 +312,6 @@ mod tests {
                 assert_eq!(answer.stderr, format!("error: {says}\n"));
             }
         }
-        let directory = std::fs::File::open(dir.path()).unwrap();
-        let answer = run(&root, &options(None), directory);
-        assert!(
-            answer.stderr.contains("is a directory, not a Secret"),
-            "{answer:?}"
-        );
     }
 
     #[test]
@@ -354,12 +333,11 @@ mod tests {
             ("{}".to_owned(), "the Secret has no `token`: Harvester adds"),
             (
                 r#"{"kind": "List", "items": [{"data": {"token": "CANARY"}}]}"#.to_owned(),
-                "is a List of objects, not one Secret: add the name",
+                "is a List, not one Secret: add the name",
             ),
-            (r#"{"kind": "Pod"}"#.to_owned(), "is a Pod, not a Secret"),
             (
                 r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
-                "its type is Opaque, and kubernetes.io/service-account-token is needed",
+                "its type is not kubernetes.io/service-account-token",
             ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (

@@ -74,6 +74,9 @@ pub fn run(process: &Process) -> Answer {
 /// The time limit of a round and of the permissions, for a command that a user waits for.
 const EXAMINE_LIMIT: Duration = Duration::from_secs(15);
 
+/// The error after it.
+const TOO_LATE: &str = "error: timed out after 15 s; see `harvester-node-agent doctor`\n";
+
 /// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status, within a
 /// time limit.
 pub(super) fn one_round(
@@ -102,15 +105,16 @@ pub(super) fn one_round(
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, board.clone(), &state);
         let until = Instant::now() + EXAMINE_LIMIT;
-        let round = if is_examined {
+        if is_examined {
             observer = observer.with_short_timeouts();
-            let round = reconcile(&settings, &mut observer, &clock, mode);
-            let Ok(round) = timeout_at(until, round).await else {
-                return Ok(too_late());
-            };
-            round
-        } else {
-            reconcile(&settings, &mut observer, &clock, mode).await
+        }
+        let round = reconcile(&settings, &mut observer, &clock, mode);
+        let round = match is_examined {
+            true => timeout_at(until, round).await.ok(),
+            false => Some(round.await),
+        };
+        let Some(round) = round else {
+            return Ok(Answer::stderr(TOO_LATE, Exit::TryAgain));
         };
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
@@ -124,9 +128,8 @@ pub(super) fn one_round(
         };
         let mut status = Status::new(&round, &context);
         if is_examined {
-            let connections = observer.connections();
-            let permissions = permissions::read(connections, &settings, &round, until).await;
-            status.permissions = permissions.iter().map(PermissionStatus::from).collect();
+            let all = permissions::read(observer.connections(), &settings, &round, until).await;
+            status.permissions = all.iter().map(PermissionStatus::from).collect();
         }
         Ok(answer(&round, &status))
     };
@@ -162,14 +165,6 @@ pub(super) fn in_loop<T>(future: impl Future<Output = io::Result<T>>) -> io::Res
     // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
     result
-}
-
-fn too_late() -> Answer {
-    let seconds = EXAMINE_LIMIT.as_secs();
-    let text = format!(
-        "error: timed out after {seconds} s: run `harvester-node-agent doctor`, which shows what does not respond\n"
-    );
-    Answer::stderr(text, Exit::TryAgain)
 }
 
 fn failed(error: &io::Error) -> Answer {

@@ -1556,10 +1556,7 @@ fn a_name_without_an_address_has_steps_for_dns_and_none_for_routes() {
     };
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "no route to host");
     assert!(commands(&world).iter().any(|one| one == "ip route"));
-    if let Fact::Known(harvester) = &mut world.observation.harvester {
-        harvester.server = "https://harvester.example:6443".to_owned();
-    }
-    let text = format!("failed to get `/x`: {UNRESOLVED}");
+    let text = format!("failed to get `/x` at https://harvester.example:6443: {UNRESOLVED}");
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, text);
     let expected = [
         "getent ahosts harvester.example",

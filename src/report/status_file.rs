@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::error::Category;
 
 use crate::sys::disk::Content;
+use crate::sys::document::json::damage;
 use crate::sys::escape::in_json;
 use crate::sys::root::{ReadError, Root};
 
@@ -32,16 +32,6 @@ pub enum StatusError {
     /// The file is not JSON, or a field is missing or invalid.
     #[error("`{STATUS_FILE}` is damaged: {}", damage(.0))]
     Damaged(serde_json::Error),
-}
-
-fn damage(error: &serde_json::Error) -> String {
-    let line = error.line();
-    match error.classify() {
-        Category::Eof => format!("it ends too early, in line {line}"),
-        Category::Syntax => format!("line {line} is not JSON"),
-        // The text names the field.
-        Category::Data | Category::Io => error.to_string(),
-    }
 }
 
 /// Returns the content of the file.

@@ -36,6 +36,7 @@ fn wide(text: &str) -> Vec<&str> {
             "ssh ",
             "systemctl ",
             "journalctl ",
+            "cp -p ",
             "curl ",
             "tail ",
             "openssl ",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The values of a kubeconfig with their key names, so that every error can name the location.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use crate::access::error::CredentialError;
@@ -49,7 +50,7 @@ impl<'a> KubeconfigKey<'a> {
         }
     }
 
-    pub(super) fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
+    pub(super) fn needed(&self, needed: impl Display) -> Result<&'a str, CredentialError> {
         self.text()?.ok_or_else(|| self.missing(needed))
     }
 
@@ -98,7 +99,7 @@ impl<'a> KubeconfigKey<'a> {
         parsed.transpose()
     }
 
-    pub(super) fn missing(&self, needed: &'static str) -> CredentialError {
+    pub(super) fn missing(&self, needed: impl Display) -> CredentialError {
         let path = self.file.display();
         CredentialError::Unusable(format!("`{}` is missing in `{path}`: {needed}", self.name))
     }

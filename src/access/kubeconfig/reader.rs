@@ -145,7 +145,7 @@ impl KubeconfigReader<'_> {
         inner: &str,
         reference: &KubeconfigKey<'_>,
     ) -> Result<KubeconfigKey<'k>, CredentialError> {
-        let name = reference.needed("the name of an entry")?;
+        let name = reference.needed(format_args!("the name of an entry of `{list}`"))?;
         for entry in document.child(list)?.entries()? {
             if entry.child("name")?.text()? == Some(name) {
                 return entry.child(inner);

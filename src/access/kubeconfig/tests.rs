@@ -304,7 +304,7 @@ fn one_context_needs_no_choice_and_two_do() {
 }
 
 /// The replacements for a part of a valid kubeconfig, with words of the expected error.
-const REFUSALS: [(&str, &str, &[&str]); 33] = [
+const REFUSALS: [(&str, &str, &[&str]); 34] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
@@ -451,6 +451,11 @@ const REFUSALS: [(&str, &str, &[&str]); 33] = [
         "    cluster: default",
         "    cluster: gone",
         &["`contexts[0].context.cluster`", "`clusters`"],
+    ),
+    (
+        "    user: default",
+        "    user: \"\"",
+        &["`contexts[0].context.user` is missing", "of `users`"],
     ),
     (
         "    user: default",

@@ -105,7 +105,7 @@ pub struct Permission {
 }
 
 /// Returns whether each of [`USEFUL`] is allowed; empty if there is no credential. A review that is not answered never takes the
-/// answers of others away. None is requested if the round could not reach the API, which would only fail once more.
+/// answers of others away. None is requested if the round could not read the API: it would only fail once more.
 pub async fn read(
     connections: &Connections,
     settings: &Settings,
@@ -116,14 +116,7 @@ pub async fn read(
         return Vec::new();
     };
     let failure = round.observation.read_failure(Api::Harvester);
-    let failure = failure.filter(|why| {
-        let kinds = [
-            UnavailableKind::Unreachable,
-            UnavailableKind::Credential,
-            UnavailableKind::Tls,
-        ];
-        kinds.contains(&why.kind)
-    });
+    let failure = failure.filter(|why| why.kind.is_passing());
     let mut permissions = Vec::new();
     for (useful, attributes) in reviews(settings, round) {
         let limit = until.min(Instant::now() + REVIEW_LIMIT);
@@ -132,10 +125,7 @@ pub async fn read(
             None => match timeout_at(limit, link.client.may(&attributes)).await {
                 Ok(Ok(review)) => Fact::Known(review.allowed),
                 Ok(Err(error)) => Fact::Failed(why(&error)),
-                Err(_) => Fact::failed(
-                    UnavailableKind::Unreachable,
-                    "Harvester did not respond in time",
-                ),
+                Err(_) => Fact::failed(UnavailableKind::Unreachable, "timed out"),
             },
         };
         permissions.push(Permission { useful, allowed });

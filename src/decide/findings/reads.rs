@@ -43,7 +43,7 @@ fn misnamed(finding: Finding, api: Api) -> Finding {
     let steps = [
         "The configuration of the agent names this file, so no other path is searched. If the kubeconfig is at another path, correct the \
          setting; if that is a standard path, remove it. `config show` prints its file and line. Then reload the service.",
-        "Otherwise put the kubeconfig at the path of the setting.",
+        "Otherwise put the kubeconfig at the path of the setting. If there is none yet, use the next step.",
         create,
     ];
     let first = [
@@ -109,23 +109,16 @@ fn request(observation: &Observation, api: Api) -> Option<Finding> {
     Some(match code {
         Code::HarvesterUnauthorized => unauthorized(finding, observation),
         Code::HarvesterUnreachable | Code::GuestApiUnreachable if why.text.contains(UNRESOLVED) => {
-            let kubelet = observation.kubelet.known().map(|one| &one.server);
-            let harvester = observation.harvester.known().map(|one| &one.server);
-            let server = if api == Api::Guest {
-                kubelet
-            } else {
-                harvester
-            };
-            unresolved(finding, server.map_or("", String::as_str))
+            unresolved(finding)
         }
         _ => finding,
     })
 }
 
 /// Replaces the steps for a server that does not respond by those for a name without an address.
-fn unresolved(finding: Finding, server: &str) -> Finding {
-    let (_, name) = server.split_once("://").unwrap_or_default();
-    let name = shell_word(name.split(['/', ':']).next().unwrap_or_default());
+fn unresolved(finding: Finding) -> Finding {
+    let (_, server) = finding.seen.split_once("https://").unwrap_or_default();
+    let name = shell_word(server.split(['/', ':']).next().unwrap_or_default());
     let steps = [
         "If the name in `server:` of the kubeconfig is wrong, correct it. The Harvester API is https://VIP:6443, which needs no DNS.",
         "Otherwise no DNS server of this node responds, or none knows the name: see which ones are asked, and correct them in the network \
