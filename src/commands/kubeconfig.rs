@@ -90,8 +90,8 @@ fn server(text: &str) -> Result<Url, String> {
     }
     match (host, url.port()) {
         ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
-        (_, None) => Err(format!(
-            "port 443 is Harvester's UI; the API is https://{host}:6443"
+        (_, None) if !text.contains(":443") => Err(format!(
+            "without a port this is Harvester's UI; its API is https://{host}:6443"
         )),
         _ => Ok(url),
     }
@@ -368,13 +368,12 @@ mod tests {
             "https://VIP:6443",
             "https://192.0.2.10/k8s/clusters/local",
             "https://192.0.2.10",
-            "https://192.0.2.10:443",
             "https://$(reboot):6443",
             "",
         ] {
             assert!(server(text).is_err(), "{text}");
         }
-        let ui = server("https://[fd00::1]:443").unwrap_err();
+        let ui = server("https://[fd00::1]").unwrap_err();
         assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the parts of a kubeconfig, and the files that it names.
 
-use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +54,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    pub(super) fn pem(&self, problem: impl Display) -> CredentialError {
+    pub(super) fn pem(&self, problem: &'static str) -> CredentialError {
         CredentialError::at(&self.path, &self.key, problem)
     }
 }

@@ -564,7 +564,7 @@ fn broken_files_each_have_their_own_error() {
         (
             set(ca, certificate, &rsa),
             "client-kubelet.key",
-            "has an RSA key with 8192 bits that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
+            "has a private key that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
         ),
         (set("", certificate, key), "server-ca.crt", "is empty"),
         (
