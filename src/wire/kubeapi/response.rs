@@ -216,8 +216,14 @@ impl Transport {
             }
             _ if source.is_builder() => target.error(Kind::Refused, "invalid request"),
             _ => {
-                let problem = format!("connection interrupted: {}", chain(&source));
-                target.error(Kind::Interrupted, problem)
+                let mut causes =
+                    causes(&source).filter_map(|cause| cause.downcast_ref::<io::Error>());
+                // The TLS library adds a link to its manual.
+                let why = match causes.any(|cause| cause.kind() == ErrorKind::UnexpectedEof) {
+                    true => "the server closed it".to_owned(),
+                    false => chain(&source),
+                };
+                target.error(Kind::Interrupted, format!("connection interrupted: {why}"))
             }
         }
     }

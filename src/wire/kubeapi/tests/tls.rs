@@ -105,6 +105,18 @@ async fn reason_of(kind: Kind, server: &Server, credential: &Credential) -> Stri
 }
 
 #[tokio::test]
+async fn a_connection_that_the_server_cuts_is_told_without_the_words_of_the_library() {
+    let authority = Authority::new("ours");
+    let tls = config(authority.issue(&["127.0.0.1"], |_| {}), None);
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}";
+    let server = Server::with_tls(tls, vec![Step::Send(cut.to_vec()), Step::Close]).await;
+    let error = get(&trusting(&server, &authority)).await.unwrap_err();
+    let words = "connection interrupted: the server closed it";
+    is(&error, Kind::Interrupted, words);
+    assert!(!error.to_string().contains("docs.rs"), "{error}");
+}
+
+#[tokio::test]
 async fn a_server_of_our_authority_is_believed() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["127.0.0.1"], |_| {}), None).await;
