@@ -15,7 +15,7 @@ use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
-use crate::decide::placement::Tried;
+use crate::decide::placement::Placement;
 use crate::decide::registration::Registration;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::one_line;
@@ -41,7 +41,7 @@ pub struct Status {
     pub identity: IdentityStatus,
     /// The location of the VM; missing while it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub placement: Option<PlacementStatus>,
+    pub placement: Option<Placement>,
     /// The state of the labels of the Node.
     pub labels: LabelsStatus,
     /// The labels for a kubelet that registers; missing unless `[registration] node_labels` is set.
@@ -197,36 +197,6 @@ impl VmStatus {
     }
 }
 
-/// The location of the VM.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlacementStatus {
-    /// The Harvester host.
-    pub host: String,
-    /// The source of the host.
-    #[serde(default)]
-    pub host_source: String,
-    /// The region of the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
-    /// The zone of the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
-    /// The source of region and zone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub topology_source: Option<String>,
-    /// All sources, in order.
-    pub sources: Vec<Tried>,
-}
-
-impl PlacementStatus {
-    /// Returns region and zone, with a word for one that is unknown.
-    pub fn topology<'a>(&'a self, unknown: &'a str) -> (&'a str, &'a str) {
-        let text = |value: &'a Option<String>| value.as_deref().unwrap_or(unknown);
-        (text(&self.region), text(&self.zone))
-    }
-}
-
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -344,6 +314,25 @@ pub struct EventSourceStatus {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_placement_is_flat_in_json_and_read_as_it_was_written() {
+        let known = r#""region":"eu-1","zone":"rack-a","topologySource":"host-node","#;
+        let zone = r#""zone":"rack-a","topologySource":"configmap","#;
+        let silent = r#""topologySource":"host-node","#;
+        for (known, shown) in [
+            (known, ("eu-1", "rack-a")),
+            (zone, ("-", "rack-a")),
+            (silent, ("-", "-")),
+            ("", ("-", "-")),
+        ] {
+            let text = format!(r#"{{"host":"hv-a","hostSource":"x",{known}"sources":[]}}"#);
+            let read: Placement = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.topology("-"), shown, "{text}");
+            assert_eq!(read.known.is_some(), !known.is_empty(), "{text}");
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+    }
 
     #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {

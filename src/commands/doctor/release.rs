@@ -6,8 +6,8 @@ use std::fmt;
 /// The maximum length of a release number.
 const TEXT_MAX: usize = 64;
 
-/// The prefixes of builds of RKE2 and K3s. The number after them counts the builds of one Kubernetes release.
-const REBUILT: [&str; 2] = ["rke2r", "k3s"];
+/// The names of pre-releases; a number follows.
+const BEFORE: [&str; 3] = ["alpha", "beta", "rc"];
 
 /// A comparable release number with its text: `v1.9.0-rc6`, `v1.33.5+rke2r1`, `1.5.2-150600.5.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,21 +16,11 @@ pub(super) struct Release {
     rank: Rank,
 }
 
-/// The sort key of a release.
+/// The sort key of a release. All pre-releases of a release have the same, and so have all its builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     numbers: [u32; 3],
-    stage: Stage,
-    rebuild: u32,
-}
-
-/// The stage of a pre-release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Alpha(u32),
-    Beta(u32),
-    Candidate(u32),
-    Final,
+    is_final: bool,
 }
 
 /// The error for text that is not a release number. The text is external: escape it before it is printed.
@@ -39,12 +29,11 @@ enum Stage {
 pub(super) struct NotARelease(String);
 
 impl Rank {
-    /// Returns the rank of a release without a build number.
+    /// Returns the rank of a release that is not a pre-release.
     pub(super) const fn of(major: u32, minor: u32, patch: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
-            stage: Stage::Final,
-            rebuild: 0,
+            is_final: true,
         }
     }
 }
@@ -93,48 +82,33 @@ impl fmt::Display for Release {
 }
 
 fn rank(text: &str) -> Option<Rank> {
-    let (text, build) = match text.split_once('+') {
-        Some((text, build)) => (text, Some(build)),
-        None => (text, None),
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let text = match text.split_once('+') {
+        Some((text, build)) if !build.is_empty() && build.bytes().all(is_plain) => text,
+        Some(_) => return None,
+        None => text,
     };
-    let (text, suffix) = match text.split_once('-') {
-        Some((text, suffix)) => (text, Some(suffix)),
-        None => (text, None),
+    let (text, is_final) = match text.split_once('-') {
+        Some((text, suffix)) => (text, is_final(suffix)?),
+        None => (text, true),
     };
     let mut numbers = [0; 3];
     let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
     for place in &mut numbers {
         *place = number(parts.next()?)?;
     }
-    if parts.next().is_some() {
-        return None;
-    }
-    Some(Rank {
-        numbers,
-        stage: suffix.map_or(Some(Stage::Final), stage)?,
-        rebuild: build.map_or(Some(0), rebuild)?,
-    })
+    let rank = Rank { numbers, is_final };
+    parts.next().is_none().then_some(rank)
 }
 
-fn stage(suffix: &str) -> Option<Stage> {
-    let count = |name: &str| {
-        let count = suffix.strip_prefix(name)?;
-        number(count.strip_prefix('.').unwrap_or(count))
-    };
-    let is_package = || suffix.split('.').all(|part| number(part).is_some());
-    count("alpha")
-        .map(Stage::Alpha)
-        .or_else(|| count("beta").map(Stage::Beta))
-        .or_else(|| count("rc").map(Stage::Candidate))
-        .or_else(|| is_package().then_some(Stage::Final))
-}
-
-fn rebuild(build: &str) -> Option<u32> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
-    let counted = REBUILT.iter().find_map(|name| build.strip_prefix(name));
-    match counted {
-        Some(count) => number(count),
-        None => (!build.is_empty() && build.bytes().all(is_plain)).then_some(0),
+/// Reports whether a suffix is the number of a package, and not that of a pre-release; `None` for any other text.
+fn is_final(suffix: &str) -> Option<bool> {
+    match BEFORE.iter().find_map(|name| suffix.strip_prefix(name)) {
+        Some(count) => number(count.strip_prefix('.').unwrap_or(count)).map(|_| false),
+        None => suffix
+            .split('.')
+            .all(|part| number(part).is_some())
+            .then_some(true),
     }
 }
 
@@ -153,22 +127,18 @@ mod tests {
     }
 
     #[test]
-    fn releases_are_ordered_as_they_came_out() {
-        let ordered = [
-            "v0.9.9",
-            "v1.8.2",
-            "v1.9.0-alpha1",
-            "v1.9.0-beta.2",
-            "v1.9.0-rc6",
-            "v1.9.0-rc10",
-            "v1.9.0",
-            "v1.9.0+rke2r1",
-            "v1.9.0+rke2r2",
-            "v1.9.0+k3s10",
-            "v1.10.0",
-        ];
-        assert!(ordered.map(rank_of).is_sorted_by(|a, b| a < b));
-        for same in ["1.5.2", "v1.5.2-150600.5.1", "v1.5.2+vendor.1"] {
+    fn releases_are_ordered_as_they_came_out_and_a_build_changes_nothing() {
+        for before in ["v1.9.0-alpha1", "v1.9.0-beta.2", "v1.9.0-rc10+rke2r1"] {
+            let ordered = ["v0.9.9", "v1.8.2", before, "v1.9.0", "v1.10.0"];
+            assert!(ordered.map(rank_of).is_sorted_by(|a, b| a < b), "{before}");
+        }
+        for same in [
+            "1.5.2",
+            "v1.5.2-150600.5.1",
+            "v1.5.2+rke2r1",
+            "v1.5.2+k3s10",
+            "v1.5.2+vendor.1",
+        ] {
             assert_eq!(rank_of(same), Rank::of(1, 5, 2), "{same}");
         }
     }
@@ -190,8 +160,7 @@ mod tests {
             "v1.6.1-rc",
             "v1.6.1-rc-1",
             "v1.6.1+",
-            "v1.6.1+rke2r",
-            "v1.6.1+rke2r1-alpha",
+            "v1.6.1+a b",
             "v1.6.1 ",
             "vv1.6.1",
             "v1.6.99999999999",
