@@ -89,6 +89,7 @@ const APPLY: &str = "kubectl apply -f rbac.yaml";
 const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
 /// A kernel that denies what root may do with all capabilities.
 const NOT_PERMITTED: &str = "If it is not permitted to read the file: the service runs as root without capabilities. Set the owner root and mode 0600 (`chown root:root`, `chmod 0600`), and let root enter its directories. SELinux or AppArmor may deny it too: see the audit log.";
+const NAME_RESOLUTION: &str = "If the name of the server cannot be resolved: correct `server:` in the kubeconfig, or the DNS servers of this node. Ask them with `getent ahosts NAME`, and with systemd-resolved `resolvectl query NAME`.";
 /// Before a kubeconfig is overwritten. A name with the time: a second run must not lose the first copy.
 const BACKUP: &str = "cp -p <KUBECONFIG> /root/kubeconfig.$(date +%s)";
 /// The same, for a kubeconfig that does not work.
@@ -109,8 +110,6 @@ const KUBELET_LOG: &str =
     "test ! -e /var/lib/rancher/rke2 || tail -n 50 /var/lib/rancher/rke2/agent/logs/kubelet.log";
 /// The certificate of the kubelet on RKE2, K3s or kubeadm.
 const KUBELET_ISSUER: &str = "for file in /var/lib/rancher/*/agent/client-kubelet.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do test ! -e $file || openssl x509 -noout -subject -issuer -dates -in $file; done";
-/// `kubeadm certs renew` does not renew the certificate of the kubelet.
-const KUBEADM_KUBELET: &str = "With kubeadm: move kubelet.conf and /var/lib/kubelet/pki/kubelet-client* away, write /etc/kubernetes/kubelet.conf anew from a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE> > kubelet.conf`), and restart the kubelet.";
 const TOPOLOGY: &str =
     "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
@@ -481,12 +480,14 @@ catalog! {
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
         fix: [
-            "If you can correct the key, the file or the link that the error names, do so: the agent reloads it automatically. Otherwise use the next steps.",
+            "Correct the key, the file or the link that the error names: the agent reloads it automatically.",
             NOT_PERMITTED,
+            "If it cannot be corrected, create another kubeconfig with the next steps. If the CSI driver and the cloud provider work with the present file, leave it: use another path, and set it in `[harvester] kubeconfig`.",
             RANCHER_FIRST,
             USE_SERVICE_ACCOUNT,
+            OTHER_NODES,
         ],
-        run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE],
+        run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
@@ -511,10 +512,9 @@ catalog! {
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: [
-            "If you can correct the key, the file or the link that the error names, do so. On RKE2 and K3s, restart the service, one server at a time: it writes the kubeconfig, the certificate and the key again.",
+            "See in the journal whether the kubelet works: if only the agent cannot read or use the file, correct its permissions, the key that the error names, or the path in `[guest_cluster] kubeconfig`.",
             NOT_PERMITTED,
-            KUBEADM_KUBELET,
-            "If only the agent cannot use a certificate or key, the kubelet still works: plan this for the next maintenance.",
+            "If the kubelet fails as well: on RKE2 and K3s, restart the service, one server at a time: it writes the kubeconfig and the certificate again. For kubeadm, `harvester-node-agent explain kubelet-credential-expired` shows the steps.",
         ],
         run: [Vm JOURNAL, Vm KUBELET_ISSUER],
         suppresses: [NodeMissing, NodeWriteFailed];
@@ -622,7 +622,7 @@ catalog! {
         fix: [
             "Check the clock of this node first.",
             "Restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: that renews the certificate.",
-            KUBEADM_KUBELET,
+            "With kubeadm: move kubelet.conf and /var/lib/kubelet/pki/kubelet-client* away, write /etc/kubernetes/kubelet.conf anew from a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE> > kubelet.conf`), and restart the kubelet.",
         ],
         run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
@@ -632,9 +632,10 @@ catalog! {
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
             "Test the API. 000: no response, check the route to the Harvester VIP. 401 or 403: it responds. 500 or higher: check rke2-server and etcd on the management nodes of Harvester.",
+            NAME_RESOLUTION,
             "During an upgrade of Harvester this is expected.",
         ],
-        run: [Vm RESPONSE, Vm "ip route"],
+        run: [Vm RESPONSE, Vm "ip route", Vm "cat /etc/resolv.conf"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [ErrorText], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
@@ -691,8 +692,9 @@ catalog! {
         fix: [
             "If no service of RKE2, K3s or kubeadm runs, find out in its journal why it stopped. Do not start it if it was stopped on purpose, or if this VM may be a copy of another one. Otherwise start it.",
             "If it runs, test the API: 000 is no response; 401 or 403 is one; 500 or higher is an error of the server. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
+            NAME_RESOLUTION,
         ],
-        run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE],
+        run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE, Vm "cat /etc/resolv.conf"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [ErrorText], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",

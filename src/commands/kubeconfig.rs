@@ -91,7 +91,7 @@ fn server(text: &str) -> Result<Url, String> {
     match (host, url.port()) {
         ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
         (_, None) if !text.contains(":443") => Err(format!(
-            "without a port this is Harvester's UI; its API is https://{host}:6443"
+            "without a port, this is usually Harvester's UI; its API is https://{host}:6443"
         )),
         _ => Ok(url),
     }

@@ -24,7 +24,7 @@ use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::placement::Source;
 use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
-use crate::facts::{Fact, UNRESOLVED, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use time::UtcDateTime;
 
 fn codes(plan: &Plan) -> Vec<Code> {
@@ -1539,31 +1539,6 @@ fn a_setting_that_names_a_missing_file_has_steps_of_its_own() {
         assert!(steps.contains("no other path is searched") && !steps.contains("Rancher"));
         assert_eq!(command, "harvester-node-agent config show");
     }
-}
-
-#[test]
-fn a_name_without_an_address_has_steps_for_dns_and_none_for_routes() {
-    let mut world = World::new();
-    let commands = |world: &World| {
-        let plan = world.plan();
-        let mut found = plan.findings.iter();
-        let code = Code::HarvesterUnreachable;
-        let commands = found.find(|one| one.code == code).unwrap().commands();
-        commands
-            .iter()
-            .map(|one| one.text.to_string())
-            .collect::<Vec<_>>()
-    };
-    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "no route to host");
-    assert!(commands(&world).iter().any(|one| one == "ip route"));
-    let text = format!("failed to get `/x` at https://harvester.example:6443: {UNRESOLVED}");
-    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, text);
-    let expected = [
-        "getent ahosts harvester.example",
-        "resolvectl query harvester.example  # only with systemd-resolved",
-        "cat /etc/resolv.conf",
-    ];
-    assert_eq!(commands(&world), expected);
 }
 
 #[test]

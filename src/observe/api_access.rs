@@ -273,10 +273,13 @@ impl ApiAccess {
 /// Returns the first kubeconfig at a path that is not searched because a setting names another one.
 fn elsewhere(root: &Root, standard: &[Candidate]) -> Option<String> {
     let mut standard = standard.iter();
-    let is_file = |one: &&Candidate| root.metadata(&one.path).is_ok_and(|found| found.is_file());
+    let is_file = |one: &&Candidate| {
+        let found = root.metadata(&one.path);
+        found.is_ok_and(|found| found.is_file() && found.len() > 0)
+    };
     let found = standard.find(is_file)?;
     Some(format!(
-        "there is one at {found}, which is not searched because of the setting"
+        "there is a file at {found}, which is not searched because of the setting"
     ))
 }
 
@@ -381,10 +384,10 @@ mod tests {
         assert_eq!(found(&settings), missing);
         let standard = [search::CLOUD_CONFIG, search::KUBEADM_KUBECONFIG];
         for path in standard {
-            write(&root, path, "");
+            write(&root, path, "x");
         }
         let [first, second] = standard.map(|path| {
-            format!("; there is one at {path}, which is not searched because of the setting")
+            format!("; there is a file at {path}, which is not searched because of the setting")
         });
         let [harvester, kubelet] = missing;
         let expected = [format!("{harvester}{first}"), format!("{kubelet}{second}")];

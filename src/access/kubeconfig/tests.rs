@@ -564,7 +564,7 @@ fn broken_files_each_have_their_own_error() {
         (
             set(ca, certificate, &rsa),
             "client-kubelet.key",
-            "has a private key that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
+            "has a private key that the agent cannot use: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
         ),
         (set("", certificate, key), "server-ca.crt", "is empty"),
         (
@@ -624,7 +624,7 @@ fn broken_files_each_have_their_own_error() {
     assert!(mismatch.ends_with(end), "{mismatch}");
     let no_key = "-----BEGIN PRIVATE KEY-----\nQ0FOQVJZ\n-----END PRIVATE KEY-----\n";
     let unusable = set(ca, certificate, no_key).unwrap_err();
-    let said = "`users[0].user.client-key` of `/a/client-kubelet.key` has a private key that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
+    let said = "`users[0].user.client-key` of `/a/client-kubelet.key` has a private key that the agent cannot use: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
     assert_eq!(unusable.to_string(), said);
     assert!(!everything_said(&unusable).contains("CANARY"));
     // The version is the first field: 2 is version 3, and 0 version 1.
@@ -633,7 +633,7 @@ fn broken_files_each_have_their_own_error() {
     old[version.unwrap() + 4] = 0;
     let body = BASE64_STANDARD.encode(&old);
     let old = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
-    let said = "`users[0].user.client-certificate` of `/a/client-kubelet.crt` has a client certificate that the agent cannot use, although other clients, such as the kubelet, may: its TLS library requires X.509 version 3, and supports no unknown critical extensions";
+    let said = "`users[0].user.client-certificate` of `/a/client-kubelet.crt` has a client certificate that the agent cannot use: its TLS library requires X.509 version 3, and supports no unknown critical extensions";
     assert_eq!(set(ca, &old, key).unwrap_err().to_string(), said);
 }
 

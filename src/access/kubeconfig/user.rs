@@ -36,10 +36,10 @@ const BASIC: &str =
     "Kubernetes removed basic authentication; use a token, a token file or a client certificate";
 const IMPERSONATION: &str = "the agent does not impersonate other users";
 
-const UNUSABLE_KEY: &str = "has a private key that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, \
+const UNUSABLE_KEY: &str = "has a private key that the agent cannot use: its TLS library supports RSA with 2048 to 4096 bits, \
     ECDSA with P-256 or P-384, and Ed25519";
 
-const UNUSABLE_CERTIFICATE: &str = "has a client certificate that the agent cannot use, although other clients, such as the kubelet, may: its TLS library requires \
+const UNUSABLE_CERTIFICATE: &str = "has a client certificate that the agent cannot use: its TLS library requires \
     X.509 version 3, and supports no unknown critical extensions";
 
 impl KubeconfigReader<'_> {

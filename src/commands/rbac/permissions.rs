@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The permissions of the Harvester credential, their purpose, the effect of a missing one, and whether each is allowed.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, timeout_at};
 
 use crate::agent::Round;
+use crate::agent::limit::{READ_LIMIT, too_slow};
 use crate::catalog::Api;
 use crate::config::Settings;
+use crate::facts::Fact;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::why;
 use crate::report::status::PermissionStatus;
@@ -44,9 +43,6 @@ pub enum PermissionPlace {
     /// The cluster scope.
     Cluster,
 }
-
-/// The time limit of one review.
-const REVIEW_LIMIT: Duration = Duration::from_secs(3);
 
 /// The resource of the VM instance.
 pub const INSTANCES: &str = "virtualmachineinstances";
@@ -104,13 +100,13 @@ pub struct Permission {
     pub allowed: Fact<bool>,
 }
 
-/// Returns whether each of [`USEFUL`] is allowed; empty if there is no credential. A review that is not answered never takes the
-/// answers of others away. None is requested if the round could not read the API: it would only fail once more.
+/// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential. A review that is not
+/// answered never takes the answers of others away. None is requested if the round could not read the API: it would only fail once
+/// more.
 pub async fn read(
     connections: &Connections,
     settings: &Settings,
     round: &Round,
-    until: Instant,
 ) -> Vec<Permission> {
     let Ok(link) = connections.harvester.link() else {
         return Vec::new();
@@ -118,14 +114,14 @@ pub async fn read(
     let failure = round.observation.read_failure(Api::Harvester);
     let failure = failure.filter(|why| why.kind.is_passing());
     let mut permissions = Vec::new();
+    let until = Instant::now() + READ_LIMIT;
     for (useful, attributes) in reviews(settings, round) {
-        let limit = until.min(Instant::now() + REVIEW_LIMIT);
         let allowed = match failure {
             Some(why) => Fact::Failed(why.skipping()),
-            None => match timeout_at(limit, link.client.may(&attributes)).await {
+            None => match timeout_at(until, link.client.may(&attributes)).await {
                 Ok(Ok(review)) => Fact::Known(review.allowed),
                 Ok(Err(error)) => Fact::Failed(why(&error)),
-                Err(_) => Fact::failed(UnavailableKind::Unreachable, "timed out"),
+                Err(_) => too_slow("Harvester"),
             },
         };
         permissions.push(Permission { useful, allowed });

@@ -11,8 +11,7 @@ use crate::decide::input::Scene;
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, UNRESOLVED, UnavailableKind};
-use crate::sys::escape::shell_word;
+use crate::facts::{Fact, UnavailableKind};
 
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
@@ -108,29 +107,8 @@ fn request(observation: &Observation, api: Api) -> Option<Finding> {
     let finding = Finding::new(code, why.text.clone());
     Some(match code {
         Code::HarvesterUnauthorized => unauthorized(finding, observation),
-        Code::HarvesterUnreachable | Code::GuestApiUnreachable if why.text.contains(UNRESOLVED) => {
-            unresolved(finding)
-        }
         _ => finding,
     })
-}
-
-/// Replaces the steps for a server that does not respond by those for a name without an address.
-fn unresolved(finding: Finding) -> Finding {
-    let (_, server) = finding.seen.split_once("https://").unwrap_or_default();
-    let name = shell_word(server.split(['/', ':']).next().unwrap_or_default());
-    let steps = [
-        "If the name in `server:` of the kubeconfig is wrong, correct it. The Harvester API is https://VIP:6443, which needs no DNS.",
-        "Otherwise no DNS server of this node responds, or none knows the name: see which ones are asked, and correct them in the network \
-         configuration of this node, or the name on the DNS server.",
-    ];
-    finding
-        .with_steps(steps.map(str::to_owned).into())
-        .with_commands(vec![
-            format!("getent ahosts {name}"),
-            format!("resolvectl query {name}  # only with systemd-resolved"),
-            "cat /etc/resolv.conf".to_owned(),
-        ])
 }
 
 /// The steps after our Node was deleted.

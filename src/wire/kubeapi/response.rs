@@ -17,7 +17,6 @@ use super::http::{JSON, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
-use crate::facts::UNRESOLVED;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 use crate::sys::escape::chain;
 
@@ -255,7 +254,7 @@ fn parse_status(body: &[u8]) -> Option<ApiStatus> {
 /// Returns why there is no connection.
 fn unreached(error: &reqwest::Error) -> String {
     if error.is_dns() {
-        return UNRESOLVED.to_owned();
+        return "cannot resolve the server name (DNS)".to_owned();
     }
     for cause in causes(error) {
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {

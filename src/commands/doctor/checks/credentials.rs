@@ -196,9 +196,13 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
         used.display()
     );
     // `install` would replace the link by a file.
-    let path = place.dangling.as_ref().unwrap_or(path);
+    // Below a file system that is not mounted, no directory may be created.
+    let (path, option) = place
+        .dangling
+        .as_ref()
+        .map_or((path, "-D "), |target| (target, ""));
     let [used, path] = [used, path].map(|path| shell_path(path));
-    let command = format!("install -D -m 0600 {used} {path}");
+    let command = format!("install {option}-m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
 }
 
