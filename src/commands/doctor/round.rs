@@ -4,8 +4,13 @@
 //! It runs in a separate thread. A disk, network file system or device that hangs blocks the thread that reads it, and the read
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
 
 use super::case::Gap;
 use super::checks;
@@ -20,7 +25,7 @@ use crate::agent::{Clock, Mode, Round};
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::options::config_option;
 use crate::commands::process::Process;
-use crate::commands::run::{SystemClock, foreign, in_loop, observer, process_status, reconcile};
+use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
 use crate::decide::Action;
 use crate::facts::machine::Machine;
@@ -29,7 +34,6 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
-use crate::sys::disk;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -91,21 +95,18 @@ fn late_labels(round: &Round) -> Option<String> {
 /// Runs one round.
 pub(super) fn run(process: &Process) -> Diagnosis {
     let shared = Shared::default();
-    let (process, own) = (process.clone(), shared.clone());
-    let ended = disk::within(LIMIT, move || {
-        in_loop(async {
-            gather(&process, &own).await;
-            Ok(())
-        })
-    });
+    let ended = begin(process, &shared).map(|ended| ended.recv_timeout(LIMIT));
     let mut progress = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (step, seconds) = (progress.step, LIMIT.as_secs());
     let problem = match ended {
-        Some(Ok(())) => None,
-        Some(Err(error)) => Some(format!("failed to create event loop: {error}")),
-        None => Some(format!(
+        Ok(Ok(())) => None,
+        Ok(Err(RecvTimeoutError::Disconnected)) => {
+            Some(format!("the check stopped while reading {step}"))
+        }
+        Ok(Err(RecvTimeoutError::Timeout)) => Some(format!(
             "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
         )),
+        Err(error) => Some(format!("failed to spawn a thread: {error}")),
     };
     if let Some(why) = problem {
         progress.found.end_early(&why);
@@ -113,8 +114,21 @@ pub(super) fn run(process: &Process) -> Diagnosis {
     Diagnosis::new(&progress.found, SystemClock::new().now().wall)
 }
 
+fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (end, ended) = mpsc::channel();
+    let (process, shared) = (process.clone(), shared.clone());
+    let work = move || {
+        gather(&runtime, &process, &shared);
+        // After the timeout, there is no receiver.
+        end.send(()).unwrap_or_default();
+    };
+    thread::Builder::new().name("look".to_owned()).spawn(work)?;
+    Ok(ended)
+}
+
 /// Runs the round in its thread, and shares the results after each step.
-async fn gather(process: &Process, shared: &Shared) {
+fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
     let clock = SystemClock::new();
     let (settings, findings) = settings(process);
@@ -139,7 +153,8 @@ async fn gather(process: &Process, shared: &Shared) {
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let observer = observer(process, SourceBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun).await;
+    let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
+    let round = runtime.block_on(round);
     let context = Context {
         agent: process_status(&clock),
         ..Context::default()
@@ -161,9 +176,10 @@ async fn gather(process: &Process, shared: &Shared) {
         found.is_unanswered = round.is_unanswered();
     });
 
-    let reads = Reads::after(&round, &observer, &settings, clock.now());
-    let reads = Box::pin(reads).await;
-    let checked = checks::all(&reads).await;
+    let checked = runtime.block_on(Box::pin(async {
+        let reads = Reads::after(&round, &observer, &settings, clock.now()).await;
+        checks::all(&reads).await
+    }));
     shared.add("", |found| {
         found.checked.merge(checked);
         let reported = found.service.reported(&found.checked.findings);
