@@ -2,7 +2,7 @@
 //! Writes: all changes in a cluster are sent from here, to our own Node, with the credential of the kubelet. This module also
 //! starts a unit and hooks.
 //!
-//! It executes a plan. It reads no facts, makes no decisions and does not retry.
+//! It executes a plan. It reads no facts, makes no decisions and retries nothing but Events.
 //!
 //! To add a write: add a variant of [`Action`], its call in a file here, and an arm in [`Writer::apply`].
 
@@ -124,8 +124,7 @@ impl Writer {
             let mut api = api.lock().await;
             for (about, drafts, now) in &unsent {
                 if own == *about {
-                    let sent = event::send(&client, &mut api, drafts, &own, *now);
-                    limited(sent).await;
+                    event::send(&client, &mut api, drafts, &own, *now, is_daemon).await;
                 }
             }
             drop(permit);
