@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Exit};
+use super::options::with_config;
 use super::process::Process;
 use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
@@ -52,8 +53,9 @@ Exit status: 0 in any case, also after a timeout, with an invalid configuration,
 blocks a boot; 2 usage error.";
 
 const EXPLAIN: &str = "harvester-node-agent explain";
-const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
-const SILENT: &str = "harvester-node-agent.service has no result yet";
+const NO_DAEMON: &str =
+    "harvester-node-agent.service is not running, or is idle, so the VM name is unknown";
+const SILENT: &str = "harvester-node-agent.service has no result yet that can be read";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
 const UNCHECKED: &str = "the kubelet starts without the check";
 const NO_LABELS: &str =
@@ -93,7 +95,7 @@ struct Present {
 struct Seen {
     /// The status of the daemon that runs, once it has published one.
     status: Option<Status>,
-    /// The time for which no daemon has run.
+    /// The time for which no daemon has run, or one was idle.
     alone: Option<Duration>,
     /// Whether `/etc/hostname` is a template, which a fix must not replace.
     has_template: bool,
@@ -107,11 +109,11 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     let (settings, is_faulty) = settings(process);
     let present = present(root, &settings);
     if present.is_none()
-        && let Some(answer) = needless(root, &settings, is_faulty)
+        && let Some(answer) = needless(process, &settings, is_faulty)
     {
         return answer;
     }
-    let work = async { Ok(wait(root, &settings, present.as_ref(), bound).await) };
+    let work = async { Ok(wait(process, &settings, present.as_ref(), bound).await) };
     in_loop(work).unwrap_or_else(|error| {
         let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
         Answer::stderr(text, Exit::Ok)
@@ -141,6 +143,7 @@ pub fn write_labels(process: &Process) -> Answer {
     if is_faulty {
         answer.stderr.push_str(&format!("{FAULTY}\n"));
     }
+    answer.stderr = with_config(&answer.stderr, process.config.as_deref());
     answer
 }
 
@@ -201,8 +204,8 @@ fn copied(root: &Root) -> Option<String> {
 }
 
 /// Returns the answer if there is nothing to wait for.
-fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer> {
-    let machine = observe::machine::read_machine(root);
+fn needless(process: &Process, settings: &Settings, is_faulty: bool) -> Option<Answer> {
+    let machine = observe::machine::read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, settings) {
         let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}\n");
         return Some(Answer::new(text, Exit::Ok));
@@ -211,16 +214,19 @@ fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer>
     let text = format!(
         "invalid configuration, so the VM name is unknown; {UNCHECKED}; run: harvester-node-agent config check\n"
     );
+    let text = with_config(&text, process.config.as_deref());
     is_faulty.then(|| Answer::stderr(text, Exit::Ok))
 }
 
 /// Waits until the kubelet can start. Returns what to say.
 async fn wait(
-    root: &Root,
+    process: &Process,
     settings: &Settings,
     present: Option<&Present>,
     bound: Duration,
 ) -> Answer {
+    let root = &process.root;
+    let line = |text: &str| with_config(&one_line(text, LINE_MAX), process.config.as_deref());
     let started = Instant::now();
     let changed = Notify::new();
     let watched = vec![PathBuf::from(status_file::STATUS_FILE)];
@@ -235,18 +241,18 @@ async fn wait(
         let why = match decide(present, &seen) {
             Decision::Open(text) => {
                 let end = if text.is_empty() { "" } else { "\n" };
-                return Answer::new(one_line(&text, LINE_MAX) + end, Exit::Ok);
+                return Answer::new(line(&text) + end, Exit::Ok);
             }
             Decision::Hold(_, late) if left(&seen, waited, bound).is_zero() => {
-                return Answer::stderr(one_line(&late, LINE_MAX) + "\n", Exit::Ok);
+                return Answer::stderr(line(&late) + "\n", Exit::Ok);
             }
-            Decision::Hold(why, _) => one_line(&why, LINE_MAX).into_owned(),
+            Decision::Hold(why, _) => line(&why),
         };
         if why != reported {
             let left = left(&seen, waited, bound).as_millis().div_ceil(1000);
-            let line = format!("delaying the kubelet for up to {left} s: {why}\n");
+            let text = format!("delaying the kubelet for up to {left} s: {why}\n");
             // If the boot is delayed, the user must see why.
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            let _ = std::io::stderr().write_all(text.as_bytes());
             reported = why;
         }
         let pause = POLL.min(bound.saturating_sub(waited));

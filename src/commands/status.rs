@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Exit, Output};
-use super::options::{STRICT, config_option};
+use super::options::{STRICT, with_config};
 use super::process::Process;
 use super::run::foreign;
 use crate::config;
@@ -32,7 +32,7 @@ Examples:
     harvester-node-agent status --wait 90s
 
 Exit status: 0 no error; 1 an error, or a status of another version; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
-running, its status is damaged, or --wait timed out and there is no error.";
+running or is idle, its status is damaged, or --wait timed out and there is no error.";
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -67,17 +67,25 @@ const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a live migration. To start it, as root: \
                            systemctl enable --now harvester-node-agent\n";
 
-/// The same, if it cannot start.
-const INVALID: &str = "the agent is not running, and its configuration is invalid, so labels do not follow a live migration. For the \
-                       lines to correct: harvester-node-agent ";
+/// The state of an agent that waits for a valid configuration.
+const IDLE: &str = "agent is idle, because its configuration is invalid";
 
-/// The same, if that is not known.
+/// The consequence of an invalid configuration, and the next step.
+const INVALID: &str = "so labels do not follow a live migration. For the lines to correct: ";
+
+/// The command for the lines of the configuration that this command reads, and the one for those of a service that may read another.
+const CHECK: &str = "harvester-node-agent config check";
+const JOURNAL: &str = "journalctl -b -u harvester-node-agent";
+
+/// What it may mean that no agent can be seen, and the next step.
 const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
                            To check it: systemctl status harvester-node-agent\n";
 
 /// Returns the status, and whether an agent updates it. With `--wait`, once it is final.
 pub fn run(process: &Process, options: &Options) -> Answer {
+    let only = process.config.as_deref();
     let timed_out = options.wait.and_then(|limit| wait(&process.root, limit));
+    let timed_out = timed_out.map(|text| with_config(&text, only));
     let mut answer = match published(process) {
         Ok((value, status)) => {
             let answer = shown(process, value, &status);
@@ -104,6 +112,7 @@ fn wait(root: &Root, limit: Duration) -> Option<String> {
     let began = Instant::now();
     loop {
         let (state, hint) = match last(root) {
+            (_, Presence::Idle(_)) => (IDLE.to_owned(), NO_STATUS),
             (Some(status), presence) => unfinished(&status, presence)?,
             (None, _) => ("no status of the agent can be read".to_owned(), NO_STATUS),
         };
@@ -127,7 +136,7 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
         }
         Presence::Absent => return Some(("agent is not running".to_owned(), NO_STATUS)),
         // A user without access to the process has only the published status.
-        Presence::Running(_) | Presence::Unknown => {}
+        Presence::Running(_) | Presence::Idle(_) | Presence::Unknown => {}
     }
     let state = &status.labels.state;
     let is_final = label_state::is_final_state(state);
@@ -138,28 +147,28 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
 fn published(process: &Process) -> Result<(Value, Status), Answer> {
     let read = status_file::read(&process.root);
     let read = read.and_then(|value| Status::from_json(&value).map(|status| (value, status)));
-    read.map_err(|error| match &error {
-        // The name of a file that does not exist is no help.
-        StatusError::Unreadable(cause) if cause.is_absent() => missing(process, ""),
-        StatusError::Unreadable(_) => missing(process, &format!("{}\n", chain(&error))),
-        StatusError::Version(versions) => {
-            let text = format!(
-                "error: the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  \
-                 systemctl restart harvester-node-agent\n"
-            );
-            Answer::stderr(text, Exit::Failed)
-        }
-        StatusError::Damaged(_) => {
-            let text = format!(
-                "error: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
-                chain(&error)
-            );
-            Answer::stderr(text, Exit::TryAgain)
-        }
+    read.map_err(|error| {
+        let (text, exit) = match &error {
+            StatusError::Unreadable(cause) if cause.is_absent() => return missing(process),
+            StatusError::Version(versions) => {
+                let what = "the status file is of another version of the agent";
+                let text = format!("{what}: {versions}. After an upgrade, restart it");
+                (text, Exit::Failed)
+            }
+            StatusError::Unreadable(_) | StatusError::Damaged(_) => (
+                format!("{}. To write it again", chain(&error)),
+                Exit::TryAgain,
+            ),
+        };
+        let restart = "systemctl restart harvester-node-agent";
+        let away = not_running(process, presence(&process.root, None));
+        let away = away.map(|why| format!("warning: {why}"));
+        let away = away.unwrap_or_default();
+        Answer::stderr(format!("error: {text}:\n  {restart}\n{away}"), exit)
     })
 }
 
-fn missing(process: &Process, error: &str) -> Answer {
+fn missing(process: &Process) -> Answer {
     let root = &process.root;
     let presence = presence(root, None);
     let config = config::load(root, process.config.as_deref());
@@ -175,41 +184,54 @@ fn missing(process: &Process, error: &str) -> Answer {
     let text = match presence {
         Presence::Running(holder) => format!(
             "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
-             harvester-node-agent status --wait\n{error}"
+             harvester-node-agent status --wait\n"
         ),
-        Presence::Absent => format!("error: {}{error}", not_running(process)),
-        Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}{error}"),
+        Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}"),
+        _ => {
+            let why = not_running(process, presence).unwrap_or_default();
+            format!("error: {why}")
+        }
     };
     Answer::stderr(text, Exit::TryAgain)
 }
 
-/// Returns the next step if no agent runs.
-pub(super) fn not_running(process: &Process) -> String {
-    let config = config::load(&process.root, process.config.as_deref());
+/// Returns why no agent updates the labels, and the next step; `None` if one may do so.
+pub(super) fn not_running(process: &Process, presence: Presence) -> Option<String> {
+    let only = process.config.as_deref();
     // To another user, a file that only root can read is no mistake in it.
-    match config.is_err() && nix::unistd::geteuid().is_root() {
-        true => {
-            let option = config_option(process.config.as_deref());
-            format!("{INVALID}{option}config check\n")
+    let is_invalid =
+        || config::load(&process.root, only).is_err() && nix::unistd::geteuid().is_root();
+    let check = with_config(CHECK, only);
+    match presence {
+        Presence::Running(_) | Presence::Unknown => None,
+        Presence::Idle(holder) => {
+            let is_same = only.is_none() && is_invalid();
+            let lines = if is_same { &check } else { JOURNAL };
+            let why = format!("the agent ({holder}) is idle, because its configuration is invalid");
+            Some(format!("{why}, {INVALID}{lines}\n"))
         }
-        false => NOT_RUNNING.to_owned(),
+        Presence::Absent if is_invalid() => {
+            // The service may read another file than that of `--config`.
+            let what = match only {
+                Some(_) => "the file of --config",
+                None => "its configuration",
+            };
+            let why = format!("the agent is not running, and {what} is invalid");
+            Some(format!("{why}, {INVALID}{check}\n"))
+        }
+        Presence::Absent => Some(NOT_RUNNING.to_owned()),
     }
 }
 
 fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
-    let (is_running, doubt, next) = match presence(&process.root, Some(&status.agent)) {
-        Presence::Running(_) => (Some(true), None, String::new()),
-        Presence::Absent => (
-            Some(false),
-            Some("agent is not running"),
-            not_running(process),
-        ),
-        Presence::Unknown => (
-            None,
-            Some("agent may not be running"),
-            NOT_VISIBLE.to_owned(),
-        ),
+    let presence = presence(&process.root, Some(&status.agent));
+    let (is_running, doubt) = match presence {
+        Presence::Running(_) => (Some(true), None),
+        Presence::Idle(_) => (Some(false), Some(IDLE)),
+        Presence::Absent => (Some(false), Some("agent is not running")),
+        Presence::Unknown => (None, Some("agent may not be running")),
     };
+    let next = not_running(process, presence).unwrap_or_else(|| NOT_VISIBLE.to_owned());
     let show = process.show_now();
     let text = match process.output {
         Output::Json => {
@@ -218,7 +240,10 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
             }
             json_text(&value)
         }
-        Output::Text => show::status(status, show, doubt),
+        Output::Text => {
+            let text = show::status(status, show, doubt);
+            with_config(&text, process.config.as_deref())
+        }
     };
     let Some(doubt) = doubt else {
         let has_error = status.has_error();
@@ -328,6 +353,39 @@ mod tests {
             let is_root = nix::unistd::geteuid().is_root();
             let is_started = said.contains("systemctl enable --now");
             assert_eq!(is_started, is_valid || !is_root, "{said}");
+            // The service may read another file.
+            assert!(!said.contains("its configuration"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_agent_that_is_idle_is_neither_stopped_nor_starting() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let config = "/etc/harvester-node-agent/config.toml";
+        write(&root, config, "a = 1\n");
+        write(&root, "/given.toml", "a = 1\n");
+        let _lock = lock::acquire_idle(&root).unwrap();
+        let said = |config| {
+            let answer = run(&process(&root, config), &Options::default());
+            assert_eq!(answer.exit, Exit::TryAgain);
+            answer.text + &answer.stderr
+        };
+        let is_root = nix::unistd::geteuid().is_root();
+        let document = status("synced").to_json().to_string();
+        for content in ["", &document] {
+            if !content.is_empty() {
+                write(&root, status_file::STATUS_FILE, content);
+            }
+            let text = said(None);
+            let what = "is idle, because its configuration is invalid";
+            assert!(text.contains(what), "{text}");
+            assert!(!text.contains("not running"), "{text}");
+            assert!(!text.contains("starting"), "{text}");
+            assert_eq!(text.contains("config check"), is_root, "{text}");
+            // The journal has the lines of the file that the service reads.
+            let given = said(Some("/given.toml"));
+            assert!(given.contains(JOURNAL), "{given}");
         }
     }
 
@@ -350,6 +408,8 @@ mod tests {
         let version = json!({"apiVersion": version}).to_string();
         assert_eq!(said(&version), (Exit::TryAgain, false));
         assert_eq!(said("{"), (Exit::TryAgain, false));
+        // A stopped agent is visible too.
+        assert!(answer(&root).stderr.contains("is not running"));
         let other = json!({"apiVersion": "v9"}).to_string();
         assert_eq!(said(&other), (Exit::Failed, true));
     }

@@ -42,15 +42,28 @@ pub fn content(log: &[ScheduledEvent]) -> Content {
     }
 }
 
-/// Reads the file. A line that cannot be parsed is skipped.
+/// The content of the file, as far as it can be parsed.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    /// The states, the oldest first.
+    pub events: Vec<ScheduledEvent>,
+    /// The number of the first line that cannot be parsed.
+    pub damaged: Option<usize>,
+}
+
+/// Reads the file. An agent of another version may have written lines that cannot be parsed.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be read; a missing file means that no daemon has run since boot.
-pub fn read(root: &Root) -> Result<Vec<ScheduledEvent>, ReadError> {
+pub fn read(root: &Root) -> Result<EventLog, ReadError> {
     let text = root.read_text(EVENTS_FILE, SIZE_MAX)?;
-    let lines = text.lines();
-    Ok(lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
+    let mut log = EventLog::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        match serde_json::from_str(line) {
+            Ok(event) => log.events.push(event),
+            Err(_) => log.damaged = log.damaged.or(Some(number)),
+        }
+    }
+    Ok(log)
 }

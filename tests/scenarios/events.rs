@@ -527,3 +527,28 @@ async fn the_shipped_node_readiness_rules_are_valid(on: On) {
     }
     assert_eq!(count, 2);
 }
+
+#[tokio::test]
+async fn a_follower_says_that_the_file_is_damaged_and_goes_on() {
+    let world = World::lab(WorldOptions::default()).await;
+    let path = "/run/harvester-node-agent/events.json";
+    let line = |state: &str| {
+        format!(
+            "{{\"id\":\"a\",\"time\":\"t\",\"state\":\"{state}\",\"type\":\"stop\",\"reason\":\"VMStopped\",\"source\":\"s\"}}\n"
+        )
+    };
+    let planned = line("planned");
+    world.guest.write(path, format!("{planned}{{\n"));
+    let mut follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
+    let is_told = |line: &Line| line.text.contains("line 2 is not a scheduled event");
+    let told = follower.wait_line(is_told, SOON).await;
+    assert_eq!(told.stream, Stream::Stderr);
+    world
+        .guest
+        .write(path, format!("{planned}{}", line("in-progress")));
+    let is_next = |line: &Line| line.text.contains("in-progress");
+    follower.wait_line(is_next, SOON).await;
+    let lines = follower.lines().into_iter();
+    let events = lines.filter(|line| line.stream == Stream::Stdout);
+    assert_eq!(events.count(), 2, "{}", follower.transcript());
+}

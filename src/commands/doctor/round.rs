@@ -23,7 +23,7 @@ use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
 use crate::catalog::{Code, Finding, Group};
-use crate::commands::options::config_option;
+use crate::commands::options::{carry_config, config_option};
 use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
@@ -34,6 +34,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
+use crate::sys::lock::Presence;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -111,7 +112,11 @@ pub(super) fn run(process: &Process) -> Diagnosis {
     if let Some(why) = problem {
         progress.found.end_early(&why);
     }
-    Diagnosis::new(&progress.found, SystemClock::new().now().wall)
+    let mut diagnosis = Diagnosis::new(&progress.found, SystemClock::new().now().wall);
+    let sections = diagnosis.groups.iter_mut();
+    let problems = sections.flat_map(|section| &mut section.findings);
+    carry_config(problems, process.config.as_deref());
+    diagnosis
 }
 
 fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
@@ -131,9 +136,13 @@ fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
     let clock = SystemClock::new();
-    let (settings, findings) = settings(process);
     let service = Service::read(&process.root);
+    let (settings, findings) = settings(process, service.presence);
     shared.add("the firmware tables", |found| {
+        if process.config.is_some() {
+            let note = "checked with the file of --config, which the service may not use";
+            found.checked.note(Group::Machine, note.to_owned());
+        }
         found.checked.findings = findings;
         found.service = service;
     });
@@ -188,7 +197,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
 }
 
 /// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
-fn settings(process: &Process) -> (Settings, Vec<Finding>) {
+fn settings(process: &Process, service: Presence) -> (Settings, Vec<Finding>) {
     let only = process.config.as_deref();
     let (settings, code, problems) = match config::load(&process.root, only) {
         Ok(loaded) => (loaded.settings, Code::ConfigWarning, loaded.warnings),
@@ -199,15 +208,21 @@ fn settings(process: &Process) -> (Settings, Vec<Finding>) {
         ),
     };
     let check = format!("harvester-node-agent {}config check", config_option(only));
-    let reload = "systemctl reload harvester-node-agent".to_owned();
-    let commands = vec![check, reload];
-    let finding = |problem| Finding::new(code, problem).with_commands(commands.clone());
+    let mut commands = vec![check];
+    // One that is idle loads the corrected files automatically, and one that is stopped has its own finding.
+    if let Presence::Running(_) | Presence::Unknown = service {
+        commands.push("systemctl reload harvester-node-agent".to_owned());
+    }
+    let whose = only.map_or("", |_| " (the service may use another file than --config)");
+    let finding =
+        |problem| Finding::new(code, format!("{problem}{whose}")).with_commands(commands.clone());
     (settings, problems.into_iter().map(finding).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::lock::Holder;
     use crate::sys::root::Root;
 
     #[test]
@@ -218,7 +233,7 @@ mod tests {
             config: Some("/a\t.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process);
+        let (_, findings) = settings(&process, Presence::Absent);
         assert_eq!(
             findings[0].commands()[0].text,
             r"harvester-node-agent --config=$'/a\011.toml' config check"
@@ -233,10 +248,55 @@ mod tests {
             config: Some("/a.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process);
+        let (_, findings) = settings(&process, Presence::Absent);
         let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
-        let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
+        let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown (the service may use another file than --config)";
         assert_eq!(seen, [(Code::ConfigWarning, text)]);
+    }
+
+    #[test]
+    fn only_a_service_that_runs_is_to_be_reloaded() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let holder = Holder { pid: Some(1) };
+        for (presence, expected) in [
+            (Presence::Running(holder), true),
+            (Presence::Unknown, true),
+            (Presence::Idle(holder), false),
+            (Presence::Absent, false),
+        ] {
+            let (_, findings) = settings(&process, presence);
+            let mut commands = findings[0].commands().iter();
+            let is_reloaded = commands.any(|one| one.text.starts_with("systemctl reload"));
+            assert_eq!(is_reloaded, expected, "{presence:?}");
+        }
+    }
+
+    #[test]
+    fn the_commands_of_a_diagnosis_read_the_same_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let diagnosis = run(&process).document().to_string();
+        let command = "harvester-node-agent --config=/a.toml config check";
+        assert!(diagnosis.contains(command), "{diagnosis}");
+        for name in ["config ", "rbac", "whoami"] {
+            let command = format!("harvester-node-agent {name}");
+            assert!(!diagnosis.contains(&command), "{diagnosis}");
+        }
+        // A stopped agent is seen beside its invalid configuration.
+        assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
+        assert!(
+            diagnosis.contains("which the service may not use"),
+            "{diagnosis}"
+        );
     }
 
     #[test]

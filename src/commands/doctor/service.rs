@@ -30,6 +30,8 @@ impl Service {
     /// Reads lock, status and the limit of user namespaces, which some hardening guides set to 0.
     pub(super) fn read(root: &Root) -> Self {
         let (status, presence) = last(root);
+        // That of an agent that is idle is of an earlier process.
+        let status = status.filter(|_| !matches!(presence, Presence::Idle(_)));
         let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
         Self {
             presence,
@@ -42,7 +44,7 @@ impl Service {
     /// Reports whether it runs, if known: the kernel may hide its process, or it has just started.
     pub(super) fn is_running(&self) -> Option<bool> {
         match self.presence {
-            Presence::Running(_) => Some(true),
+            Presence::Running(_) | Presence::Idle(_) => Some(true),
             Presence::Absent => Some(false),
             Presence::Unknown => None,
         }
@@ -58,6 +60,12 @@ impl Service {
 
     /// Returns a finding if no agent keeps the labels up to date.
     pub(super) fn finding(&self) -> Option<Finding> {
+        if let Presence::Idle(holder) = self.presence {
+            let seen = format!("the agent ({holder}) is idle until its configuration is valid");
+            let lines = "journalctl --no-pager -b -n 50 -u harvester-node-agent";
+            let finding = Finding::new(Code::ConfigInvalid, seen);
+            return Some(finding.with_commands(vec![lines.to_owned()]));
+        }
         if self.is_running() != Some(false) {
             return None;
         }
@@ -153,6 +161,15 @@ mod tests {
         let hidden = service(Presence::Unknown);
         assert_eq!((hidden.finding(), hidden.gap().is_some()), (None, true));
         assert_eq!((running.gap(), gone.gap()), (None, None));
+    }
+
+    #[test]
+    fn an_agent_that_is_idle_runs_and_its_configuration_is_invalid() {
+        let idle = service(Presence::Idle(Holder { pid: Some(7) }));
+        assert_eq!(idle.is_running(), Some(true));
+        let finding = idle.finding().unwrap();
+        assert_eq!(finding.code, Code::ConfigInvalid);
+        assert!(finding.seen.contains("process 7"), "{}", finding.seen);
     }
 
     #[test]

@@ -135,7 +135,10 @@ impl Found {
                 format!("{version}, active ({holder}), last change {ago}")
             }
             (Presence::Running(holder), None) => {
-                format!("{version}, active ({holder}), no status yet")
+                format!("{version}, active ({holder}), no status that can be read")
+            }
+            (Presence::Idle(holder), _) => {
+                format!("{version}, idle ({holder}), because its configuration is invalid")
             }
             (Presence::Unknown, _) => format!("{version}, it is unknown whether it is running"),
             (Presence::Absent, _) => format!("{version}, not running"),
