@@ -7,15 +7,10 @@
 //!
 //! Both APIs store the same objects: an Event has the same name in both, so that it cannot be created twice.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use crate::agent::limit::limited;
 use crate::decide::Now;
 use crate::decide::action::EventDraft;
-use crate::decide::schedule::retry;
 use crate::facts::clock::{rfc3339, rfc3339_micros};
 use crate::facts::names::NodeName;
 use crate::sys::escape::chain;
@@ -45,42 +40,18 @@ impl EventApi {
     }
 }
 
-/// The maximum number of requests for one Event. With the delays between them, they outlast a restart of an API server.
-const ATTEMPTS_MAX: u32 = 10;
-
-/// The minimum delay before an Event is sent again: a server that cannot store Events must not get more of them.
-const AGAIN_LEAST: Duration = Duration::from_secs(5);
-
-/// Sends Events about our own Node, in order. Their numbers distinguish those of one time. A daemon sends one again for some minutes if
-/// that may succeed later. One that is not sent then, or is refused, is lost: Events are best effort, and the finding stays in the
-/// journal and in the status.
+/// Sends Events about our own Node. Their numbers distinguish those of one time. A failure to send one is ignored: Events are
+/// best effort, and the finding stays in the journal and in the status.
 pub async fn send(
     client: &Client,
     api: &mut EventApi,
     drafts: &[EventDraft],
     node: &NodeName,
     now: Now,
-    is_daemon: bool,
 ) {
-    let attempts = if is_daemon { ATTEMPTS_MAX } else { 1 };
     for (index, draft) in drafts.iter().enumerate() {
-        for attempt in 1..=attempts {
-            let created = limited(create(client, api, draft, index, node, now)).await;
-            let error = match created {
-                Some(Ok(())) => break,
-                Some(Err(error)) => Some(error),
-                None => None,
-            };
-            let said = error.as_ref().map(|error| chain(error));
-            tracing::debug!(reason = draft.reason, error = ?said, "failed to send an Event");
-            let may_pass = |error: &Error| error.kind.is_temporary() || error.is_deferred;
-            if attempt == attempts || !error.as_ref().is_none_or(may_pass) {
-                break;
-            }
-            let asked = error
-                .and_then(|error| error.retry_after)
-                .unwrap_or_default();
-            sleep(retry(attempt, Some(asked.max(AGAIN_LEAST)), now.random)).await;
+        if let Err(error) = create(client, api, draft, index, node, now).await {
+            tracing::debug!(reason = draft.reason, error = %chain(&error), "failed to send an Event");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Writes: all changes in a cluster are sent from here, to our own Node, with the credential of the kubelet. This module also
 //! starts a unit and hooks.
 //!
-//! It executes a plan. It reads no facts, makes no decisions and retries nothing but Events.
+//! It executes a plan. It reads no facts, makes no decisions and does not retry.
 //!
 //! To add a write: add a variant of [`Action`], its call in a file here, and an arm in [`Writer::apply`].
 
@@ -124,7 +124,8 @@ impl Writer {
             let mut api = api.lock().await;
             for (about, drafts, now) in &unsent {
                 if own == *about {
-                    event::send(&client, &mut api, drafts, &own, *now, is_daemon).await;
+                    let sent = event::send(&client, &mut api, drafts, &own, *now);
+                    limited(sent).await;
                 }
             }
             drop(permit);

@@ -12,11 +12,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
 use super::run::in_loop;
-use super::status::{last, not_running};
+use super::status::{NO_STATUS, last, not_running};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
 use crate::sys::file_watch::{What, watch};
+use crate::sys::root::ReadError;
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -32,11 +33,11 @@ damaged; they cannot be watched.";
 /// How often `--follow` checks whether the agent still runs.
 const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
-/// The next step if the file cannot be used. The agent has the states in a file of its own.
+/// The next step if the file cannot be parsed. The agent has the states in a file of its own.
 const REWRITE: &str = "To write it again, as root:\n  systemctl restart harvester-node-agent\n";
 
-/// The next step if an agent that may be running has no file.
-const CHECK: &str = "To check the agent: systemctl status harvester-node-agent\n";
+/// The next step if this process is older than the agent that writes the file.
+const AGAIN: &str = "After an upgrade, start this command again.\n";
 
 /// What it means that no agent runs, before the reason.
 const UNKNOWN: &str = "warning: later scheduled events are unknown: ";
@@ -58,31 +59,25 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
     if options.follow {
         return follow(process, to);
     }
-    let presence = last(root).1;
-    let away = not_running(process, presence);
-    let log = match event_log::read(root) {
+    let away = not_running(process, last(root).1);
+    let (events, line) = match event_log::read(root) {
         Ok(log) => log,
         Err(error) => {
-            let text = match (error.is_absent(), away) {
-                (true, Some(why)) => {
-                    format!("the agent has not published any scheduled events: {why}")
-                }
-                (true, None) => {
-                    format!("the agent has not published any scheduled events yet. {CHECK}")
-                }
-                (false, _) => format!("{}. {REWRITE}", chain(&error)),
+            let none = "error: the agent has not published any scheduled events";
+            let text = match (&error, away) {
+                (ReadError::NotFound(_), Some(why)) => format!("{none}: {why}"),
+                (ReadError::NotFound(_), None) => format!("{none} yet; {NO_STATUS}\n"),
+                (ReadError::NotText(_), _) => format!("error: {}. {REWRITE}", chain(&error)),
+                _ => format!("error: {}; {NO_STATUS}\n", chain(&error)),
             };
-            return Answer::stderr(format!("error: {text}"), Exit::TryAgain);
+            return Answer::stderr(text, Exit::TryAgain);
         }
     };
-    let text = match (log.events.as_slice(), output, log.damaged) {
+    let text = match (events.as_slice(), output, line) {
         ([], Output::Text, None) => "No scheduled events.\n".to_owned(),
         (events, ..) => print(events, output),
     };
-    let damaged = log
-        .damaged
-        .map(damaged)
-        .map(|text| format!("error: {text}"));
+    let damaged = line.map(|line| damaged("error", line));
     let away = away.map(|why| format!("{UNKNOWN}{why}"));
     let stderr: String = damaged.into_iter().chain(away).collect();
     let is_whole = stderr.is_empty();
@@ -91,9 +86,9 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
 }
 
 /// Returns what is wrong with the file, and the next step. Another version of the agent may have written this line.
-fn damaged(line: usize) -> String {
+fn damaged(level: &str, line: usize) -> String {
     format!(
-        "`{EVENTS_FILE}` is damaged, or of another version of the agent: line {line} is not a scheduled event. {REWRITE}"
+        "{level}: `{EVENTS_FILE}` is damaged, or of another version of the agent: line {line} is not a scheduled event. {REWRITE}"
     )
 }
 
@@ -130,13 +125,13 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
     let mut known_damage = None;
     let mut read = || {
         let log = event_log::read(root).unwrap_or_default();
-        if let Some(line) = log.damaged.filter(|_| known_damage != log.damaged) {
-            warn(format!("warning: {}", damaged(line)));
+        if let Some(line) = log.1.filter(|_| known_damage != log.1) {
+            warn(damaged("warning", line) + AGAIN);
         }
-        known_damage = log.damaged;
+        known_damage = log.1;
         log
     };
-    let before = read().events;
+    let (before, _) = read();
     let mut printed: BTreeSet<(String, ScheduledEventState)> = before.iter().map(key).collect();
     for event in current(&before) {
         printed.remove(&key(event));
@@ -166,14 +161,14 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
                     Ok(()) => format!("{EVENTS_FILE} is no longer watched"),
                 })),
             }
-            let log = read();
+            let (events, line) = read();
             let is_new = |event: &&ScheduledEvent| !printed.contains(&key(event));
-            let new: Vec<ScheduledEvent> = log.events.iter().filter(is_new).cloned().collect();
+            let new: Vec<ScheduledEvent> = events.iter().filter(is_new).cloned().collect();
             // A state in a damaged line comes back.
-            if !log.events.is_empty() && log.damaged.is_none() {
+            if !events.is_empty() && line.is_none() {
                 printed.clear();
             }
-            printed.extend(log.events.iter().map(key));
+            printed.extend(events.iter().map(key));
             let text = print(&new, output);
             match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
                 Ok(()) => {}
@@ -237,22 +232,11 @@ mod tests {
         let process = Process::plain(root.clone());
         let said = run(&process, Options::default(), &mut Vec::new()).stderr;
         assert!(said.contains("not valid UTF-8"), "{said}");
-        assert!(!said.contains("has not published"), "{said}");
-    }
-
-    #[test]
-    fn an_agent_that_is_idle_publishes_no_later_events() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let _lock = lock::acquire_idle(&root).unwrap();
-        let idle = answer(&root, &[STATE]);
-        assert_eq!(idle.exit, Exit::TryAgain);
-        assert!(idle.stderr.contains("is idle"), "{}", idle.stderr);
-        assert!(idle.stderr.starts_with(UNKNOWN), "{}", idle.stderr);
+        assert!(said.contains("systemctl restart"), "{said}");
         std::fs::remove_file(root.join(EVENTS_FILE)).unwrap();
-        let process = Process::plain(root.clone());
+        std::fs::create_dir(root.join(EVENTS_FILE)).unwrap();
         let said = run(&process, Options::default(), &mut Vec::new()).stderr;
-        assert!(said.contains("has not published any"), "{said}");
-        assert!(said.contains("is idle"), "{said}");
+        assert!(said.contains("systemctl status"), "{said}");
+        assert!(!said.contains("systemctl restart"), "{said}");
     }
 }

@@ -53,9 +53,8 @@ Exit status: 0 in any case, also after a timeout, with an invalid configuration,
 blocks a boot; 2 usage error.";
 
 const EXPLAIN: &str = "harvester-node-agent explain";
-const NO_DAEMON: &str =
-    "harvester-node-agent.service is not running, or is idle, so the VM name is unknown";
-const SILENT: &str = "harvester-node-agent.service has no result yet that can be read";
+const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
+const SILENT: &str = "harvester-node-agent.service has no result yet";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
 const UNCHECKED: &str = "the kubelet starts without the check";
 const NO_LABELS: &str =
@@ -95,7 +94,7 @@ struct Present {
 struct Seen {
     /// The status of the daemon that runs, once it has published one.
     status: Option<Status>,
-    /// The time for which no daemon has run, or one was idle.
+    /// The time for which no daemon has run.
     alone: Option<Duration>,
     /// Whether `/etc/hostname` is a template, which a fix must not replace.
     has_template: bool,
@@ -113,7 +112,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     {
         return answer;
     }
-    let work = async { Ok(wait(process, &settings, present.as_ref(), bound).await) };
+    let work = async { Ok(wait(root, &settings, present.as_ref(), bound).await) };
     in_loop(work).unwrap_or_else(|error| {
         let text = format!("failed to create event loop, {UNCHECKED}: {error}\n");
         Answer::stderr(text, Exit::Ok)
@@ -141,9 +140,9 @@ pub fn write_labels(process: &Process) -> Answer {
         .and_then(|status| known_labels(status, host_label));
     let mut answer = label_files::write(root, is_wanted, labels);
     if is_faulty {
-        answer.stderr.push_str(&format!("{FAULTY}\n"));
+        let faulty = with_config(FAULTY, process.config.as_deref());
+        answer.stderr.push_str(&format!("{faulty}\n"));
     }
-    answer.stderr = with_config(&answer.stderr, process.config.as_deref());
     answer
 }
 
@@ -220,13 +219,11 @@ fn needless(process: &Process, settings: &Settings, is_faulty: bool) -> Option<A
 
 /// Waits until the kubelet can start. Returns what to say.
 async fn wait(
-    process: &Process,
+    root: &Root,
     settings: &Settings,
     present: Option<&Present>,
     bound: Duration,
 ) -> Answer {
-    let root = &process.root;
-    let line = |text: &str| with_config(&one_line(text, LINE_MAX), process.config.as_deref());
     let started = Instant::now();
     let changed = Notify::new();
     let watched = vec![PathBuf::from(status_file::STATUS_FILE)];
@@ -241,18 +238,18 @@ async fn wait(
         let why = match decide(present, &seen) {
             Decision::Open(text) => {
                 let end = if text.is_empty() { "" } else { "\n" };
-                return Answer::new(line(&text) + end, Exit::Ok);
+                return Answer::new(one_line(&text, LINE_MAX) + end, Exit::Ok);
             }
             Decision::Hold(_, late) if left(&seen, waited, bound).is_zero() => {
-                return Answer::stderr(line(&late) + "\n", Exit::Ok);
+                return Answer::stderr(one_line(&late, LINE_MAX) + "\n", Exit::Ok);
             }
-            Decision::Hold(why, _) => line(&why),
+            Decision::Hold(why, _) => one_line(&why, LINE_MAX).into_owned(),
         };
         if why != reported {
             let left = left(&seen, waited, bound).as_millis().div_ceil(1000);
-            let text = format!("delaying the kubelet for up to {left} s: {why}\n");
+            let line = format!("delaying the kubelet for up to {left} s: {why}\n");
             // If the boot is delayed, the user must see why.
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            let _ = std::io::stderr().write_all(line.as_bytes());
             reported = why;
         }
         let pause = POLL.min(bound.saturating_sub(waited));

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use crate::report::problem::Problem;
 use crate::sys::escape::shell_path;
 
 /// The help of `--strict`.
@@ -17,31 +16,16 @@ pub(super) fn config_option(only: Option<&Path>) -> String {
         .unwrap_or_default()
 }
 
-/// The commands of this program that depend on the configuration.
-const CONFIGURED: [&str; 5] = ["config ", "doctor", "once", "rbac", "whoami"];
+/// The commands that examine the configuration of the command that names them.
+const CONFIGURED: [&str; 3] = ["config check", "doctor", "whoami"];
 
-/// Returns a text in which each command of this program that depends on the configuration reads the same file as this one.
+/// Returns a text in which each such command reads the same file as this one. Not for what the service published: it may read another.
 pub(super) fn with_config(text: &str, only: Option<&Path>) -> String {
     let command = |option, name| format!("harvester-node-agent {option}{name}");
     let option = &*config_option(only);
     CONFIGURED.iter().fold(text.to_owned(), |text, name| {
         text.replace(&command("", name), &command(option, name))
     })
-}
-
-/// Does the same in the steps and commands of problems.
-pub(super) fn carry_config<'a>(
-    problems: impl IntoIterator<Item = &'a mut Problem>,
-    only: Option<&Path>,
-) {
-    for problem in problems {
-        for step in &mut problem.fix {
-            *step = with_config(step, only);
-        }
-        for command in &mut problem.commands {
-            command.text = with_config(&command.text, only).into();
-        }
-    }
 }
 
 /// Parses a path that is relative to the caller's working directory, which does not exist inside the root.
@@ -66,6 +50,7 @@ mod tests {
             "journalctl -u harvester-node-agent",
             "/etc/harvester-node-agent/config.toml",
             "harvester-node-agent status -v",
+            "harvester-node-agent config show",
         ] {
             assert_eq!(given(other), other);
         }

@@ -7,7 +7,6 @@ pub mod permissions;
 use clap::Args;
 
 use super::answer::{Answer, Exit, Output};
-use super::options::with_config;
 use super::process::Process;
 use crate::access::token::{self, TokenKind};
 use crate::commands::rbac::manifest::Wanted;
@@ -76,10 +75,7 @@ pub fn run(process: &Process, options: Options) -> Answer {
         Some(account) => (account, None),
         None => match holder(root, &settings) {
             Ok((account, namespace)) => (account, Some(namespace)),
-            Err(why) => {
-                let why = with_config(&why, process.config.as_deref());
-                return Answer::stderr(format!("error: {why}\n"), Exit::Failed);
-            }
+            Err(stderr) => return Answer::stderr(format!("error: {stderr}\n"), Exit::Failed),
         },
     };
     let namespace = options

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::answer::{Answer, Exit};
-use super::options::{carry_config, config_option};
+use super::options::config_option;
 use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::source_board::SourceBoard;
@@ -90,7 +90,7 @@ pub(super) fn one_round(
     // A dry run must not create anything, and the lock is a file.
     let lock = (mode == Mode::Write).then(|| lock::acquire(&process.root));
     if let Some(Err(error)) = &lock {
-        return locked(process, error);
+        return locked(error);
     }
     let work = async {
         let clock = SystemClock::new();
@@ -109,7 +109,6 @@ pub(super) fn one_round(
             ..Context::default()
         };
         let mut status = Status::new(&round, &context);
-        carry_config(&mut status.findings, process.config.as_deref());
         if is_examined {
             let permissions = permissions::read(observer.connections(), &settings, &round).await;
             status.permissions = permissions.iter().map(PermissionStatus::from).collect();
@@ -186,12 +185,8 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
 }
 
 /// Returns the answer for a lock that cannot be acquired: only one agent at a time can write.
-fn locked(process: &Process, error: &lock::LockError) -> Answer {
-    let holder = lock::presence(&process.root, None);
+fn locked(error: &lock::LockError) -> Answer {
     let hint = match error {
-        lock::LockError::Held { .. } if matches!(holder, lock::Presence::Idle(_)) => {
-            "; the agent is idle: see `harvester-node-agent status`"
-        }
         lock::LockError::Held { .. } => {
             "; the agent is already running: see `harvester-node-agent status`, or reconcile with \
              `systemctl reload harvester-node-agent`"
@@ -220,7 +215,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     }
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
-        Err(error @ lock::LockError::Held { .. }) => return Ok(locked(process, &error)),
+        Err(error @ lock::LockError::Held { .. }) => return Ok(locked(&error)),
         // A read-only or full /var must not prevent the agent from running.
         Err(_) => None,
     };

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Exit, Output};
-use super::options::{STRICT, with_config};
+use super::options::{STRICT, config_option};
 use super::process::Process;
 use super::run::foreign;
 use crate::config;
@@ -58,7 +58,7 @@ pub struct Options {
 }
 
 /// The next step if no status has the state of the labels.
-const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
+pub(super) const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
 
 /// The next step if the labels are not in sync.
 const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
@@ -67,15 +67,9 @@ const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a live migration. To start it, as root: \
                            systemctl enable --now harvester-node-agent\n";
 
-/// The state of an agent that waits for a valid configuration.
-const IDLE: &str = "agent is idle, because its configuration is invalid";
-
-/// The consequence of an invalid configuration, and the next step.
-const INVALID: &str = "so labels do not follow a live migration. For the lines to correct: ";
-
-/// The command for the lines of the configuration that this command reads, and the one for those of a service that may read another.
-const CHECK: &str = "harvester-node-agent config check";
-const JOURNAL: &str = "journalctl -b -u harvester-node-agent";
+/// The command for the lines to correct if the service reads another configuration than this command.
+const JOURNAL: &str =
+    "; if the service uses another file: journalctl -u harvester-node-agent -n 20";
 
 /// What it may mean that no agent can be seen, and the next step.
 const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
@@ -83,9 +77,7 @@ const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it
 
 /// Returns the status, and whether an agent updates it. With `--wait`, once it is final.
 pub fn run(process: &Process, options: &Options) -> Answer {
-    let only = process.config.as_deref();
     let timed_out = options.wait.and_then(|limit| wait(&process.root, limit));
-    let timed_out = timed_out.map(|text| with_config(&text, only));
     let mut answer = match published(process) {
         Ok((value, status)) => {
             let answer = shown(process, value, &status);
@@ -112,7 +104,6 @@ fn wait(root: &Root, limit: Duration) -> Option<String> {
     let began = Instant::now();
     loop {
         let (state, hint) = match last(root) {
-            (_, Presence::Idle(_)) => (IDLE.to_owned(), NO_STATUS),
             (Some(status), presence) => unfinished(&status, presence)?,
             (None, _) => ("no status of the agent can be read".to_owned(), NO_STATUS),
         };
@@ -134,9 +125,9 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
             let text = "agent has not published a status since its start";
             return Some((text.to_owned(), NO_STATUS));
         }
-        Presence::Absent => return Some(("agent is not running".to_owned(), NO_STATUS)),
+        Presence::Absent => return Some(("agent is idle or not running".to_owned(), NO_STATUS)),
         // A user without access to the process has only the published status.
-        Presence::Running(_) | Presence::Idle(_) | Presence::Unknown => {}
+        Presence::Running(_) | Presence::Unknown => {}
     }
     let state = &status.labels.state;
     let is_final = label_state::is_final_state(state);
@@ -148,23 +139,23 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
     let read = status_file::read(&process.root);
     let read = read.and_then(|value| Status::from_json(&value).map(|status| (value, status)));
     read.map_err(|error| {
-        let (text, exit) = match &error {
-            StatusError::Unreadable(cause) if cause.is_absent() => return missing(process),
-            StatusError::Version(versions) => {
-                let what = "the status file is of another version of the agent";
-                let text = format!("{what}: {versions}. After an upgrade, restart it");
-                (text, Exit::Failed)
-            }
-            StatusError::Unreadable(_) | StatusError::Damaged(_) => (
-                format!("{}. To write it again", chain(&error)),
-                Exit::TryAgain,
-            ),
-        };
         let restart = "systemctl restart harvester-node-agent";
+        let why = chain(&error);
+        let text = match &error {
+            StatusError::Unreadable(cause) if cause.is_absent() => return missing(process),
+            StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
+            StatusError::Version(versions) => format!(
+                "the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  {restart}"
+            ),
+            StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
+        };
+        let exit = match error {
+            StatusError::Version(_) => Exit::Failed,
+            _ => Exit::TryAgain,
+        };
         let away = not_running(process, presence(&process.root, None));
         let away = away.map(|why| format!("warning: {why}"));
-        let away = away.unwrap_or_default();
-        Answer::stderr(format!("error: {text}:\n  {restart}\n{away}"), exit)
+        Answer::stderr(format!("error: {text}\n{}", away.unwrap_or_default()), exit)
     })
 }
 
@@ -187,47 +178,46 @@ fn missing(process: &Process) -> Answer {
              harvester-node-agent status --wait\n"
         ),
         Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}"),
-        _ => {
-            let why = not_running(process, presence).unwrap_or_default();
-            format!("error: {why}")
+        Presence::Absent => {
+            format!(
+                "error: {}",
+                not_running(process, presence).unwrap_or_default()
+            )
         }
     };
     Answer::stderr(text, Exit::TryAgain)
 }
 
+/// Reports whether the configuration is invalid: then the service may be idle, and holds no lock. To another user than root, a file that
+/// only root can read is no mistake in it.
+fn is_invalid(process: &Process) -> bool {
+    nix::unistd::geteuid().is_root()
+        && config::load(&process.root, process.config.as_deref()).is_err()
+}
+
 /// Returns why no agent updates the labels, and the next step; `None` if one may do so.
 pub(super) fn not_running(process: &Process, presence: Presence) -> Option<String> {
     let only = process.config.as_deref();
-    // To another user, a file that only root can read is no mistake in it.
-    let is_invalid =
-        || config::load(&process.root, only).is_err() && nix::unistd::geteuid().is_root();
-    let check = with_config(CHECK, only);
-    match presence {
-        Presence::Running(_) | Presence::Unknown => None,
-        Presence::Idle(holder) => {
-            let is_same = only.is_none() && is_invalid();
-            let lines = if is_same { &check } else { JOURNAL };
-            let why = format!("the agent ({holder}) is idle, because its configuration is invalid");
-            Some(format!("{why}, {INVALID}{lines}\n"))
-        }
-        Presence::Absent if is_invalid() => {
-            // The service may read another file than that of `--config`.
-            let what = match only {
-                Some(_) => "the file of --config",
-                None => "its configuration",
-            };
-            let why = format!("the agent is not running, and {what} is invalid");
-            Some(format!("{why}, {INVALID}{check}\n"))
-        }
-        Presence::Absent => Some(NOT_RUNNING.to_owned()),
-    }
+    let (why, other) = match only {
+        _ if !matches!(presence, Presence::Absent) => return None,
+        _ if !is_invalid(process) => return Some(NOT_RUNNING.to_owned()),
+        None => ("because its configuration", ""),
+        Some(_) => ("and the file of --config", JOURNAL),
+    };
+    let option = config_option(only);
+    Some(format!(
+        "the agent is idle or not running, {why} is invalid, so labels do not follow a live migration. For the lines to correct: \
+         harvester-node-agent {option}config check{other}\n"
+    ))
 }
 
 fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
     let presence = presence(&process.root, Some(&status.agent));
     let (is_running, doubt) = match presence {
         Presence::Running(_) => (Some(true), None),
-        Presence::Idle(_) => (Some(false), Some(IDLE)),
+        Presence::Absent if is_invalid(process) => {
+            (Some(false), Some("agent is idle or not running"))
+        }
         Presence::Absent => (Some(false), Some("agent is not running")),
         Presence::Unknown => (None, Some("agent may not be running")),
     };
@@ -240,10 +230,7 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
             }
             json_text(&value)
         }
-        Output::Text => {
-            let text = show::status(status, show, doubt);
-            with_config(&text, process.config.as_deref())
-        }
+        Output::Text => show::status(status, show, doubt),
     };
     let Some(doubt) = doubt else {
         let has_error = status.has_error();
@@ -359,32 +346,36 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_idle_is_neither_stopped_nor_starting() {
+    fn an_agent_with_an_invalid_configuration_may_be_idle() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         let config = "/etc/harvester-node-agent/config.toml";
         write(&root, config, "a = 1\n");
         write(&root, "/given.toml", "a = 1\n");
-        let _lock = lock::acquire_idle(&root).unwrap();
         let said = |config| {
             let answer = run(&process(&root, config), &Options::default());
             assert_eq!(answer.exit, Exit::TryAgain);
             answer.text + &answer.stderr
         };
-        let is_root = nix::unistd::geteuid().is_root();
         let document = status("synced").to_json().to_string();
         for content in ["", &document] {
             if !content.is_empty() {
                 write(&root, status_file::STATUS_FILE, content);
             }
             let text = said(None);
-            let what = "is idle, because its configuration is invalid";
-            assert!(text.contains(what), "{text}");
-            assert!(!text.contains("not running"), "{text}");
-            assert!(!text.contains("starting"), "{text}");
-            assert_eq!(text.contains("config check"), is_root, "{text}");
+            let why = "the agent is idle or not running, because its configuration is invalid";
+            assert!(text.contains(why), "{text}");
+            assert!(!text.contains("agent is not running"), "{text}");
+            assert!(text.contains("agent config check\n"), "{text}");
             // The journal has the lines of the file that the service reads.
             let given = said(Some("/given.toml"));
+            assert!(
+                given.contains("--config=/given.toml config check"),
+                "{given}"
+            );
             assert!(given.contains(JOURNAL), "{given}");
         }
     }
@@ -412,6 +403,12 @@ mod tests {
         assert!(answer(&root).stderr.contains("is not running"));
         let other = json!({"apiVersion": "v9"}).to_string();
         assert_eq!(said(&other), (Exit::Failed, true));
+        // To restart the agent does not help against an error of the disk.
+        std::fs::remove_file(root.join(status_file::STATUS_FILE)).unwrap();
+        std::fs::create_dir(root.join(status_file::STATUS_FILE)).unwrap();
+        let unread = answer(&root).stderr;
+        assert!(unread.contains("systemctl status"), "{unread}");
+        assert!(!unread.contains("systemctl restart"), "{unread}");
     }
 
     #[test]

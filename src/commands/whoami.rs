@@ -2,7 +2,7 @@
 //! `whoami`: prints which VM this machine is and which host runs it, with the evidence.
 
 use super::answer::{Answer, Exit, Output};
-use super::options::with_config;
+use super::options::config_option;
 use super::process::Process;
 use super::run::{not_root, one_round};
 use crate::agent::Mode;
@@ -25,8 +25,8 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
         let text = match process.output {
             Output::Json => json_text(&status.to_json()),
             Output::Text => {
-                let text = show::whoami(status, process.show_now());
-                with_config(&text, process.config.as_deref())
+                let config = config_option(process.config.as_deref());
+                show::whoami(status, process.show_now(), &config)
             }
         };
         let is_known = status.identity.vm.is_some() && status.placement.is_some();
@@ -58,6 +58,9 @@ mod tests {
             ..Process::plain(Root::new(dir.path()))
         };
         let text = run(&process, false).text;
+        // Nothing is longer than a line after the option is added.
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let command = "run `harvester-node-agent --config=/a.toml doctor`";
         assert!(text.contains(command), "{text}");
     }

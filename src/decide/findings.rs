@@ -11,7 +11,6 @@ use super::doing::{Doing, Labeling};
 use super::guest_agent;
 use super::input::{Now, Scene};
 use super::memory::Memory;
-use super::schedule::WRITE_PERIOD;
 use crate::catalog::{Code, Finding, split_consequences};
 use crate::config::Settings;
 use crate::decide::label_state::LabelState;
@@ -54,10 +53,7 @@ pub fn raise(
     let refusals = memory.refusals.iter();
     findings.extend(refusals.map(|one| Finding::new(Code::NodeWriteFailed, one.text.clone())));
     if matches!(wanted.doing, Doing::Withheld(_)) {
-        let within = WRITE_PERIOD.as_secs();
-        let text = format!(
-            "too many updates of the Node were necessary; the next one is sent within {within} s"
-        );
+        let text = "too many updates of the Node were necessary; the next one is sent within 30 s";
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }
     labels::static_labels(settings, seen, &mut findings);

@@ -210,7 +210,7 @@ const OUTSIDE_PERIOD: Duration = Duration::from_secs(10);
 const WRITE_BURST: u32 = 240;
 
 /// The time after which one more update is allowed.
-pub const WRITE_PERIOD: Duration = Duration::from_secs(30);
+const WRITE_PERIOD: Duration = Duration::from_secs(30);
 
 /// A token bucket. Times are since the start of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]

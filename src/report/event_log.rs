@@ -42,28 +42,20 @@ pub fn content(log: &[ScheduledEvent]) -> Content {
     }
 }
 
-/// The content of the file, as far as it can be parsed.
-#[derive(Debug, Default)]
-pub struct EventLog {
-    /// The states, the oldest first.
-    pub events: Vec<ScheduledEvent>,
-    /// The number of the first line that cannot be parsed.
-    pub damaged: Option<usize>,
-}
-
-/// Reads the file. An agent of another version may have written lines that cannot be parsed.
+/// Reads the states, the oldest first, and the number of the first line that cannot be parsed: an agent of another version may have
+/// written it.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be read; a missing file means that no daemon has run since boot.
-pub fn read(root: &Root) -> Result<EventLog, ReadError> {
+pub fn read(root: &Root) -> Result<(Vec<ScheduledEvent>, Option<usize>), ReadError> {
     let text = root.read_text(EVENTS_FILE, SIZE_MAX)?;
-    let mut log = EventLog::default();
+    let (mut events, mut damaged) = (Vec::new(), None);
     for (number, line) in (1..).zip(text.lines()) {
         match serde_json::from_str(line) {
-            Ok(event) => log.events.push(event),
-            Err(_) => log.damaged = log.damaged.or(Some(number)),
+            Ok(event) => events.push(event),
+            Err(_) => damaged = damaged.or(Some(number)),
         }
     }
-    Ok(log)
+    Ok((events, damaged))
 }

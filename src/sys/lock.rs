@@ -33,7 +33,7 @@ const LOCK_NAME: &str = "lock";
 /// The mode of the file: no other user can open it.
 const LOCK_MODE: u32 = 0o600;
 
-/// The maximum size of the file, in bytes: a process ID has at most ten digits, and a state follows it.
+/// The maximum size of the file, in bytes: a process ID has at most ten digits.
 const PID_LIMIT: u64 = 32;
 
 /// The maximum size of a line of `/proc/PID/stat`, in bytes: it has some hundred.
@@ -41,9 +41,6 @@ const STAT_LIMIT: u64 = 4096;
 
 /// The maximum size of the boot ID, in bytes: a UUID and a line end.
 const BOOT_ID_LIMIT: u64 = 64;
-
-/// What follows the process ID of an agent that is idle.
-const IDLE: &str = " idle";
 
 /// How long a start waits for a disk.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -92,8 +89,6 @@ pub enum LockError {
 pub enum Presence {
     /// An agent runs.
     Running(Holder),
-    /// An agent runs, but is idle until its configuration is valid.
-    Idle(Holder),
     /// No agent runs.
     Absent,
     /// The kernel hides other users' processes from this user, or the agent has just started.
@@ -147,15 +142,6 @@ impl Instance {
 
 /// Acquires the lock, or returns its holder. Waits for no other process, and some seconds for a disk that does not respond.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
-    acquire_as(root, "")
-}
-
-/// Acquires the lock for an agent that is idle, because its configuration is invalid.
-pub fn acquire_idle(root: &Root) -> Result<Lock, LockError> {
-    acquire_as(root, IDLE)
-}
-
-fn acquire_as(root: &Root, state: &'static str) -> Result<Lock, LockError> {
     let tree = root.clone();
     let opened = disk::within(DISK_TIMEOUT, move || lock(&tree));
     let lock = opened.unwrap_or(Err(LockError::Stalled))?;
@@ -164,7 +150,7 @@ fn acquire_as(root: &Root, state: &'static str) -> Result<Lock, LockError> {
     disk::within(DISK_TIMEOUT, move || {
         // Closed before the result is there: each descriptor keeps the lock.
         let file = file.lock().map(|mut file| file.take());
-        let _ = file.ok().flatten().map(|file| write_pid(&file, state));
+        let _ = file.ok().flatten().map(|file| write_pid(&file));
     });
     Ok(lock)
 }
@@ -177,7 +163,7 @@ fn lock(root: &Root) -> Result<Lock, LockError> {
     match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => {}
         Err(Errno::EAGAIN | Errno::EACCES) => {
-            let (holder, _) = read_holder(&mut file);
+            let holder = read_holder(&mut file);
             return Err(LockError::Held { holder });
         }
         Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
@@ -190,8 +176,7 @@ fn lock(root: &Root) -> Result<Lock, LockError> {
 pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
     let of_status = || published.map(Instance::presence);
     match holder(root) {
-        Ok(Some((holder, is_idle))) if is_idle => Presence::Idle(holder),
-        Ok(Some((holder, _))) => Presence::Running(holder),
+        Ok(Some(holder)) => Presence::Running(holder),
         Ok(None) => of_status().unwrap_or(Presence::Absent),
         // A running agent has a runtime directory, which has no status just after the start.
         Err(Errno::EACCES | Errno::EPERM) => of_status().unwrap_or_else(|| {
@@ -205,8 +190,8 @@ pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
     }
 }
 
-/// Returns the holder of the lock, if there is one, and whether it is idle.
-fn holder(root: &Root) -> nix::Result<Option<(Holder, bool)>> {
+/// Returns the holder of the lock, if there is one.
+fn holder(root: &Root) -> nix::Result<Option<Holder>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let opened = root
         .open_below(
@@ -235,19 +220,16 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
     }
 }
 
-fn write_pid(mut file: &File, state: &str) -> io::Result<()> {
+fn write_pid(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
-    writeln!(file, "{}{state}", std::process::id())
+    writeln!(file, "{}", std::process::id())
 }
 
-/// Returns the holder of the lock, and whether it is idle.
-fn read_holder(file: &mut File) -> (Holder, bool) {
+fn read_holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let read = file.take(PID_LIMIT).read_to_string(&mut text);
-    let text = text.trim_end();
-    let idle = text.strip_suffix(IDLE);
-    let pid = read.ok().and_then(|_| idle.unwrap_or(text).parse().ok());
-    (Holder { pid }, idle.is_some())
+    let pid = read.ok().and_then(|_| text.trim_end().parse().ok());
+    Holder { pid }
 }
 
 /// Returns the start time of a process; `None` for a zombie. It is read from the running kernel, also with `--root`.

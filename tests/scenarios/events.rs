@@ -529,7 +529,7 @@ async fn the_shipped_node_readiness_rules_are_valid(on: On) {
 }
 
 #[tokio::test]
-async fn a_follower_says_that_the_file_is_damaged_and_goes_on() {
+async fn a_follower_of_a_file_that_is_damaged_and_repaired_prints_each_state_once() {
     let world = World::lab(WorldOptions::default()).await;
     let path = "/run/harvester-node-agent/events.json";
     let line = |state: &str| {
@@ -537,18 +537,22 @@ async fn a_follower_says_that_the_file_is_damaged_and_goes_on() {
             "{{\"id\":\"a\",\"time\":\"t\",\"state\":\"{state}\",\"type\":\"stop\",\"reason\":\"VMStopped\",\"source\":\"s\"}}\n"
         )
     };
-    let planned = line("planned");
-    world.guest.write(path, format!("{planned}{{\n"));
+    let (planned, next) = (line("planned"), line("in-progress"));
+    world.guest.write(path, &planned);
     let mut follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
-    let is_told = |line: &Line| line.text.contains("line 2 is not a scheduled event");
-    let told = follower.wait_line(is_told, SOON).await;
+    let is = |state: &'static str| move |line: &Line| line.text.contains(state);
+    follower.wait_line(is("planned"), SOON).await;
+    world.guest.write(path, format!("{planned}{next}"));
+    follower.wait_line(is("in-progress"), SOON).await;
+    world.guest.write(path, format!("{planned}{{\n"));
+    let told = follower
+        .wait_line(is("line 2 is not a scheduled event"), SOON)
+        .await;
     assert_eq!(told.stream, Stream::Stderr);
-    world
-        .guest
-        .write(path, format!("{planned}{}", line("in-progress")));
-    let is_next = |line: &Line| line.text.contains("in-progress");
-    follower.wait_line(is_next, SOON).await;
+    let repaired = format!("{planned}{next}{}", line("completed"));
+    world.guest.write(path, repaired);
+    follower.wait_line(is("completed"), SOON).await;
     let lines = follower.lines().into_iter();
     let events = lines.filter(|line| line.stream == Stream::Stdout);
-    assert_eq!(events.count(), 2, "{}", follower.transcript());
+    assert_eq!(events.count(), 3, "{}", follower.transcript());
 }

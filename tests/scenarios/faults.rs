@@ -228,23 +228,6 @@ async fn an_agent_that_is_killed_between_any_two_requests_leaves_no_half_pair_an
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_the_api_cannot_store_is_sent_again() {
-    let world = World::lab(WorldOptions::default()).await;
-    let creates = Matcher::path("/events").verb("create").user_agent(AGENT);
-    let faults = lab(&world.guest_api).faults();
-    let failed = faults.inject(creates.once(), Fault::html(500));
-    let _agent = serve(&world).await;
-    // All that the lab has to report at the start.
-    let is_sent = async || {
-        let events = world.events().await;
-        let mut events = events.iter();
-        events.any(|event| event["reason"] == "HarvesterOnLoopback")
-    };
-    eventually(SOON, "the Event", is_sent).await;
-    assert_eq!(failed.hits(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_is_gone_before_its_watch_stands_is_missed_soon() {
     let world = World::lab(WorldOptions::default()).await;
     let watches = Matcher::path("/api/v1/nodes").verb("watch");

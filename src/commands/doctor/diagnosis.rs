@@ -354,7 +354,7 @@ mod tests {
             Code::AgentNotRunning,
             Code::ConfigInvalid,
         ];
-        // An agent that is idle because of it runs.
+        // Nothing else reports an agent that is stopped.
         let expected = [Code::ConfigInvalid, Code::AgentNotRunning];
         assert_eq!(codes(&diagnosis(&causes, false)), expected);
     }

@@ -22,8 +22,8 @@ use super::service::Service;
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
-use crate::catalog::{Code, Finding, Group};
-use crate::commands::options::{carry_config, config_option};
+use crate::catalog::{Code, Finding, Flag, Group};
+use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
@@ -34,7 +34,6 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
-use crate::sys::lock::Presence;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -113,9 +112,17 @@ pub(super) fn run(process: &Process) -> Diagnosis {
         progress.found.end_early(&why);
     }
     let mut diagnosis = Diagnosis::new(&progress.found, SystemClock::new().now().wall);
-    let sections = diagnosis.groups.iter_mut();
-    let problems = sections.flat_map(|section| &mut section.findings);
-    carry_config(problems, process.config.as_deref());
+    let findings = diagnosis.groups.iter_mut();
+    let findings = findings.flat_map(|section| &mut section.findings);
+    // What needs a memory is from the service, which may read another file.
+    for problem in findings.filter(|one| !one.code.is(Flag::NeedsMemory)) {
+        for step in &mut problem.fix {
+            *step = with_config(step, process.config.as_deref());
+        }
+        for command in &mut problem.commands {
+            command.text = with_config(&command.text, process.config.as_deref()).into();
+        }
+    }
     diagnosis
 }
 
@@ -136,8 +143,9 @@ fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
     let clock = SystemClock::new();
-    let service = Service::read(&process.root);
-    let (settings, findings) = settings(process, service.presence);
+    let mut service = Service::read(&process.root);
+    let (settings, findings) = settings(process, service.is_running() != Some(false));
+    service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
     shared.add("the firmware tables", |found| {
         if process.config.is_some() {
             let note = "checked with the file of --config, which the service may not use";
@@ -197,7 +205,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
 }
 
 /// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
-fn settings(process: &Process, service: Presence) -> (Settings, Vec<Finding>) {
+fn settings(process: &Process, may_run: bool) -> (Settings, Vec<Finding>) {
     let only = process.config.as_deref();
     let (settings, code, problems) = match config::load(&process.root, only) {
         Ok(loaded) => (loaded.settings, Code::ConfigWarning, loaded.warnings),
@@ -208,21 +216,16 @@ fn settings(process: &Process, service: Presence) -> (Settings, Vec<Finding>) {
         ),
     };
     let check = format!("harvester-node-agent {}config check", config_option(only));
-    let mut commands = vec![check];
-    // One that is idle loads the corrected files automatically, and one that is stopped has its own finding.
-    if let Presence::Running(_) | Presence::Unknown = service {
-        commands.push("systemctl reload harvester-node-agent".to_owned());
-    }
-    let whose = only.map_or("", |_| " (the service may use another file than --config)");
-    let finding =
-        |problem| Finding::new(code, format!("{problem}{whose}")).with_commands(commands.clone());
+    // One that is idle loads the corrected files automatically.
+    let reload = may_run.then(|| "systemctl reload harvester-node-agent".to_owned());
+    let commands: Vec<String> = [check].into_iter().chain(reload).collect();
+    let finding = |problem| Finding::new(code, problem).with_commands(commands.clone());
     (settings, problems.into_iter().map(finding).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::lock::Holder;
     use crate::sys::root::Root;
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
             config: Some("/a\t.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process, Presence::Absent);
+        let (_, findings) = settings(&process, false);
         assert_eq!(
             findings[0].commands()[0].text,
             r"harvester-node-agent --config=$'/a\011.toml' config check"
@@ -248,9 +251,9 @@ mod tests {
             config: Some("/a.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process, Presence::Absent);
+        let (_, findings) = settings(&process, false);
         let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
-        let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown (the service may use another file than --config)";
+        let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
         assert_eq!(seen, [(Code::ConfigWarning, text)]);
     }
 
@@ -262,17 +265,11 @@ mod tests {
             config: Some("/a.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let holder = Holder { pid: Some(1) };
-        for (presence, expected) in [
-            (Presence::Running(holder), true),
-            (Presence::Unknown, true),
-            (Presence::Idle(holder), false),
-            (Presence::Absent, false),
-        ] {
-            let (_, findings) = settings(&process, presence);
+        for may_run in [true, false] {
+            let (_, findings) = settings(&process, may_run);
             let mut commands = findings[0].commands().iter();
             let is_reloaded = commands.any(|one| one.text.starts_with("systemctl reload"));
-            assert_eq!(is_reloaded, expected, "{presence:?}");
+            assert_eq!(is_reloaded, may_run);
         }
     }
 
@@ -287,7 +284,7 @@ mod tests {
         let diagnosis = run(&process).document().to_string();
         let command = "harvester-node-agent --config=/a.toml config check";
         assert!(diagnosis.contains(command), "{diagnosis}");
-        for name in ["config ", "rbac", "whoami"] {
+        for name in ["config check", "whoami"] {
             let command = format!("harvester-node-agent {name}");
             assert!(!diagnosis.contains(&command), "{diagnosis}");
         }

@@ -264,33 +264,22 @@ async fn text_of_others_cannot_control_the_terminal() {
         copied: Some("\u{202e}".to_owned()),
     };
     let settings = Settings::default();
-    let process = Process::plain(root);
-    let answer = wait(&process, &settings, Some(&present), Duration::ZERO).await;
+    let answer = wait(&root, &settings, Some(&present), Duration::ZERO).await;
     let line = answer.stderr.trim_end_matches('\n');
     let is_plain = |character: char| !character.is_control() && character != '\u{202e}';
     assert!(!line.is_empty() && line.chars().all(is_plain), "{line:?}");
 }
 
 #[test]
-fn a_printed_command_reads_the_configuration_that_was_given() {
+fn the_command_for_an_invalid_configuration_reads_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
-    let process = |config: &str| {
-        std::fs::write(dir.path().join("a.toml"), config).unwrap();
-        Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        }
+    std::fs::write(dir.path().join("a.toml"), "a = 1\n").unwrap();
+    let process = Process {
+        config: Some("/a.toml".into()),
+        ..Process::plain(Root::new(dir.path()))
     };
-    let invalid = process("a = 1\n");
     let command = "run: harvester-node-agent --config=/a.toml config check";
-    for answer in [run(&invalid, Duration::ZERO), write_labels(&invalid)] {
+    for answer in [run(&process, Duration::ZERO), write_labels(&process)] {
         assert!(answer.stderr.contains(command), "{}", answer.stderr);
-    }
-    // The daemon is idle with another configuration than this one.
-    let valid = process("[registration]\nnode_labels = true\n");
-    let _lock = lock::acquire_idle(&valid.root).unwrap();
-    for answer in [run(&valid, Duration::ZERO), write_labels(&valid)] {
-        let said = answer.stderr;
-        assert!(said.contains("is not running, or is idle"), "{said}");
     }
 }

@@ -16,7 +16,6 @@ use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Priority, Record};
 use crate::report::message_id;
 use crate::sys::file_watch::{self, What};
-use crate::sys::lock;
 
 /// The interval between two reads if inotify is not available.
 const POLL: Duration = Duration::from_secs(60);
@@ -29,8 +28,6 @@ pub(super) async fn until_valid(
     process: &Process,
     errors: &ConfigErrors,
 ) -> io::Result<Option<LoadedConfig>> {
-    // Other commands see in it that the agent is idle. Another agent may hold it, and the service acquires its own.
-    let _lock = lock::acquire_idle(&process.root);
     let status = &with_config(STATUS, process.config.as_deref());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

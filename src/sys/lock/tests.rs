@@ -44,26 +44,6 @@ fn a_second_agent_learns_who_the_first_is() {
 }
 
 #[test]
-fn an_agent_that_waits_for_a_valid_configuration_is_idle() {
-    if !own_process("sys::lock::tests::an_agent_that_waits_for_a_valid_configuration_is_idle")
-        .is_child()
-    {
-        return;
-    }
-    let (_dir, root) = tree();
-    let pid = Some(std::process::id());
-    let lock = acquire_idle(&root).unwrap();
-    assert_eq!(presence(&root, None), Presence::Idle(Holder { pid }));
-    let Err(LockError::Held { holder }) = acquire(&root) else {
-        panic!("two locks")
-    };
-    assert_eq!(holder, Holder { pid });
-    drop(lock);
-    let _lock = acquire(&root).unwrap();
-    assert_eq!(presence(&root, None), Presence::Running(Holder { pid }));
-}
-
-#[test]
 fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
     if !own_process(
         "sys::lock::tests::asking_who_holds_the_lock_never_keeps_an_agent_from_starting",
