@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use der::asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UtcTime};
 use der::{Decode, Reader, SliceReader, Tag, TagNumber, Tagged};
+use rustls::pki_types::PrivateKeyDer;
 
 /// `id-at-commonName` (RFC 4519, 2.3).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -206,6 +207,27 @@ fn text(value: AnyRef<'_>) -> String {
     String::from_utf8_lossy(value.value()).into_owned()
 }
 
+/// Returns the size of an RSA key in bits (RFC 8017, A.1.2; RFC 5958, 2); `None` for any other key.
+pub fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
+    let rsa = match key {
+        PrivateKeyDer::Pkcs1(key) => key.secret_pkcs1_der(),
+        PrivateKeyDer::Pkcs8(key) => field(key.secret_pkcs8_der(), 2).ok()?.value(),
+        _ => return None,
+    };
+    let modulus = field(rsa, 1).ok()?;
+    let bytes = modulus.value().iter().skip_while(|byte| **byte == 0);
+    (modulus.tag() == Tag::Integer).then(|| 8 * bytes.count())
+}
+
+/// Returns the field of a sequence at an index.
+fn field(sequence: &[u8], index: usize) -> der::Result<AnyRef<'_>> {
+    let mut fields = SliceReader::new(AnyRef::from_der(sequence)?.value())?;
+    for _ in 0..index {
+        fields.tlv_bytes()?;
+    }
+    AnyRef::decode(&mut fields)
+}
+
 fn time(reader: &mut SliceReader<'_>) -> der::Result<i64> {
     let since_1970 = match Tag::peek(reader)? {
         Tag::UtcTime => UtcTime::decode(reader)?.to_unix_duration(),
@@ -289,6 +311,33 @@ mod tests {
                 assert!(position >= 4 || flipped.is_none(), "{position}");
             }
         }
+    }
+
+    #[test]
+    fn the_size_of_an_rsa_key_is_read_and_no_other_key_has_one() {
+        let tlv = |tag: u8, value: &[u8]| {
+            let length = u16::try_from(value.len()).unwrap().to_be_bytes();
+            let length: &[u8] = match length {
+                [0, one @ ..0x80] => &[one],
+                [0, one] => &[0x81, one],
+                [two, one] => &[0x82, two, one],
+            };
+            [&[tag], length, value].concat()
+        };
+        let modulus = [vec![0], vec![0xC3; 1024]].concat();
+        let fields = [tlv(0x02, &[0]), tlv(0x02, &modulus), tlv(0x02, &[3])];
+        let rsa = tlv(0x30, &fields.concat());
+        let fields = [tlv(0x02, &[0]), tlv(0x30, &[]), tlv(0x04, &rsa)];
+        let wrapped = tlv(0x30, &fields.concat());
+        let bits = |key: PrivateKeyDer<'_>| rsa_bits(&key);
+        assert_eq!(bits(PrivateKeyDer::Pkcs1(rsa.into())), Some(8192));
+        for end in 0..wrapped.len() {
+            let cut = PrivateKeyDer::Pkcs8(wrapped[..end].into());
+            assert_eq!(bits(cut), None, "{end}");
+        }
+        assert_eq!(bits(PrivateKeyDer::Pkcs8(wrapped.into())), Some(8192));
+        let other = rcgen::KeyPair::generate().unwrap().serialize_der();
+        assert_eq!(bits(PrivateKeyDer::Pkcs8(other.into())), None);
     }
 
     #[test]

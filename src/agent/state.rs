@@ -13,6 +13,7 @@ use crate::decide::scheduled_events::{EventTracker, ScheduledEvent};
 use crate::facts::machine::Machine;
 use crate::sys::atomic_file;
 use crate::sys::disk::{self, Content};
+use crate::sys::document::json::damage;
 use crate::sys::root::{ReadError, Root};
 
 /// The path of the state file, readable only by this agent.
@@ -230,7 +231,10 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
             Err(Unused::Foreign(why, other.or(state.copied_from)))
         }
         Ok(state) => Ok(Some(state)),
-        Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),
+        Err(error) => {
+            let why = format!("`{path}` is damaged: {}", damage(&error));
+            Err(Unused::Unusable(why))
+        }
     }
 }
 
@@ -319,8 +323,8 @@ mod tests {
     #[test]
     fn a_damaged_or_newer_state_is_moved_aside_and_said() {
         for (text, word) in [
-            ("", "corrupt"),
-            ("{\"version\":", "corrupt"),
+            ("", "it ends too early, in line 1"),
+            ("{\"version\":", "it ends too early, in line 1"),
             (
                 r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
                 "version 9",

@@ -87,6 +87,10 @@ const REVIEW: &str =
 const APPLY: &str = "kubectl apply -f rbac.yaml";
 /// Writes a kubeconfig with the token of the service account to this node.
 const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
+/// A kernel that denies what root may do with all capabilities.
+const NOT_PERMITTED: &str = "If it is not permitted to read the file: the service runs as root without capabilities. Set the owner root and mode 0600 (`chown root:root`, `chmod 0600`), and let root enter its directories. SELinux or AppArmor may deny it too: see the audit log.";
+/// Before a kubeconfig is overwritten. A name with the time: a second run must not lose the first copy.
+const BACKUP: &str = "cp -p <KUBECONFIG> /root/kubeconfig.$(date +%s)";
 /// The same, for a kubeconfig that does not work.
 const REPLACE: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG> --replace";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
@@ -105,6 +109,8 @@ const KUBELET_LOG: &str =
     "test ! -e /var/lib/rancher/rke2 || tail -n 50 /var/lib/rancher/rke2/agent/logs/kubelet.log";
 /// The certificate of the kubelet on RKE2, K3s or kubeadm.
 const KUBELET_ISSUER: &str = "for file in /var/lib/rancher/*/agent/client-kubelet.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do test ! -e $file || openssl x509 -noout -subject -issuer -dates -in $file; done";
+/// `kubeadm certs renew` does not renew the certificate of the kubelet.
+const KUBEADM_KUBELET: &str = "With kubeadm: move kubelet.conf and /var/lib/kubelet/pki/kubelet-client* away, write /etc/kubernetes/kubelet.conf anew from a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE> > kubelet.conf`), and restart the kubelet.";
 const TOPOLOGY: &str =
     "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
 const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
@@ -134,8 +140,9 @@ pub const DOCTOR_REPLACES: &str = "`harvester-node-agent doctor` shows the steps
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
 pub const ETCD_NODE_DELETED: &str = "If the Node of a server of RKE2 or K3s with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
-const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. Copy the present kubeconfig before the next steps: --replace overwrites it.";
-const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
+const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace), so `cp` copies it to /root before.";
+/// How to make a Harvester kubeconfig, whose commands follow.
+pub const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
 /// The components that use the same kubeconfig as the agent.
 const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
@@ -339,7 +346,7 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent config show", Vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
-    LabelNotManaged, "label-not-managed", Node, Warning [NeedsPlacement], "allow-listed label is not managed by the agent",
+    LabelNotManaged, "label-not-managed", Node, Warning [NeedsPlacement], "configured label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
             "Remove the label from the Node, so that the agent can set it: `kubectl label node <NODE> <KEY>-`.",
@@ -474,9 +481,12 @@ catalog! {
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
         fix: [
-            "Correct the reported key, or replace the file: `harvester-node-agent explain harvester-credential-missing` shows how to create one. The agent reloads it automatically.",
+            "If you can correct the key, the file or the link that the error names, do so: the agent reloads it automatically. Otherwise use the next steps.",
+            NOT_PERMITTED,
+            RANCHER_FIRST,
+            USE_SERVICE_ACCOUNT,
         ],
-        run: [Vm "harvester-node-agent whoami"],
+        run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
@@ -500,8 +510,13 @@ catalog! {
         suppresses: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
-        fix: ["Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file."],
-        run: [Vm JOURNAL],
+        fix: [
+            "If you can correct the key, the file or the link that the error names, do so. On RKE2 and K3s, restart the service, one server at a time: it writes the kubeconfig, the certificate and the key again.",
+            NOT_PERMITTED,
+            KUBEADM_KUBELET,
+            "If only the agent cannot use a certificate or key, the kubelet still works: plan this for the next maintenance.",
+        ],
+        run: [Vm JOURNAL, Vm KUBELET_ISSUER],
         suppresses: [NodeMissing, NodeWriteFailed];
     CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning [NeedsMemory], "changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
@@ -516,12 +531,12 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 5868)],
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. If the CSI driver and the cloud provider use the same file, volumes are then not attached and the VM is not found.",
         fix: [RANCHER_FIRST, USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS];
+        run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. If the CSI driver and the cloud provider use the same file, they fail as well.",
         fix: [RANCHER_FIRST, USE_SERVICE_ACCOUNT, OTHER_NODES],
-        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
+        run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4446)],
@@ -569,7 +584,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3162)],
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
         fix: [
-            "Put the kubeconfig at the missing path.",
+            "Put the kubeconfig at the missing path. If that is a symbolic link, put it at the target of the link, as the command does: it keeps the link.",
             "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent, k3s or k3s-agent.",
         ],
         run: [Vm "grep -rn cloud-provider-config /etc/rancher"];
@@ -577,7 +592,7 @@ catalog! {
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: [
             "Another user may have written it: compare the server and the paths in it with the same file on another node. If that is not certain, write it anew.",
-            "For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
+            "For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; copy the file first (`cp -p`), and add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
             "Only then set the owner of the reported file to root, and remove write permission for others. If a directory is reported, find out what it is for: move the file to a directory of root, rather than change the owner.",
         ],
         run: [Vm NAMED_FILES, Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
@@ -599,7 +614,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
         ],
-        run: [Vm "timedatectl", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
+        run: [Vm "timedatectl", Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         see: [NODE_AUTHORIZATION, KUBELET_CERTIFICATES],
@@ -607,7 +622,7 @@ catalog! {
         fix: [
             "Check the clock of this node first.",
             "Restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: that renews the certificate.",
-            "With kubeadm: move kubelet.conf and /var/lib/kubelet/pki/kubelet-client* away, write /etc/kubernetes/kubelet.conf anew from a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:<NODE> > kubelet.conf`), and restart the kubelet.",
+            KUBEADM_KUBELET,
         ],
         run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
@@ -631,7 +646,7 @@ catalog! {
             "Otherwise create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.",
             OTHER_NODES,
         ],
-        run: [Harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
+        run: [Harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",

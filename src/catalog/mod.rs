@@ -18,7 +18,7 @@ use std::fmt;
 pub use command::{CommandPlace, FixCommand, PLACEHOLDERS};
 pub use entries::{
     Code, DOCTOR_REPLACES, ETCD_NODE_DELETED, Entry, Flag, NODE_DELETED, REJOIN, REJOIN_COMMANDS,
-    REJOIN_KUBEADM, REJOIN_SERVERS, Severity,
+    REJOIN_KUBEADM, REJOIN_SERVERS, Severity, USE_SERVICE_ACCOUNT,
 };
 pub use group::{Api, Group};
 

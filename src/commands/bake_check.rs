@@ -104,11 +104,13 @@ fn text(image: &str, problems: &[Problem], is_live: bool, show: Show) -> String 
         out.blank();
     }
     let count = many(problems.len(), "problem");
-    let advice = match is_live {
-        true => "Run none of these commands on a node in use",
-        false => "Do not release this image",
+    let closing = match is_live {
+        true => format!(
+            "Running system: {count}. Release no image of it before they are fixed, and run none of the commands on a node in use."
+        ),
+        false => format!("{image}: {count}. Do not release this image."),
     };
-    out.put("", &format!("{image}: {count}. {advice}."));
+    out.put("", &closing);
     out.finish()
 }
 

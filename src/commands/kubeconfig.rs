@@ -25,7 +25,7 @@ Examples:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
-  Replace an expired one: the same with --replace
+  Replace an expired one: copy it (cp -p FILE FILE.old), then the same with --replace
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
 
@@ -51,11 +51,31 @@ pub struct Options {
     pub replace: bool,
 }
 
-/// The fields of a Secret of type `kubernetes.io/service-account-token` that a kubeconfig needs, in base64.
+/// The type of a Secret with the token of a service account.
+const TYPE: &str = "kubernetes.io/service-account-token";
+
+/// The fields of a Secret of this type that a kubeconfig needs, in base64.
 #[derive(Deserialize)]
 struct Secret {
+    kind: Option<String>,
+    #[serde(rename = "type")]
+    type_name: Option<String>,
     #[serde(default)]
     data: BTreeMap<String, String>,
+}
+
+impl Secret {
+    /// Returns why a key is missing.
+    fn lacks(&self, key: &str) -> String {
+        let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
+            (Some("List"), _) => {
+                return "standard input is a List, not one Secret: add the name of the Secret to `kubectl get secret`".to_owned();
+            }
+            (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
+            _ => "Harvester adds it after the Secret is created, if the service account exists",
+        };
+        format!("the Secret has no `{key}`: {why}")
+    }
 }
 
 /// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
@@ -68,8 +88,11 @@ fn server(text: &str) -> Result<Url, String> {
     if url.scheme() != "https" || !host.bytes().all(is_name) || url.path() != "/" {
         return Err(invalid());
     }
-    match host {
-        "vip" => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+    match (host, url.port()) {
+        ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        (_, None) => Err(format!(
+            "port 443 is Harvester's UI; the API is https://{host}:6443"
+        )),
         _ => Ok(url),
     }
 }
@@ -90,9 +113,19 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
         return Answer::new(text.as_str(), Exit::Ok);
     };
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
+    if root.metadata(file).is_ok_and(|found| found.is_dir()) {
+        return failed(format!("{name} is a directory, not the path of a file"));
+    }
+    if root.link_target(file).is_some() {
+        let target = root.resolve(file);
+        let target = one_line(&target.to_string_lossy(), SHOWN_MAX).into_owned();
+        return failed(format!(
+            "{name} is a symbolic link, which is neither followed nor replaced; its target is {target}"
+        ));
+    }
     if !options.replace && is_other(root, file, text.as_bytes()) {
         return failed(format!(
-            "{name} exists with other content, such as the credential of the cloud provider; to replace it, add --replace"
+            "{name} exists with other content, such as the credential of the cloud provider; to replace it, copy it (`cp -p`) and add --replace"
         ));
     }
     let made = make_directory(root, file.parent().unwrap_or(file));
@@ -130,13 +163,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
-    let encoded = |key: &str| {
-        secret.data.get(key).ok_or_else(|| {
-            format!(
-                "the Secret has no `{key}`: Harvester adds it shortly after the Secret is created, if the service account exists"
-            )
-        })
-    };
+    let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -212,7 +239,12 @@ mod tests {
         };
         let answer = run(&root, &other, secret.as_bytes());
         assert_eq!((answer.text.as_str(), answer.exit), ("", Exit::Failed));
-        assert!(answer.stderr.contains("add --replace"), "{answer:?}");
+        assert!(
+            answer
+                .stderr
+                .contains("copy it (`cp -p`) and add --replace"),
+            "{answer:?}"
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         let replacing = Options {
             replace: true,
@@ -259,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_and_a_link_are_named_as_what_they_are() {
+        let (dir, root) = tree();
+        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
+        for (file, says) in [
+            ("/a", "/a is a directory, not the path of a file"),
+            (
+                "/link",
+                "/link is a symbolic link, which is neither followed nor replaced; its target is /gone",
+            ),
+        ] {
+            for replace in [false, true] {
+                let options = Options {
+                    replace,
+                    ..options(Some(file))
+                };
+                let answer = run(&root, &options, secret.as_bytes());
+                assert_eq!(answer.stderr, format!("error: {says}\n"));
+            }
+        }
+    }
+
+    #[test]
     fn an_invalid_secret_replaces_no_file_and_is_not_shown() {
         let (dir, root) = tree();
         let authority = Authority::new("ca").pem();
@@ -274,7 +330,15 @@ mod tests {
                 "not a Secret",
             ),
             (good.clone() + &" ".repeat(1 << 20), "larger than 1 MiB"),
-            ("{}".to_owned(), "the Secret has no `token`"),
+            ("{}".to_owned(), "the Secret has no `token`: Harvester adds"),
+            (
+                r#"{"kind": "List", "items": [{"data": {"token": "CANARY"}}]}"#.to_owned(),
+                "is a List, not one Secret: add the name",
+            ),
+            (
+                r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
+                "its type is not kubernetes.io/service-account-token",
+            ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (
                 secret("eyJ.CANARY", &authority, ""),
@@ -303,10 +367,14 @@ mod tests {
             "192.0.2.10:6443",
             "https://VIP:6443",
             "https://192.0.2.10/k8s/clusters/local",
+            "https://192.0.2.10",
+            "https://192.0.2.10:443",
             "https://$(reboot):6443",
             "",
         ] {
             assert!(server(text).is_err(), "{text}");
         }
+        let ui = server("https://[fd00::1]:443").unwrap_err();
+        assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }
 }

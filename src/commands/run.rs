@@ -13,7 +13,7 @@ use std::time::Duration;
 use time::UtcDateTime;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Exit};
 use super::options::config_option;
@@ -71,7 +71,14 @@ pub fn run(process: &Process) -> Answer {
     in_loop(serve(process, loaded, &machine)).unwrap_or_else(|error| failed(&error))
 }
 
-/// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status.
+/// The time limit of a round and of the permissions, for a command that a user waits for.
+const EXAMINE_LIMIT: Duration = Duration::from_secs(15);
+
+/// The error after it.
+const TOO_LATE: &str = "error: timed out after 15 s; see `harvester-node-agent doctor`\n";
+
+/// Runs one round, and returns what `answer` makes of it. `is_examined` adds event sources and permissions to the status, within a
+/// time limit.
 pub(super) fn one_round(
     process: &Process,
     mode: Mode,
@@ -97,7 +104,18 @@ pub(super) fn one_round(
         let board = SourceBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, board.clone(), &state);
-        let round = reconcile(&settings, &mut observer, &clock, mode).await;
+        let until = Instant::now() + EXAMINE_LIMIT;
+        if is_examined {
+            observer = observer.with_short_timeouts();
+        }
+        let round = reconcile(&settings, &mut observer, &clock, mode);
+        let round = match is_examined {
+            true => timeout_at(until, round).await.ok(),
+            false => Some(round.await),
+        };
+        let Some(round) = round else {
+            return Ok(Answer::stderr(TOO_LATE, Exit::TryAgain));
+        };
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
             triggers::probe(&process.root, &process.bus(), files, &board).await;
@@ -110,8 +128,8 @@ pub(super) fn one_round(
         };
         let mut status = Status::new(&round, &context);
         if is_examined {
-            let permissions = permissions::read(observer.connections(), &settings, &round).await;
-            status.permissions = permissions.iter().map(PermissionStatus::from).collect();
+            let all = permissions::read(observer.connections(), &settings, &round, until).await;
+            status.permissions = all.iter().map(PermissionStatus::from).collect();
         }
         Ok(answer(&round, &status))
     };

@@ -6,17 +6,19 @@ use super::options::config_option;
 use super::process::Process;
 use super::run::{not_root, one_round};
 use crate::agent::Mode;
-use crate::catalog::{Finding, Group, Severity};
+use crate::catalog::{Api, Finding, Group, Severity};
+use crate::facts::UnavailableKind;
 use crate::report::show;
 use crate::sys::escape::json_text;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "\
-Exit status: 0 VM and host are known; 1 they are not, or the identity has an error; 3 warnings with --strict; 4 not a KubeVirt \
-virtual machine; 75 an API is unreachable, or it is not run as root; 78 invalid configuration.";
+Exit status: 0 VM and host are known; 1 they are not, such as without a Harvester kubeconfig, or the identity has an error; \
+3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable, a time limit is reached, or it is not run as \
+root; 78 invalid configuration.";
 
 /// Runs one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an error, 75 if an API
-/// was unreachable, 1 otherwise.
+/// was unreachable and nothing lasting prevents that they are known, 1 otherwise.
 pub fn run(process: &Process, is_strict: bool) -> Answer {
     if let Some(answer) = not_root(process, "whoami") {
         return answer;
@@ -33,7 +35,9 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
         let is_error = |finding: &Finding| {
             finding.group() == Group::Identity && finding.code.entry().severity == Severity::Error
         };
-        let exit = if round.is_unanswered() {
+        let why = round.observation.read_failure(Api::Harvester);
+        let is_lasting = why.is_some_and(|why| why.kind != UnavailableKind::Unreachable);
+        let exit = if round.is_unanswered() && (is_known || !is_lasting) {
             Exit::TryAgain
         } else if is_known && !round.plan.findings.iter().any(is_error) {
             Exit::Ok

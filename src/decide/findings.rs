@@ -28,7 +28,7 @@ pub fn raise(
     now: Now,
 ) -> (Vec<Finding>, Vec<Finding>) {
     let mut findings = Vec::new();
-    reads::credentials(seen, &mut findings);
+    reads::credentials(settings, seen, &mut findings);
     expiry::findings(seen.observation, now, &mut findings);
     reads::answers(seen.observation, memory.node.as_ref(), &mut findings);
     let mut about_names = Vec::new();

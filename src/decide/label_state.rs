@@ -2,11 +2,11 @@
 //! Do the labels of the Node match the host, and if not, why? The reason is the code of the finding that explains it.
 
 use super::doing::{Doing, Labeling};
+use super::failure_code;
 use super::identity::OwnVm;
 use super::input::Scene;
 use super::labels::SkipReason;
 use super::placement::PlacementOutcome;
-use super::unread;
 use crate::catalog::{Api, Code, Flag, kebab};
 use crate::facts::placement::Source;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -191,7 +191,7 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if seen.identity.vmi().is_none() => without_host(seen),
-        None if let Some(why) = &placement.trouble => unknown(unread::source(why.kind)),
+        None if let Some(why) = &placement.trouble => unknown(failure_code::source(why.kind)),
         None if tried(PlacementOutcome::Invalid, None) => not_synced(Code::LabelValueInvalid),
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => {
             not_synced(Code::AnnotationsStale)
@@ -215,14 +215,14 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
             Fact::Absent => unknown(Code::NodeMissing),
             // Without a code, it is read soon.
             Fact::Failed(_) => {
-                unread::api(seen.observation, Api::Guest).map_or(LabelState::Pending, unknown)
+                failure_code::api(seen.observation, Api::Guest).map_or(LabelState::Pending, unknown)
             }
         },
     }
 }
 
 fn without_host(seen: Scene<'_>) -> LabelState {
-    let unread = unread::api(seen.observation, Api::Harvester);
+    let unread = failure_code::api(seen.observation, Api::Harvester);
     match &seen.identity.vm {
         // The VM may be known without Harvester. The reason is the same.
         _ if unread == Some(Code::HarvesterIsOwnApi) => unknown(Code::HarvesterIsOwnApi),

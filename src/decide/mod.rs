@@ -13,6 +13,7 @@ pub mod conditions;
 pub mod conflict;
 pub mod doing;
 pub mod events;
+pub mod failure_code;
 pub mod fast_poll;
 pub mod findings;
 pub mod guest_agent;
@@ -32,7 +33,6 @@ mod plan;
 pub mod registration;
 pub mod schedule;
 pub mod scheduled_events;
-pub mod unread;
 mod write_results;
 
 pub use action::{

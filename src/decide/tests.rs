@@ -24,7 +24,7 @@ use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::placement::Source;
 use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, UNRESOLVED, Unavailable, UnavailableKind};
 use time::UtcDateTime;
 
 fn codes(plan: &Plan) -> Vec<Code> {
@@ -1511,6 +1511,59 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
     let plan = world.plan();
     assert!(plan.memory.has_searched);
     assert_eq!(plan.memory.agenda.due(Job::Search), None);
+}
+
+#[test]
+fn a_setting_that_names_a_missing_file_has_steps_of_its_own() {
+    let mut world = World::new();
+    world.observation.harvester = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
+    world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
+    let codes = [
+        Code::HarvesterCredentialMissing,
+        Code::KubeletCredentialMissing,
+    ];
+    let steps = |world: &World| {
+        let plan = world.plan();
+        codes.map(|code| {
+            let found = plan.findings.iter().find(|one| one.code == code).unwrap();
+            (found.remedy(), found.commands()[0].text.to_string())
+        })
+    };
+    for (code, (steps, command)) in codes.iter().zip(steps(&world)) {
+        assert_eq!(steps, code.entry().fix.join(" "));
+        assert_eq!(command, code.entry().commands[0].text);
+    }
+    world.settings.harvester.kubeconfig = "/etc/mine".to_owned().try_into().ok();
+    world.settings.guest.kubeconfig = "/etc/own".to_owned().try_into().ok();
+    for (steps, command) in steps(&world) {
+        assert!(steps.contains("no other path is searched") && !steps.contains("Rancher"));
+        assert_eq!(command, "harvester-node-agent config show");
+    }
+}
+
+#[test]
+fn a_name_without_an_address_has_steps_for_dns_and_none_for_routes() {
+    let mut world = World::new();
+    let commands = |world: &World| {
+        let plan = world.plan();
+        let mut found = plan.findings.iter();
+        let code = Code::HarvesterUnreachable;
+        let commands = found.find(|one| one.code == code).unwrap().commands();
+        commands
+            .iter()
+            .map(|one| one.text.to_string())
+            .collect::<Vec<_>>()
+    };
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "no route to host");
+    assert!(commands(&world).iter().any(|one| one == "ip route"));
+    let text = format!("failed to get `/x` at https://harvester.example:6443: {UNRESOLVED}");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, text);
+    let expected = [
+        "getent ahosts harvester.example",
+        "resolvectl query harvester.example  # only with systemd-resolved",
+        "cat /etc/resolv.conf",
+    ];
+    assert_eq!(commands(&world), expected);
 }
 
 #[test]

@@ -103,6 +103,9 @@ impl Unavailable {
     }
 }
 
+/// The problem of a server whose name has no address, in the text of an unreachable API.
+pub const UNRESOLVED: &str = "cannot resolve the server name (DNS)";
+
 /// The kinds of failure that decisions distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -25,4 +25,4 @@ pub mod topology;
 pub mod trigger;
 pub mod vmi;
 
-pub use fact::{Fact, Unavailable, UnavailableKind};
+pub use fact::{Fact, UNRESOLVED, Unavailable, UnavailableKind};

@@ -72,13 +72,15 @@ impl Connections {
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
         self.harvester
             .refresh(root, &harvester, timeouts, Api::Harvester);
-        if settings.harvester.kubeconfig.is_none()
-            && let Some(why) = &mut self.harvester.problem
-            && why.kind == UnavailableKind::Missing
-            && let Some(reference) = search::unresolved(distributions)
-        {
-            why.text = format!("{}; {reference}", why.text);
-        }
+        self.harvester
+            .note_missing(|| match settings.harvester.kubeconfig {
+                Some(_) => elsewhere(root, &search::harvester_candidates(None, distributions)),
+                None => search::unresolved(distributions),
+            });
+        self.guest.note_missing(|| {
+            settings.guest.kubeconfig.as_ref()?;
+            elsewhere(root, &search::kubelet_candidates(None, distributions))
+        });
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
             && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
         {
@@ -169,6 +171,16 @@ impl ApiAccess {
         self.problem = Some(why);
     }
 
+    /// Adds a note to the problem if the kubeconfig does not exist.
+    fn note_missing(&mut self, note: impl FnOnce() -> Option<String>) {
+        if let Some(why) = &mut self.problem
+            && why.kind == UnavailableKind::Missing
+            && let Some(note) = note()
+        {
+            why.text = format!("{}; {note}", why.text);
+        }
+    }
+
     /// Reads the credential again, and notes its files and who else can read or change them.
     fn refresh(&mut self, root: &Root, candidates: &[Candidate], timeouts: Timeouts, api: Api) {
         self.is_unread = false;
@@ -196,7 +208,15 @@ impl ApiAccess {
         let Some((candidate, outcome)) = self.source.search(root, candidates) else {
             // A missing file means that the credential was removed.
             self.source = CredentialSource::default();
-            let tried: Vec<String> = candidates.iter().map(ToString::to_string).collect();
+            let tried = candidates.iter();
+            let tried = tried.map(|candidate| match root.dangling(&candidate.path) {
+                Some(target) => format!(
+                    "{candidate}, which is a symbolic link to {}, which does not exist",
+                    target.display()
+                ),
+                None => candidate.to_string(),
+            });
+            let tried: Vec<String> = tried.collect();
             let text = format!("no {what} at {}", tried.join(", "));
             self.refuse(Unavailable::new(UnavailableKind::Missing, text));
             return None;
@@ -248,6 +268,16 @@ impl ApiAccess {
         }
         None
     }
+}
+
+/// Returns the first kubeconfig at a path that is not searched because a setting names another one.
+fn elsewhere(root: &Root, standard: &[Candidate]) -> Option<String> {
+    let mut standard = standard.iter();
+    let is_file = |one: &&Candidate| root.metadata(&one.path).is_ok_and(|found| found.is_file());
+    let found = standard.find(is_file)?;
+    Some(format!(
+        "there is one at {found}, which is not searched because of the setting"
+    ))
 }
 
 /// Returns what users other than root can read or change of a credential.
@@ -323,6 +353,42 @@ mod tests {
         assert_eq!(kind, UnavailableKind::Directory);
         println!("{text}");
         assert!(text.starts_with("Harvester kubeconfig: "), "{text}");
+    }
+
+    #[test]
+    fn a_missing_file_that_a_setting_names_and_a_link_to_nothing_are_named() {
+        let (_dir, root) = tree();
+        let mut settings = Settings::default();
+        let found = |settings: &Settings| {
+            let mut connections = Connections::default();
+            connections.refresh(&root, settings, &[]);
+            let sides = [&connections.harvester, &connections.guest];
+            sides.map(|side| side.link().unwrap_err().text)
+        };
+        std::fs::create_dir_all(root.join("/etc/kubernetes")).unwrap();
+        let link = root.join(search::CLOUD_CONFIG);
+        std::os::unix::fs::symlink("../cloud/gone", &link).unwrap();
+        let [harvester, _] = found(&settings);
+        let end = ", /etc/kubernetes/cloud-config, which is a symbolic link to /etc/cloud/gone, which does not exist";
+        assert!(harvester.ends_with(end), "{harvester}");
+        std::fs::remove_file(link).unwrap();
+        settings.harvester.kubeconfig = "/etc/mine".to_owned().try_into().ok();
+        settings.guest.kubeconfig = "/etc/own".to_owned().try_into().ok();
+        let missing = [
+            "no Harvester kubeconfig at /etc/mine (`[harvester] kubeconfig`)",
+            "no kubelet kubeconfig at /etc/own (`[guest_cluster] kubeconfig`)",
+        ];
+        assert_eq!(found(&settings), missing);
+        let standard = [search::CLOUD_CONFIG, search::KUBEADM_KUBECONFIG];
+        for path in standard {
+            write(&root, path, "");
+        }
+        let [first, second] = standard.map(|path| {
+            format!("; there is one at {path}, which is not searched because of the setting")
+        });
+        let [harvester, kubelet] = missing;
+        let expected = [format!("{harvester}{first}"), format!("{kubelet}{second}")];
+        assert_eq!(found(&settings), expected);
     }
 
     /// A file that is read twice may be replaced in between, so that another one is used than was found.

@@ -79,12 +79,12 @@ pub enum DistributionProblem {
         /// The problem; its text is part of the message.
         problem: DocumentError,
     },
-    /// A key has a value of the wrong kind.
-    #[error("`{key}` of `{path}` is {found}, expected {expected}")]
+    /// A key, or the document, has a value of the wrong kind.
+    #[error("{key}`{path}` is {found}, expected {expected}")]
     WrongKind {
         /// The file.
         path: PathBuf,
-        /// The key.
+        /// The key, as the first words of the message; empty for the document.
         key: String,
         /// The kind that was found.
         found: &'static str,
@@ -313,7 +313,7 @@ impl DistributionReader<'_> {
             YamlValue::Map(entries) => entries,
             YamlValue::Null => return,
             other => {
-                self.wrong_kind(path, "the whole", &other, "a mapping");
+                self.wrong_kind(path, "", &other, "a mapping");
                 return;
             }
         };
@@ -338,7 +338,12 @@ impl DistributionReader<'_> {
                     }
                     slot.extend(values.into_iter().map(|value| configured(value, path)));
                 }
-                Err(found) => self.wrong_kind(path, &key, found, "text or a list of text"),
+                Err(found) => self.wrong_kind(
+                    path,
+                    &format!("`{key}` of "),
+                    found,
+                    "text or a list of text",
+                ),
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::facts::machine::{Machine, Vendor};
 use crate::facts::names::effective_hostname;
 use crate::facts::nic::Nic;
 use crate::facts::{Fact, UnavailableKind};
+use crate::sys::document::json::damage;
 use crate::sys::root::Root;
 use crate::wire::netlink::inventory::read_nics;
 
@@ -101,7 +102,7 @@ fn cloud_init_hostname(root: &Root) -> Fact<String> {
             }
             Err(error) => Fact::failed(
                 UnavailableKind::Malformed,
-                format!("`{path}` is not JSON of cloud-init: {error}"),
+                format!("`{path}` of cloud-init is damaged: {}", damage(&error)),
             ),
         }
     })

@@ -42,7 +42,7 @@ impl<T> From<Result<T, ReadError>> for Fact<T> {
 impl<T> From<ReadError> for Fact<T> {
     fn from(error: ReadError) -> Self {
         match &error {
-            ReadError::NotFound(_) => Self::Absent,
+            error if error.is_absent() => Self::Absent,
             ReadError::Denied(_) => Self::failed(UnavailableKind::Forbidden, chain(&error)),
             ReadError::Io { .. } => Self::failed(UnavailableKind::Unreachable, chain(&error)),
             _ => Self::failed(UnavailableKind::Malformed, chain(&error)),

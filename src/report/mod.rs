@@ -10,7 +10,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod event_log;
 pub mod exposition;
-mod files;
+mod file_writers;
 pub mod journal;
 pub mod logging;
 pub mod message_id;
@@ -43,7 +43,7 @@ use crate::sys::root::Root;
 use changes::Reported;
 use compose::Context;
 use counters::Counters;
-use files::{Files, SETTLE};
+use file_writers::{Files, SETTLE};
 use journal::{Journal, Priority, Record};
 use status::{AgentStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
@@ -93,7 +93,7 @@ impl Reporter {
             ..Context::default()
         };
         Self {
-            textfile: Textfile::new(&root, files.writer(files::METRICS)),
+            textfile: Textfile::new(&root, files.writer(file_writers::METRICS)),
             root,
             journal,
             systemd,

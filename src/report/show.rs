@@ -114,13 +114,17 @@ pub fn whoami(status: &Status, show: Show, config: &str) -> String {
         for (name, credential) in credentials {
             out.row("Kubeconfig", &format!("{name}: {}", whole(credential)));
         }
+        let mut above = status.identity.message.as_ref();
         for permission in &status.permissions {
-            let allowed = match (permission.allowed, &permission.error) {
+            let error = permission.error.as_ref();
+            let allowed = match (permission.allowed, error) {
                 (Some(true), _) => "allowed",
                 (Some(false), _) => "denied",
+                (None, Some(_)) if above == error => "unknown, as above",
                 (None, Some(error)) => error.as_str(),
                 (None, None) => "unknown",
             };
+            above = error.or(above);
             let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);
             out.row("Permission", &text);
         }
@@ -390,7 +394,15 @@ mod tests {
         world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "HTTP 503");
         world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
         world.observation.machine.product_uuid = Fact::Absent;
-        let status = Status::new(&round(&world, &[]), &Context::default());
+        let mut status = Status::new(&round(&world, &[]), &Context::default());
+        status.permissions = ["HTTP 503", "timed out", "timed out"]
+            .map(|error| PermissionStatus {
+                request: "get nodes in the cluster".to_owned(),
+                allowed: None,
+                error: Some(error.to_owned()),
+                purpose: "source host-node".to_owned(),
+            })
+            .into();
         text += &format!("Neither VM nor Node.\n\n{}", views(&status, None));
         let file = "src/report/show.txt";
         harvester_lab::expected::is_expected(file, &text, str::to_owned);

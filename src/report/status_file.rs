@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::sys::disk::Content;
+use crate::sys::document::json::damage;
 use crate::sys::escape::in_json;
 use crate::sys::root::{ReadError, Root};
 
@@ -29,8 +30,8 @@ pub enum StatusError {
     #[error("{0}")]
     Version(String),
     /// The file is not JSON, or a field is missing or invalid.
-    #[error("`{STATUS_FILE}` is damaged")]
-    Damaged(#[source] serde_json::Error),
+    #[error("`{STATUS_FILE}` is damaged: {}", damage(.0))]
+    Damaged(serde_json::Error),
 }
 
 /// Returns the content of the file.
@@ -64,7 +65,14 @@ mod tests {
         std::fs::create_dir_all(root.join(STATUS_FILE).parent().unwrap()).unwrap();
         std::fs::write(root.join(STATUS_FILE), content(&json!({})).text.unwrap()).unwrap();
         assert_eq!(read(&root).unwrap(), json!({}));
-        std::fs::write(root.join(STATUS_FILE), "{").unwrap();
-        assert!(matches!(read(&root), Err(StatusError::Damaged(_))));
+        for (text, says) in [
+            ("", "it ends too early, in line 1"),
+            ("{\n", "it ends too early, in line 2"),
+            ("{\n\"a\": b}", "line 2 is not JSON"),
+        ] {
+            std::fs::write(root.join(STATUS_FILE), text).unwrap();
+            let error = read(&root).unwrap_err().to_string();
+            assert_eq!(error, format!("`{STATUS_FILE}` is damaged: {says}"));
+        }
     }
 }

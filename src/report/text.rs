@@ -2,7 +2,7 @@
 //! Text for a terminal: the only place that knows columns, colors and symbols, and that wraps lines.
 
 use std::fmt::{Display, Write};
-use std::iter::repeat_n;
+use std::iter::{repeat, repeat_n};
 
 use time::UtcDateTime;
 
@@ -145,14 +145,20 @@ impl Text {
         self.put(&format!("{name:<NAMES$}"), value);
     }
 
-    /// Appends a row with several parts, each after the symbol of its state.
+    /// Appends a row with several parts, each after the symbol of its state; one part in each line if the row is too long for one.
     pub fn marks(&mut self, name: &str, parts: &[(Mark, String)]) {
         let style = self.show.style;
-        let parts = parts
-            .iter()
-            .map(|(mark, value)| format!("{} {}", style.symbol(*mark), self.shown(value)));
-        let parts = parts.collect::<Vec<_>>().join("   ");
-        self.wrap(&format!("{name:<NAMES$}"), parts.split(' '));
+        let whole = parts.iter();
+        let whole =
+            whole.map(|(mark, value)| format!("{} {}", style.symbol(*mark), self.shown(value)));
+        let whole = whole.collect::<Vec<_>>().join("   ");
+        if NAMES + visible(&whole) <= style.width {
+            return self.wrap(&format!("{name:<NAMES$}"), [whole.as_str()].into_iter());
+        }
+        let names = [name].into_iter().chain(repeat(""));
+        for (name, (mark, value)) in names.zip(parts) {
+            self.put(&format!("{name:<NAMES$}{} ", style.symbol(*mark)), value);
+        }
     }
 
     /// Appends several parts, each after the symbol of its state. None is split.
@@ -339,6 +345,20 @@ mod tests {
         text.put("  Fix ", "one two three /a/long/path/to/copy \u{1b}[2J");
         let lines = "  Fix one two\n      three\n      /a/long/path/to/copy\n      \\x1b[2J\n";
         assert_eq!(text.finish(), lines);
+    }
+
+    #[test]
+    fn marks_that_do_not_fit_one_line_are_one_below_the_other() {
+        let marks = |width| {
+            let mut text = text(width);
+            let skipped = (Mark::Skipped, "b not checked".to_owned());
+            text.marks("Names", &[(Mark::Ok, "a".to_owned()), skipped]);
+            text.finish()
+        };
+        let whole = "Names        ok   a   skip b not checked\n";
+        assert_eq!(marks(whole.len() - 1), whole);
+        let split = "Names        ok   a\n             skip b not\n                  checked\n";
+        assert_eq!(marks(30), split);
     }
 
     #[test]

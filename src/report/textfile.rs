@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::SETTLE;
+use super::file_writers::SETTLE;
 use crate::config::MetricsFile;
 use crate::sys::disk::{Content, FileWriter};
 use crate::sys::root::Root;

@@ -35,6 +35,17 @@ pub enum ReadError {
     /// No such file or directory.
     #[error("`{0}` does not exist")]
     NotFound(PathBuf),
+    /// A symbolic link to nothing.
+    #[error("`{path}` is a symbolic link to `{target}`, which does not exist")]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// The missing target, inside the root.
+        target: PathBuf,
+    },
+    /// A symbolic link that leads back to itself.
+    #[error("`{0}` leads in a loop of symbolic links, or through too many of them")]
+    Loop(PathBuf),
     /// The kernel denied access.
     #[error("not permitted to read `{0}`")]
     Denied(PathBuf),
@@ -67,6 +78,8 @@ impl ReadError {
     pub fn path(&self) -> &Path {
         match self {
             Self::NotFound(path)
+            | Self::Dangling { path, .. }
+            | Self::Loop(path)
             | Self::Denied(path)
             | Self::NotAFile(path)
             | Self::NotText(path)
@@ -77,7 +90,7 @@ impl ReadError {
 
     /// Reports whether the path does not exist, which is often not an error.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::NotFound(_))
+        matches!(self, Self::NotFound(_) | Self::Dangling { .. })
     }
 
     /// Reports whether the path exists and the kernel denies access.
@@ -96,6 +109,7 @@ impl ReadError {
                 Self::NotFound(path.to_owned())
             }
             io::ErrorKind::PermissionDenied => Self::Denied(path.to_owned()),
+            _ if source.raw_os_error() == Some(Errno::ELOOP as i32) => Self::Loop(path.to_owned()),
             _ => Self::Io {
                 path: path.to_owned(),
                 source,
@@ -253,6 +267,14 @@ impl Root {
         // A link in the directories of the path is inside the tree.
         let folder = self.resolve(path.parent()?);
         self.read_link(&folder.join(path.file_name()?))
+    }
+
+    /// Returns the missing target of a symbolic link, inside the root; `None` for anything else.
+    pub fn dangling(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = path.as_ref();
+        self.link_target(path)?;
+        let target = self.resolve(path);
+        (!self.exists(&target)).then_some(target)
     }
 
     /// Returns the owner of a symbolic link itself; `None` for anything else.
@@ -497,6 +519,24 @@ mod tests {
         symlink("b", root.join("/etc/a")).unwrap();
         symlink("a", root.join("/etc/b")).unwrap();
         assert!(!root.steps("/etc/a").is_empty());
-        root.read("/etc/a", 10).unwrap_err();
+        let error = root.read("/etc/a", 10).unwrap_err();
+        assert!(matches!(error, ReadError::Loop(_)), "{error}");
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_distinguished_from_one_to_a_file() {
+        let (_dir, root) = tree();
+        symlink("/var/lib/none", root.join("/etc/first")).unwrap();
+        symlink("first", root.join("/etc/second")).unwrap();
+        symlink("../var/lib/pki/one.pem", root.join("/etc/current.pem")).unwrap();
+        let missing = Some(PathBuf::from("/var/lib/none"));
+        for (path, target) in [
+            ("/etc/first", &missing),
+            ("/etc/second", &missing),
+            ("/etc/current.pem", &None),
+            ("/etc/none", &None),
+        ] {
+            assert_eq!(root.dangling(path), *target, "{path}");
+        }
     }
 }

@@ -278,6 +278,8 @@ impl<T: Watched> Keeper<T> {
         let pulse = self.pulse.clone();
         let renewal = schedule::renewal(STREAM_TIME, self.phase, self.sender.random());
         let mut renewal = std::pin::pin!(sleep(renewal));
+        // When a stream is no short one. Later than the call of `gone`, which another branch would cancel.
+        let mut established = std::pin::pin!(sleep(BEGINNING + LIFE_LEAST));
         // One for the whole stream: it misses no notification, whatever is awaited in the meantime.
         let mut redial = std::pin::pin!(pulse.redial.notified());
         loop {
@@ -292,6 +294,11 @@ impl<T: Watched> Keeper<T> {
                 // A watch that is left in the middle of an event is not used again.
                 () = &mut redial => return WatchEnd::Left,
                 event = next(&mut stream, &mut beginning, gone) => event,
+                () = &mut established, if self.short >= COMPLAIN_AFTER => {
+                    self.short = 0;
+                    self.alive(opened);
+                    continue;
+                }
                 () = &mut renewal => {
                     let opened = tokio::select! {
                         biased;

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::figures::{Figure, Figures, Samples, milliseconds};
 use harvester_lab::kubernetes::Kubernetes;
-use harvester_lab::names::{IDENTITY, TOPOLOGY};
+use harvester_lab::names::{IDENTITY, TOPOLOGY, ZONE};
 use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
-use harvester_lab::world::{AGENT, HostAccess, SOON, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, HOSTS, HostAccess, SOON, World, WorldOptions, eventually};
+use serde_json::json;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -60,6 +61,11 @@ const POLL_GAP: Duration = Duration::from_secs(2);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Watch events that the agent gets at once, and how many of them are written together.
+const FLOOD: usize = 317_500;
+const FLOOD_PART: usize = 500;
+const FLOOD_TIMEOUT: Duration = Duration::from_secs(120);
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     // Not the binary that Cargo hands to a benchmark: that one is built with unwinding.
@@ -92,6 +98,8 @@ async fn main() {
     figures.extend(visible(binary, newest.unwrap_or(Kubernetes::V1_36)).await);
     say("migrations in the lab: calls");
     figures.extend(calls(binary).await);
+    say("a flood of watch events");
+    figures.extend(flood(binary).await);
     figures.extend(poll);
 
     println!("{}", figures.print());
@@ -436,6 +444,46 @@ async fn calls(binary: &Path) -> Vec<Figure> {
         Figure::new(format!("  of these {verb}, median"), samples.median(), "")
     }));
     figures
+}
+
+/// A watch whose events name two hosts by turns, and then a migration to a third.
+async fn flood(binary: &Path) -> Vec<Figure> {
+    let world = World::lab(WorldOptions::default()).await;
+    let agent = started(&world, binary, &[]).await;
+    let vmi = world.harvester.vmi(&world.vm).await.expect("the VM runs");
+    let event = |number: usize| {
+        let mut vmi = vmi.clone();
+        vmi["status"]["nodeName"] = HOSTS[number % 2].0.into();
+        format!("{}\n", json!({"type": "MODIFIED", "object": vmi}))
+    };
+    let part: String = (0..FLOOD_PART).map(event).collect();
+    tokio::time::sleep(SETTLE).await;
+    let usage = || Usage::of(agent.pid()).expect("the process runs");
+    let (before, mark) = (usage(), Instant::now());
+    let server = world.harvester_api.lab();
+    server.flood_watches(part.as_bytes(), FLOOD / FLOOD_PART);
+    let (last, _, zone) = HOSTS[2];
+    world.migrate(last).await;
+    eventually(FLOOD_TIMEOUT, "the label of the last host", || async {
+        world.node().await["metadata"]["labels"][ZONE] == zone
+    })
+    .await;
+    let (after, took) = (usage(), mark.elapsed());
+    let requests = requests_since(&world, mark).await;
+    let patches = requests.iter().filter(|request| request.verb == "patch");
+    let patches = patches
+        .filter(|request| !request.path.ends_with("/status"))
+        .count();
+    let cpu = milliseconds(after.cpu - before.cpu);
+    vec![
+        Figure::new("CPU of a flood of watch events", cpu, "ms").note(format!(
+            "{FLOOD} that name two hosts by turns, {} bytes each; the label of a third is there after {:.1} s",
+            part.len() / FLOOD_PART,
+            took.as_secs_f64()
+        )),
+        Figure::new("  PATCHes of the Node meanwhile", patches as f64, ""),
+        Figure::new("  RSS afterwards", Memory::of(agent.pid()).rss_mb, "MB"),
+    ]
 }
 
 fn say(what: &str) {

@@ -147,6 +147,29 @@ async fn a_credential_that_is_no_file_is_reported(on: On) {
     assert_eq!(whoami_says(&world).await, ["credential-is-directory"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_that_names_no_file_is_the_cause_and_no_outage() {
+    let world = World::lab(WorldOptions::default()).await;
+    let setting = "[harvester]\nkubeconfig = \"/etc/mine\"\n";
+    world.guest.agent_config("10-mine.toml", setting);
+    let away = Fault::answer(503, "text/plain", "away");
+    lab(&world.guest_api).faults().inject(Matcher::any(), away);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("harvester-credential-missing");
+    let end = "; there is one at /var/lib/rancher/rke2/etc/config-files/cloud-provider-config (`cloud-provider-config` in \
+        /etc/rancher/rke2/config.yaml.d/50-rancher.yaml), which is not searched because of the setting";
+    assert!(seen.ends_with(end), "{seen}");
+    let mut findings = diagnosis.findings();
+    let missing = findings
+        .find(|one| one["code"] == "harvester-credential-missing")
+        .unwrap();
+    let first = &missing["commands"][0]["text"];
+    assert_eq!(first, "harvester-node-agent config show");
+    assert_eq!(agent(&world, &["whoami"]).await.code, Some(1));
+    world.guest.agent_config("10-mine.toml", "");
+    assert_eq!(agent(&world, &["whoami"]).await.code, Some(75));
+}
+
 /// Returns the codes of the errors that `whoami` finds: each state has one name.
 async fn whoami_says(world: &World) -> Vec<String> {
     let output = agent(world, &["whoami", "-ojson"]).await;

@@ -36,6 +36,7 @@ fn wide(text: &str) -> Vec<&str> {
             "ssh ",
             "systemctl ",
             "journalctl ",
+            "cp -p ",
             "curl ",
             "tail ",
             "openssl ",
@@ -301,6 +302,12 @@ async fn one_root_cause_is_one_problem_with_its_commands() {
         is_expected(&format!("doctor-{name}"), &doctor);
         let whoami = agent(&world, &["whoami"]).await.stdout;
         is_expected(&format!("whoami-{name}"), &whoami);
+        if code == "harvester-unreachable" {
+            let verbose = words(&agent(&world, &["whoami", "-v"]).await.stdout);
+            let repeated = verbose.matches(": unknown, as above (").count();
+            assert_eq!(repeated, 6, "{verbose}");
+            assert!(!verbose.contains("selfsubjectaccessreviews"), "{verbose}");
+        }
         assert!(doctor.contains(&format!("[{code}]")), "{doctor}");
         assert_eq!(wide(&doctor), Vec::<&str>::new());
         let verbose = agent(&world, &["doctor", "-v"]).await.stdout;

@@ -86,7 +86,7 @@ fn fields(document: &Value, names: &mut Vec<String>) {
 async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
     let page = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/packaging/docs/pages/harvester-node-agent-metrics.7.md"
+        "/packaging/docs/pages/harvester-node-agent-output.7.md"
     );
     let page = std::fs::read_to_string(page).unwrap();
     // `credentials.harvester` and `findings[]` are two names and one.

@@ -81,8 +81,11 @@ fn walkthroughs_and_failures_name_what_is_there() {
 }
 
 #[test]
-fn the_readme_is_short_and_its_configuration_is_accepted() {
+fn the_readme_is_short_and_its_configuration_is_accepted_and_it_links_to_each_page() {
     let readme = read("README.md");
+    let mut pages = files("packaging/docs/pages").into_iter();
+    let missing = pages.find(|page| page.ends_with(".7.md") && !readme.contains(page));
+    assert_eq!(missing, None, "not in README.md");
     assert!(readme.lines().count() <= 200 && readme.len() <= 16 * 1024);
     let mut blocks = readme.split("```");
     let text = blocks.find_map(|block| block.strip_prefix("toml\n"));

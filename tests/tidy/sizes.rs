@@ -26,7 +26,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("report", 2900, ""),
     ("sys", 1980, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
     ("triggers", 1810, "inotify restarts with a delay; interruptions of watches; the rate limit and the polled files are those of an event source; what a watch requests next is a part of its own"),
-    ("wire", 3190, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
+    ("wire", 3100, "`forbidden` is said once; an interrupted list of links is requested again; bus messages are read during calls"),
 ];
 
 #[test]

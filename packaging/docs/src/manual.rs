@@ -97,6 +97,13 @@ mod tests {
         }
         let main = page("harvester-node-agent");
         assert!(main.contains("--root"));
+        for (file, _) in pages::all("2026-01-01").unwrap() {
+            let (name, section) = file.trim_start_matches("man/").rsplit_once('.').unwrap();
+            assert!(
+                main.contains(&format!("\\fB{name}\\fR({section})")),
+                "{file}"
+            );
+        }
         for status in [
             Exit::Ok,
             Exit::Failed,

@@ -58,7 +58,8 @@ fn render(name: &str, section: &str, date: &str, markdown: &str) -> Result<Strin
         .strip_prefix(&format!("# {name} - "))
         .ok_or_else(|| format!("the first line is not `# {name} - DESCRIPTION`"))?;
     let mut roff = Roff::new();
-    roff.control("TH", [name, section, date, "", "Harvester node agent"]);
+    let source = "harvester-node-agent";
+    roff.control("TH", [name, section, date, source, "Harvester node agent"]);
     let mut roff = layout(roff);
     roff.control("SH", ["NAME"]);
     roff.text([roman(format!("{name} - {description}"))]);
@@ -234,7 +235,7 @@ mod tests {
                     | key | default | effect |\n|---|---|---|\n| `a` | 1 | does |\n";
         let page = render("page", "7", "2026-01-01", text).unwrap();
         for part in [
-            ".TH page 7 2026-01-01",
+            ".TH page 7 2026-01-01 harvester-node-agent \"Harvester node agent\"\n",
             ".SH NAME\npage \\- what it is",
             ".SH USAGE\n.PP\nRun \\fBx\\fR \\fInow\\fR or later.",
             ".nf\nx \\-\\-root DIR\n.fi",

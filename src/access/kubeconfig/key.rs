@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The values of a kubeconfig with their key names, so that every error can name the location.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use crate::access::error::CredentialError;
@@ -49,7 +50,7 @@ impl<'a> KubeconfigKey<'a> {
         }
     }
 
-    pub(super) fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
+    pub(super) fn needed(&self, needed: impl Display) -> Result<&'a str, CredentialError> {
         self.text()?.ok_or_else(|| self.missing(needed))
     }
 
@@ -98,7 +99,7 @@ impl<'a> KubeconfigKey<'a> {
         parsed.transpose()
     }
 
-    pub(super) fn missing(&self, needed: &'static str) -> CredentialError {
+    pub(super) fn missing(&self, needed: impl Display) -> CredentialError {
         let path = self.file.display();
         CredentialError::Unusable(format!("`{}` is missing in `{path}`: {needed}", self.name))
     }
@@ -116,15 +117,10 @@ impl<'a> KubeconfigKey<'a> {
     }
 
     fn wrong_kind(&self, found: &YamlValue, expected: &'static str) -> CredentialError {
-        let name = match self.name.as_str() {
-            "" => "the whole",
-            name => name,
-        };
-        let found = found.kind();
-        CredentialError::at(
-            self.file,
-            name,
-            format_args!("is {found}, expected {expected}"),
-        )
+        let problem = format!("is {}, expected {expected}", found.kind());
+        match self.name.as_str() {
+            "" => CredentialError::Unusable(format!("`{}` {problem}", self.file.display())),
+            name => CredentialError::at(self.file, name, problem),
+        }
     }
 }

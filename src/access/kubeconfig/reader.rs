@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the parts of a kubeconfig, and the files that it names.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    pub(super) fn pem(&self, problem: &'static str) -> CredentialError {
+    pub(super) fn pem(&self, problem: impl Display) -> CredentialError {
         CredentialError::at(&self.path, &self.key, problem)
     }
 }
@@ -144,7 +145,7 @@ impl KubeconfigReader<'_> {
         inner: &str,
         reference: &KubeconfigKey<'_>,
     ) -> Result<KubeconfigKey<'k>, CredentialError> {
-        let name = reference.needed("the name of an entry")?;
+        let name = reference.needed(format_args!("the name of an entry of `{list}`"))?;
         for entry in document.child(list)?.entries()? {
             if entry.child("name")?.text()? == Some(name) {
                 return entry.child(inner);
@@ -257,9 +258,16 @@ impl KubeconfigReader<'_> {
             .map_err(|source: ReadError| {
                 let (path, key) = (self.path.to_owned(), key.name.clone());
                 let is_too_long = matches!(&source, ReadError::Io { source, .. } if source.kind() == ErrorKind::InvalidFilename);
-                match (source.is_absent() || is_too_long) && may_be_secret(name) {
-                    true => CredentialError::NotAFile { path, key },
-                    false => CredentialError::Reference { path, key, source },
+                let file = source.path();
+                match self.root.dangling(file).filter(|_| source.is_absent()) {
+                    Some(target) => {
+                        let source = ReadError::Dangling { path: file.to_owned(), target };
+                        CredentialError::Reference { path, key, source }
+                    }
+                    None if (source.is_absent() || is_too_long) && may_be_secret(name) => {
+                        CredentialError::NotAFile { path, key }
+                    }
+                    None => CredentialError::Reference { path, key, source },
                 }
             })?;
         self.note(&path, &text);

@@ -304,7 +304,7 @@ fn one_context_needs_no_choice_and_two_do() {
 }
 
 /// The replacements for a part of a valid kubeconfig, with words of the expected error.
-const REFUSALS: [(&str, &str, &[&str]); 33] = [
+const REFUSALS: [(&str, &str, &[&str]); 34] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
@@ -454,6 +454,11 @@ const REFUSALS: [(&str, &str, &[&str]); 33] = [
     ),
     (
         "    user: default",
+        "    user: \"\"",
+        &["`contexts[0].context.user` is missing", "of `users`"],
+    ),
+    (
+        "    user: default",
         "    user: gone",
         &["`contexts[0].context.user`", "`users`"],
     ),
@@ -546,7 +551,21 @@ fn broken_files_each_have_their_own_error() {
     let cut = |text: &str| text[..text.len() - 30].to_owned();
     let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
     let body = key.replace("\nM", "\n!");
+    // A modulus of 1024 bytes.
+    let rsa = [
+        b"\x30\x82\x04\x08\x02\x01\x00\x02\x82\x04\x01\x00".as_slice(),
+        &[0xC3; 1024],
+    ]
+    .concat();
+    let body_of_rsa = BASE64_STANDARD.encode(rsa);
+    let rsa =
+        format!("-----BEGIN RSA PRIVATE KEY-----\n{body_of_rsa}\n-----END RSA PRIVATE KEY-----\n");
     for (result, file, expected) in [
+        (
+            set(ca, certificate, &rsa),
+            "client-kubelet.key",
+            "has an RSA key with 8192 bits that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
+        ),
         (set("", certificate, key), "server-ca.crt", "is empty"),
         (
             set("text", certificate, key),
@@ -605,7 +624,7 @@ fn broken_files_each_have_their_own_error() {
     assert!(mismatch.ends_with(end), "{mismatch}");
     let no_key = "-----BEGIN PRIVATE KEY-----\nQ0FOQVJZ\n-----END PRIVATE KEY-----\n";
     let unusable = set(ca, certificate, no_key).unwrap_err();
-    let said = "`users[0].user.client-key` of `/a/client-kubelet.key` has a private key that TLS cannot use; it can use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
+    let said = "`users[0].user.client-key` of `/a/client-kubelet.key` has a private key that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
     assert_eq!(unusable.to_string(), said);
     assert!(!everything_said(&unusable).contains("CANARY"));
     // The version is the first field: 2 is version 3, and 0 version 1.
@@ -614,8 +633,22 @@ fn broken_files_each_have_their_own_error() {
     old[version.unwrap() + 4] = 0;
     let body = BASE64_STANDARD.encode(&old);
     let old = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
-    let said = "`users[0].user.client-certificate` of `/a/client-kubelet.crt` has a client certificate that TLS cannot use: it must be of X.509 version 3 and without unknown critical extensions";
+    let said = "`users[0].user.client-certificate` of `/a/client-kubelet.crt` has a client certificate that the agent cannot use, although other clients, such as the kubelet, may: its TLS library requires X.509 version 3, and supports no unknown critical extensions";
     assert_eq!(set(ca, &old, key).unwrap_err().to_string(), said);
+}
+
+#[test]
+fn a_link_to_nothing_is_named_with_its_target_and_a_document_without_a_key() {
+    let (_dir, root) = tree();
+    let path = Path::new("/a/k");
+    write(&root, path, &kubelet_kubeconfig());
+    std::os::unix::fs::symlink("pki/ca-1.crt", root.join("/a/server-ca.crt")).unwrap();
+    let said = everything_said(&load(&root, path).unwrap_err());
+    let link = "`/a/server-ca.crt` is a symbolic link to `/a/pki/ca-1.crt`, which does not exist";
+    assert!(said.contains(link), "{said}");
+    write(&root, path, "- a");
+    let error = load(&root, path).unwrap_err().to_string();
+    assert_eq!(error, "`/a/k` is a list, expected a mapping");
 }
 
 #[test]

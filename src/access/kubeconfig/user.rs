@@ -12,6 +12,7 @@ use super::key::KubeconfigKey;
 use super::reader::KubeconfigReader;
 use crate::access::credential::ClientCertificate;
 use crate::access::error::CredentialError;
+use crate::access::x509::rsa_bits;
 use crate::access::{pem, token};
 
 /// The keys that are not supported, and the reasons.
@@ -36,9 +37,11 @@ const BASIC: &str =
     "Kubernetes removed basic authentication; use a token, a token file or a client certificate";
 const IMPERSONATION: &str = "the agent does not impersonate other users";
 
-const UNUSABLE_KEY: &str = "has a private key that TLS cannot use; it can use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519";
+const UNUSABLE_KEY: &str = "that the agent cannot use, although other clients, such as the kubelet, may: its TLS library supports RSA with 2048 to 4096 bits, \
+    ECDSA with P-256 or P-384, and Ed25519";
 
-const UNUSABLE_CERTIFICATE: &str = "has a client certificate that TLS cannot use: it must be of X.509 version 3 and without unknown critical extensions";
+const UNUSABLE_CERTIFICATE: &str = "has a client certificate that the agent cannot use, although other clients, such as the kubelet, may: its TLS library requires \
+    X.509 version 3, and supports no unknown critical extensions";
 
 impl KubeconfigReader<'_> {
     pub(super) fn refuse_unsupported(
@@ -119,7 +122,13 @@ impl KubeconfigReader<'_> {
                 ));
             }
         };
-        let signer = any_supported_type(&private_key).map_err(|_| holder.pem(UNUSABLE_KEY))?;
+        let signer = any_supported_type(&private_key).map_err(|_| {
+            let kind = match rsa_bits(&private_key) {
+                Some(bits) => format!("an RSA key with {bits} bits"),
+                None => "a private key".to_owned(),
+            };
+            holder.pem(format_args!("has {kind} {UNUSABLE_KEY}"))
+        })?;
         let chain = contents.certificates;
         match CertifiedKey::new(chain.clone(), signer).keys_match() {
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {

@@ -3,6 +3,8 @@
 
 use reqwest::Url;
 
+use crate::access::own_api::is_loopback;
+
 /// The prefix of a path through Rancher; the name of a cluster follows.
 const RANCHER_PROXY: &str = "/k8s/clusters/";
 
@@ -26,9 +28,10 @@ impl Address {
         self.0.path().trim_end_matches('/')
     }
 
-    /// Reports whether this is an API server: with a port and without a path, unlike the UI and Rancher.
+    /// Reports whether this is an API server of another machine: with a port and without a path, unlike the UI and Rancher.
     pub(super) fn is_api(&self) -> bool {
-        self.0.scheme() == "https" && self.0.port().is_some() && self.path().is_empty()
+        let is_api = self.0.scheme() == "https" && self.0.port().is_some();
+        is_api && self.path().is_empty() && !is_loopback(&self.0)
     }
 
     /// Reports whether this is Harvester's ingress, with its UI, or its built-in Rancher, on any port.

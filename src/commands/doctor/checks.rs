@@ -24,7 +24,7 @@ mod vm;
 use super::case::{Checked, Gap};
 use super::reads::Reads;
 use crate::catalog::{Api, Group};
-use crate::decide::unread;
+use crate::decide::failure_code;
 use crate::facts::UnavailableKind;
 
 /// Declares the function that runs all checks, at the same time because some wait for the bus, and collects their results in order.
@@ -90,7 +90,7 @@ fn gaps(reads: &Reads<'_>) -> Vec<Gap> {
         let why = why?;
         let is_skipped = why.kind == UnavailableKind::NotAsked;
         Some(Gap {
-            due_to: unread::api(reads.case.observation, api).filter(|_| is_skipped),
+            due_to: failure_code::api(reads.case.observation, api).filter(|_| is_skipped),
             ..Gap::new(group, check, why)
         })
     });

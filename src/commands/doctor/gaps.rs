@@ -4,8 +4,8 @@
 use crate::agent::Round;
 use crate::catalog::{Api, Group};
 use crate::commands::doctor::case::Gap;
+use crate::decide::failure_code;
 use crate::decide::identity::OwnVm;
-use crate::decide::unread;
 use crate::facts::{Unavailable, UnavailableKind};
 
 /// Returns the checks that the round could not do. Any other error of a kubeconfig or of a request is a finding instead.
@@ -27,7 +27,8 @@ pub(super) fn gaps(round: &Round) -> Vec<Gap> {
     let vm = observation.candidates.why();
     let unknown_host = (!is_located).then(|| vm.unwrap_or(&unknown));
     let is_skipped = |why: &&Unavailable| why.kind == UnavailableKind::NotAsked;
-    let [harvester, guest] = [Api::Harvester, Api::Guest].map(|api| unread::api(observation, api));
+    let [harvester, guest] =
+        [Api::Harvester, Api::Guest].map(|api| failure_code::api(observation, api));
     #[rustfmt::skip]
     let checks = [
         (Group::Machine, "the SMBIOS vendor", machine.vendor.why(), None),

@@ -112,6 +112,7 @@ impl Found {
     /// Returns what stands for a placeholder in a command on this machine, for a finding about an API.
     fn word(&self, word: &str, api: Option<Api>) -> Option<&str> {
         let status = self.status.as_ref()?;
+        // Another one may be the mistake in the file that a command replaces.
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
             "<HARVESTER_API>" => {

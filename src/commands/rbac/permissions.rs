@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The permissions of the Harvester credential, their purpose, the effect of a missing one, and whether each is allowed.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, timeout_at};
 
 use crate::agent::Round;
-use crate::agent::limit::{READ_LIMIT, too_slow};
+use crate::catalog::Api;
 use crate::config::Settings;
-use crate::facts::Fact;
 use crate::facts::placement::Source;
+use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::why;
 use crate::report::status::PermissionStatus;
@@ -42,6 +44,9 @@ pub enum PermissionPlace {
     /// The cluster scope.
     Cluster,
 }
+
+/// The time limit of one review.
+const REVIEW_LIMIT: Duration = Duration::from_secs(3);
 
 /// The resource of the VM instance.
 pub const INSTANCES: &str = "virtualmachineinstances";
@@ -99,23 +104,29 @@ pub struct Permission {
     pub allowed: Fact<bool>,
 }
 
-/// Returns whether each of [`USEFUL`] is allowed, within the time of one read; empty if there is no credential. A review that is not
-/// answered never takes the answers of others away.
+/// Returns whether each of [`USEFUL`] is allowed; empty if there is no credential. A review that is not answered never takes the
+/// answers of others away. None is requested if the round could not read the API: it would only fail once more.
 pub async fn read(
     connections: &Connections,
     settings: &Settings,
     round: &Round,
+    until: Instant,
 ) -> Vec<Permission> {
     let Ok(link) = connections.harvester.link() else {
         return Vec::new();
     };
-    let until = Instant::now() + READ_LIMIT;
+    let failure = round.observation.read_failure(Api::Harvester);
+    let failure = failure.filter(|why| why.kind.is_passing());
     let mut permissions = Vec::new();
     for (useful, attributes) in reviews(settings, round) {
-        let allowed = match timeout_at(until, link.client.may(&attributes)).await {
-            Ok(Ok(review)) => Fact::Known(review.allowed),
-            Ok(Err(error)) => Fact::Failed(why(&error)),
-            Err(_) => too_slow("Harvester"),
+        let limit = until.min(Instant::now() + REVIEW_LIMIT);
+        let allowed = match failure {
+            Some(why) => Fact::Failed(why.skipping()),
+            None => match timeout_at(limit, link.client.may(&attributes)).await {
+                Ok(Ok(review)) => Fact::Known(review.allowed),
+                Ok(Err(error)) => Fact::Failed(why(&error)),
+                Err(_) => Fact::failed(UnavailableKind::Unreachable, "timed out"),
+            },
         };
         permissions.push(Permission { useful, allowed });
     }

@@ -2,10 +2,10 @@
 //! Findings for an unknown region or zone of the host.
 
 use crate::catalog::{Code, Finding};
+use crate::decide::failure_code;
 use crate::decide::input::Scene;
 use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};
-use crate::decide::unread;
 
 /// Adds findings for the host of the VM and its topology.
 pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<Finding>) {
@@ -28,7 +28,7 @@ pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<F
     let trouble = placement.trouble.as_ref();
     let trouble = trouble.filter(|_| seen.identity.vmi().is_some());
     let text = match (sync.code(), trouble) {
-        (Some(code), Some(why)) if code == unread::source(why.kind) => why.text.clone(),
+        (Some(code), Some(why)) if code == failure_code::source(why.kind) => why.text.clone(),
         (Some(Code::LabelValueInvalid), _) => tried(PlacementOutcome::Invalid),
         (Some(Code::AnnotationsStale), _) => tried(PlacementOutcome::Stale),
         (Some(Code::NoTopologySource), _) => sources(placement),

@@ -3,24 +3,58 @@
 
 use crate::catalog::{
     Api, Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED,
+    USE_SERVICE_ACCOUNT,
 };
+use crate::config::Settings;
+use crate::decide::failure_code;
 use crate::decide::input::Scene;
-use crate::decide::unread;
 use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::{Fact, UNRESOLVED, UnavailableKind};
+use crate::sys::escape::shell_word;
 
 /// Adds findings for credentials that cannot be used.
-pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
-    for api in [Api::Harvester, Api::Guest] {
+pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
+    for (api, setting) in [
+        (Api::Harvester, &settings.harvester.kubeconfig),
+        (Api::Guest, &settings.guest.kubeconfig),
+    ] {
         if let Some(why) = seen.observation.credential_failure(api) {
-            let code = unread::credential(api, why.kind);
+            let code = failure_code::credential(api, why.kind);
             if code != Code::HarvesterCredentialMissing || !needs_no_credential(seen) {
-                findings.push(Finding::new(code, why.text.clone()));
+                let finding = Finding::new(code, why.text.clone());
+                let is_misnamed = why.kind == UnavailableKind::Missing && setting.is_some();
+                findings.push(match is_misnamed {
+                    true => misnamed(finding, api),
+                    false => finding,
+                });
             }
         }
     }
+}
+
+/// Replaces the steps for a kubeconfig that does not exist by those for a setting that names it.
+fn misnamed(finding: Finding, api: Api) -> Finding {
+    let create = match api {
+        Api::Harvester => USE_SERVICE_ACCOUNT,
+        Api::Guest => "If this node has not joined yet, wait: the kubelet needs its file first.",
+    };
+    let steps = [
+        "The configuration of the agent names this file, so no other path is searched. If the kubeconfig is at another path, correct the \
+         setting; if that is a standard path, remove it. `config show` prints its file and line. Then reload the service.",
+        "Otherwise put the kubeconfig at the path of the setting. If there is none yet, use the next step.",
+        create,
+    ];
+    let first = [
+        "harvester-node-agent config show",
+        "systemctl reload harvester-node-agent",
+    ];
+    let first = first.map(|text| FixCommand::new(CommandPlace::Vm, text.to_owned()));
+    let others = finding.commands().iter().cloned();
+    let commands = first.into_iter().chain(others).collect();
+    let steps = steps.map(str::to_owned).into();
+    finding.with_steps(steps).with_all_commands(commands)
 }
 
 /// Reports whether the host is known without Harvester, and its topology is in our configuration or in the labels of the pod. A
@@ -69,13 +103,34 @@ pub(super) fn answers(
 /// Returns the finding for a failed request to an API. Without a credential there is none.
 fn request(observation: &Observation, api: Api) -> Option<Finding> {
     let why = observation.read_failure(api)?;
-    let code = unread::request(api, why.kind);
+    let code = failure_code::request(api, why.kind);
     let code = code.filter(|_| observation.credential_failure(api).is_none())?;
     let finding = Finding::new(code, why.text.clone());
     Some(match code {
         Code::HarvesterUnauthorized => unauthorized(finding, observation),
+        Code::HarvesterUnreachable | Code::GuestApiUnreachable if why.text.contains(UNRESOLVED) => {
+            unresolved(finding)
+        }
         _ => finding,
     })
+}
+
+/// Replaces the steps for a server that does not respond by those for a name without an address.
+fn unresolved(finding: Finding) -> Finding {
+    let (_, server) = finding.seen.split_once("https://").unwrap_or_default();
+    let name = shell_word(server.split(['/', ':']).next().unwrap_or_default());
+    let steps = [
+        "If the name in `server:` of the kubeconfig is wrong, correct it. The Harvester API is https://VIP:6443, which needs no DNS.",
+        "Otherwise no DNS server of this node responds, or none knows the name: see which ones are asked, and correct them in the network \
+         configuration of this node, or the name on the DNS server.",
+    ];
+    finding
+        .with_steps(steps.map(str::to_owned).into())
+        .with_commands(vec![
+            format!("getent ahosts {name}"),
+            format!("resolvectl query {name}  # only with systemd-resolved"),
+            "cat /etc/resolv.conf".to_owned(),
+        ])
 }
 
 /// The steps after our Node was deleted.

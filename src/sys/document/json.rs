@@ -11,6 +11,7 @@ use std::ops::Deref;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
 
 use crate::sys::escape::one_line;
 
@@ -35,6 +36,17 @@ pub(crate) const DATA_BYTES: usize = (1 << 20) + MAP_BYTES;
 /// The maximum nesting depth. A VMI has about 12 levels and `managedFields` about 20; the parser's own limit of 128 protects the
 /// stack.
 pub const MAXIMUM_DEPTH: usize = 64;
+
+/// Returns why a JSON text of a file cannot be parsed, in words for users.
+pub fn damage(error: &serde_json::Error) -> String {
+    let line = error.line();
+    match error.classify() {
+        Category::Eof => format!("it ends too early, in line {line}"),
+        Category::Syntax => format!("line {line} is not JSON"),
+        // It names the field.
+        Category::Data | Category::Io => error.to_string(),
+    }
+}
 
 /// The nesting at a place of a JSON text. It never fails: the parser rejects an invalid text.
 #[derive(Debug, Default)]

@@ -612,6 +612,24 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quiet_watch_after_several_that_ended_at_once_takes_the_finding_back() {
+    let ends = || Stream(vec![(Duration::ZERO, Part::End)]);
+    let kept = keep(vec![
+        ends(),
+        ends(),
+        ends(),
+        ends(),
+        Stream(vec![(SECOND, Part::Silence)]),
+    ]);
+    while kept.board.findings().is_empty() {
+        tokio::time::sleep(SECOND).await;
+    }
+    opened(&kept, 5).await;
+    kept.after(3).await;
+    assert!(kept.board.findings().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each_read() {
     let script = std::iter::repeat_with(|| Status(429)).take(10);
     let mut kept = keep(script.chain([quiet()]).collect());

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{Error, Kind, Target};
-use super::http::{Accept, Call, Tally, Timeouts, Transport};
+use super::http::{Call, JSON, METADATA, METADATA_LIST, Tally, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::response::MAXIMUM_OBJECT;
 use super::tls::ServerShown;
@@ -33,8 +33,6 @@ pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
 const MAXIMUM_PAGES: usize = 200;
 /// The unit of [`MAXIMUM_OBJECT`] in messages.
 const OBJECT_IN_BYTES: &str = "bytes in the object";
-/// The media type of an object that is created.
-const JSON: &str = "application/json";
 /// The collection in which a `SelfSubjectAccessReview` is created. It does not store them, so they have no names.
 const ACCESS_REVIEWS: ObjectPath = ObjectPath::all(
     "/apis/authorization.k8s.io/v1",
@@ -100,17 +98,12 @@ impl Client {
 
     /// Reads the current state of one object.
     pub async fn get<T: DeserializeOwned>(&self, path: &ObjectPath) -> Result<T, Error> {
-        self.object(&Call::get(path)).await
+        self.object(&Call::read("get", path, JSON)).await
     }
 
     /// Reads the current metadata of one object.
     pub async fn get_metadata(&self, path: &ObjectPath) -> Result<PartialObjectMetadata, Error> {
-        let accept = Accept::MetadataOnly;
-        let call = Call {
-            accept,
-            ..Call::get(path)
-        };
-        self.object(&call).await
+        self.object(&Call::read("get", path, METADATA)).await
     }
 
     /// Reads all objects that the selectors match, and keeps what `keep` returns of each. An unreadable object is
@@ -126,8 +119,7 @@ impl Client {
             let item = serde_json::from_slice::<T>(item).ok();
             items.extend(item.and_then(&mut keep));
         };
-        self.pages(path, selectors, Accept::Object, &mut take)
-            .await?;
+        self.pages(path, selectors, JSON, &mut take).await?;
         Ok(items)
     }
 
@@ -139,8 +131,7 @@ impl Client {
         let mut items = Vec::new();
         let mut take = |item: &[u8]| items.extend(serde_json::from_slice::<T>(item));
         let all = Selectors::default();
-        self.pages(path, &all, Accept::MetadataOnlyList, &mut take)
-            .await?;
+        self.pages(path, &all, METADATA_LIST, &mut take).await?;
         Ok(items)
     }
 
@@ -150,7 +141,7 @@ impl Client {
         &self,
         path: &ObjectPath,
         selectors: &Selectors,
-        accept: Accept,
+        accept: &'static str,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Error> {
         let mut count: usize = 0;
@@ -159,7 +150,11 @@ impl Client {
         let mut limit = PAGE;
         let target = self.transport.target("list", path);
         for _ in 0..MAXIMUM_PAGES {
-            let call = list_call(path, selectors, (limit, token.clone()), accept);
+            let call = Call::read("list", path, accept)
+                .with("limit", Some(limit))
+                .with("fieldSelector", selectors.field.as_deref())
+                .with("labelSelector", selectors.label.as_deref())
+                .with("continue", token.as_deref());
             // A list that cannot be used is no failure of the API: its objects can still be read one by one.
             let page = ("bytes in one page of the list", MAXIMUM_PAGE);
             let body = match self.send(&call, &target, page, Ok).await {
@@ -176,7 +171,7 @@ impl Client {
                 .ok_or_else(|| target.too_large("bytes in the list", MAXIMUM_LIST))?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
             self.transport
-                .expect(path, path.compare_list(&body), &target)?;
+                .expect(path, path.compare_list(&page), &target)?;
             count = count.saturating_add(page.items.0.len());
             if count > MAXIMUM_ITEMS {
                 return Err(target.too_large("objects in the list", MAXIMUM_ITEMS));
@@ -307,25 +302,6 @@ pub struct Selectors {
     pub label: Option<String>,
 }
 
-fn list_call<'a>(
-    path: &'a ObjectPath,
-    selectors: &Selectors,
-    (limit, token): (usize, Option<String>),
-    accept: Accept,
-) -> Call<'a> {
-    let (field, label) = (selectors.field.clone(), selectors.label.clone());
-    let mut query = vec![("limit", limit.to_string())];
-    query.extend(field.map(|field| ("fieldSelector", field)));
-    query.extend(label.map(|label| ("labelSelector", label)));
-    query.extend(token.map(|token| ("continue", token)));
-    Call {
-        verb: "list",
-        query,
-        accept,
-        ..Call::get(path)
-    }
-}
-
 /// Returns a request that changes something. `body` is its media type and the object.
 fn write_call<'a>(
     verb: &'static str,
@@ -334,10 +310,8 @@ fn write_call<'a>(
     body: (&'static str, &'a Value),
 ) -> Call<'a> {
     Call {
-        verb,
         method,
-        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
         body: Some(body),
-        ..Call::get(path)
+        ..Call::read(verb, path, JSON).with("fieldManager", Some(FIELD_MANAGER))
     }
 }

@@ -2,6 +2,7 @@
 //! The connections to one API server: how they are opened, whose turn it is, the headers of each request, and how each one ended.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -62,25 +63,13 @@ impl Default for Timeouts {
     }
 }
 
-/// The requested representation of an object.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Accept {
-    Object,
-    MetadataOnly,
-    MetadataOnlyList,
-}
-
-impl Accept {
-    fn media_type(self) -> &'static str {
-        match self {
-            Self::Object => "application/json",
-            Self::MetadataOnly => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-            Self::MetadataOnlyList => {
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-            }
-        }
-    }
-}
+/// The media type of an object or a list.
+pub(super) const JSON: &str = "application/json";
+/// The media type of an object of which only the metadata is requested.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The media type of a list of such objects.
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// One request.
 #[derive(Debug)]
@@ -90,21 +79,30 @@ pub(super) struct Call<'a> {
     pub(super) method: Method,
     pub(super) path: &'a ObjectPath,
     pub(super) query: Vec<(&'static str, String)>,
-    pub(super) accept: Accept,
+    /// The media type of the response.
+    pub(super) accept: &'static str,
+    /// The media type of the body, and the body.
     pub(super) body: Option<(&'static str, &'a serde_json::Value)>,
 }
 
 impl<'a> Call<'a> {
-    /// Returns a request for one object.
-    pub(super) fn get(path: &'a ObjectPath) -> Self {
+    /// Returns a request that reads.
+    pub(super) fn read(verb: &'static str, path: &'a ObjectPath, accept: &'static str) -> Self {
         Self {
-            verb: "get",
+            verb,
             method: Method::GET,
             path,
             query: Vec::new(),
-            accept: Accept::Object,
+            accept,
             body: None,
         }
+    }
+
+    /// Adds a parameter, if it has a value.
+    pub(super) fn with(mut self, parameter: &'static str, value: Option<impl Display>) -> Self {
+        let value = value.map(|value| (parameter, value.to_string()));
+        self.query.extend(value);
+        self
     }
 }
 
@@ -295,7 +293,7 @@ impl Transport {
         }
         let url = request_url(&self.base, call.path, &call.query);
         let request = self.http.request(call.method.clone(), url);
-        let mut request = request.header(ACCEPT, call.accept.media_type());
+        let mut request = request.header(ACCEPT, call.accept);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }

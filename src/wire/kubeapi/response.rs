@@ -13,10 +13,11 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, causes, describe};
-use super::http::{Timeouts, Transport};
+use super::http::{JSON, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
+use crate::facts::UNRESOLVED;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 use crate::sys::escape::chain;
 
@@ -54,30 +55,22 @@ impl Transport {
             return Err(target.too_large(IN_HEADERS, MAXIMUM_HEADERS));
         }
         let status = response.status();
-        if status.is_redirection() {
+        let problem = if status.is_redirection() {
             let to = headers.get(LOCATION).map(|to| self.header(to));
             let (to, code) = (to.unwrap_or_default(), status.as_u16());
-            let problem = format!("redirected ({code}) to `{to}`; redirects are not followed");
-            return Err(target.error(Kind::Refused, problem));
-        }
-        if !status.is_success() {
+            format!("redirected ({code}) to `{to}`; redirects are not followed")
+        } else if !status.is_success() {
             return Err(self.refused(response, target).await);
-        }
-        if let Some(encoding) = encoding(headers) {
+        } else if let Some(encoding) = encoding(headers) {
             let encoding = self.header(encoding);
-            let problem = format!(
-                "the response has the content encoding `{encoding}`, which was not requested"
-            );
-            return Err(target.error(Kind::Refused, problem));
-        }
-        match headers.get(CONTENT_TYPE) {
-            Some(content_type) if !is_json(content_type) => {
-                let content_type = self.header(content_type);
-                let problem = format!("the response is `{content_type}`, not JSON");
-                Err(target.error(Kind::Refused, problem))
+            format!("the response has the content encoding `{encoding}`, which was not requested")
+        } else {
+            match headers.get(CONTENT_TYPE).filter(|of| !is_json(of)) {
+                Some(other) => format!("the response is `{}`, not JSON", self.header(other)),
+                None => return Ok(response),
             }
-            _ => Ok(response),
-        }
+        };
+        Err(target.error(Kind::Refused, problem))
     }
 
     /// Returns the error for the status of a response, with the message of its body if that is a `Status` object.
@@ -231,15 +224,11 @@ impl Transport {
 
     /// Escapes untrusted text for a message. If a server sends our token back, the token must not reach the journal.
     pub(super) fn describe(&self, foreign: &str) -> String {
-        match self
-            .token
-            .as_ref()
-            .map(|token| token.expose_secret().trim())
-        {
-            Some(token) if !token.is_empty() && foreign.contains(token) => {
-                describe(&foreign.replace(token, "[token]"))
-            }
-            _ => describe(foreign),
+        let token = self.token.as_ref();
+        let token = token.map(|token| token.expose_secret().trim());
+        match token.filter(|token| !token.is_empty()) {
+            Some(token) => describe(&foreign.replace(token, "[token]")),
+            None => describe(foreign),
         }
     }
 
@@ -260,7 +249,7 @@ fn parse_status(body: &[u8]) -> Option<ApiStatus> {
 /// Returns why there is no connection.
 fn unreached(error: &reqwest::Error) -> String {
     if error.is_dns() {
-        return "cannot resolve the server name (DNS)".to_owned();
+        return UNRESOLVED.to_owned();
     }
     for cause in causes(error) {
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -287,7 +276,7 @@ fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
 fn is_json(content_type: &HeaderValue) -> bool {
     let value = content_type.to_str().unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    essence.eq_ignore_ascii_case(JSON)
 }
 
 /// Parses a `Retry-After` header. A date is ignored like an invalid value: it would depend on our clock.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::error::{Error, Kind, Target};
-use super::http::{Accept, Call, Timeouts};
+use super::http::{Call, JSON, Timeouts};
 use crate::access::Credential;
 
 /// The parameters of a request.
@@ -66,7 +66,7 @@ impl dyn Wire {
             verb: call.verb,
             path: &path,
             query: &call.query,
-            is_metadata_only: !matches!(call.accept, Accept::Object),
+            is_metadata_only: call.accept != JSON,
             body: call.body.map(|(_, body)| body),
         };
         let Timeouts {

@@ -51,6 +51,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
 /// One page of a list, as the API sends it. The objects are parsed later, one at a time.
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
+    pub(super) kind: Option<String>,
     #[serde(default, deserialize_with = "null_is_default")]
     pub(super) metadata: ListMeta,
     #[serde(default, borrow)]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::sys::timer::Alarm;
 
 use super::error::{Error, Kind, Target};
-use super::http::{Accept, Call, Transport};
+use super::http::{Call, JSON, METADATA, Transport};
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::object::ObjectPath;
 use super::types::{EventFrame, EventObject};
@@ -168,31 +168,19 @@ pub(super) async fn open<T>(
     transport: &Arc<Transport>,
     request: &WatchRequest,
 ) -> Result<Watch<T>, Error> {
-    let mut query = vec![("watch", "true".to_owned())];
-    if request.bookmarks {
-        query.push(("allowWatchBookmarks", "true".to_owned()));
-    }
-    query.push(("timeoutSeconds", STREAM_TIME.as_secs().to_string()));
-    let field = |name| ("fieldSelector", format!("metadata.name={name}"));
-    query.extend(request.path.name.as_deref().map(field));
-    query.extend(
-        request
-            .resource_version
-            .clone()
-            .map(|version| ("resourceVersion", version)),
-    );
     let mut collection = request.path.clone();
-    collection.name = None;
-    let call = Call {
-        verb: "watch",
-        query,
-        accept: if request.metadata_only {
-            Accept::MetadataOnly
-        } else {
-            Accept::Object
-        },
-        ..Call::get(&collection)
+    let name = collection.name.take();
+    let selector = name.map(|name| format!("metadata.name={name}"));
+    let accept = match request.metadata_only {
+        true => METADATA,
+        false => JSON,
     };
+    let call = Call::read("watch", &collection, accept)
+        .with("watch", Some(true))
+        .with("allowWatchBookmarks", request.bookmarks.then_some(true))
+        .with("timeoutSeconds", Some(STREAM_TIME.as_secs()))
+        .with("fieldSelector", selector)
+        .with("resourceVersion", request.resource_version.as_deref());
     let target = transport.target(call.verb, &collection);
     let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;

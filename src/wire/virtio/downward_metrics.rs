@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::port::{Port, PortError, Read};
+use super::port::{Port, PortError, READ_MAX, Read};
 use crate::facts::UnavailableKind::{Forbidden, Malformed, Refused, Unreachable};
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::{Fact, Unavailable};
@@ -82,115 +82,96 @@ pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Fact<HostMet
         Err(PortError::NotOffered) => return Fact::Absent,
         Err(error) => return Fact::Failed(error.into()),
     };
-    let mut question = Question {
-        port,
-        received: Vec::new().into_iter(),
-        answer: MetricsAnswer::default(),
-        rejected: None,
-    };
-    match question.ask(wall, timeouts).await {
+    match ask_on(&port, wall, timeouts).await {
         Ok(metrics) => Fact::Known(metrics),
         Err(why) => Fact::Failed(why),
     }
 }
 
-/// One request on an open port. Dropping it closes the port.
-#[derive(Debug)]
-struct Question {
-    port: Port,
+async fn ask_on(port: &Port, wall: i64, limits: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
+    let limit = limits.send.as_millis();
+    let unread = |_| {
+        Err(unreachable(format!(
+            "nothing on the host reads from `{PORT}`: sending the request timed out after {limit} ms"
+        )))
+    };
+    let sent = timeout(limits.send, request(port)).await;
+    sent.unwrap_or_else(unread)?;
+    let mut responses = Responses {
+        port,
+        received: Vec::new().into_iter(),
+        answer: MetricsAnswer::default(),
+    };
+    let limit = limits.receive.as_millis();
+    let silent = |_| {
+        let text = format!("no response from the host on `{PORT}` within {limit} ms");
+        Err(unreachable(text))
+    };
+    let end = Instant::now() + limits.receive;
+    let first = timeout_at(end, responses.next()).await;
+    let why = match judge(&first.unwrap_or_else(silent)?, wall) {
+        Err(why) => why,
+        accepted => return accepted,
+    };
+    // It may be the response to an earlier reader: then ours follows it, or the request is sent once more.
+    let second = async {
+        if let Ok(own) = timeout(limits.again, responses.next()).await {
+            return own;
+        }
+        responses.answer.message.clear();
+        request(port).await?;
+        responses.next().await
+    };
+    match timeout_at(end, second).await {
+        Ok(second) => judge(&second?, wall),
+        // The reason why a response was rejected is more precise than the timeout for the next one.
+        Err(_) => Err(why),
+    }
+}
+
+/// Writes the request when there is space. The data before it is no response to it: of a host that sends without end, only so much is
+/// dropped.
+async fn request(port: &Port) -> Result<(), Unavailable> {
+    let mut rest = REQUEST;
+    while !rest.is_empty() {
+        for _ in 0..=ANSWER_MAX / READ_MAX {
+            if !matches!(port.read()?, Read::Data(_)) {
+                break;
+            }
+        }
+        let written = port.write(rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+        if written == 0 {
+            port.changed().await?;
+        }
+    }
+    Ok(())
+}
+
+/// The responses on an open port.
+struct Responses<'a> {
+    port: &'a Port,
     /// The rest of the last read.
     received: std::vec::IntoIter<u8>,
     answer: MetricsAnswer,
-    /// The reason why the last message was rejected.
-    rejected: Option<Unavailable>,
 }
 
-impl Question {
-    async fn ask(&mut self, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
-        let ReadTimeouts {
-            send,
-            receive,
-            again,
-        } = timeouts;
-        timeout(send, self.send()).await.unwrap_or_else(|_| {
-            Err(unreachable(format!(
-                "nothing on the host reads from `{PORT}`: sending the request timed out after {} ms",
-                send.as_millis()
-            )))
-        })?;
-        let received = timeout(receive, self.receive(wall, again)).await;
-        received.unwrap_or_else(|_| {
-            let limit = receive.as_millis();
-            let silent = || format!("no response from the host on `{PORT}` within {limit} ms");
-            // The reason why a response was rejected is more precise than the timeout for the next one.
-            Err(self
-                .rejected
-                .take()
-                .unwrap_or_else(|| unreachable(silent())))
-        })
-    }
-
-    /// Writes the request when there is space. All data before it is not its response.
-    async fn send(&mut self) -> Result<(), Unavailable> {
-        let mut rest = REQUEST;
-        while !rest.is_empty() {
-            while matches!(self.read()?, Read::Data(_)) {}
-            let written = self.port.write(rest)?;
-            rest = rest.get(written..).unwrap_or_default();
-            if written == 0 {
-                self.port.changed().await?;
-            }
-        }
-        self.answer.asked();
-        Ok(())
-    }
-
-    /// Reads until a message is accepted. A rejected one may be the response to an earlier reader: then ours follows
-    /// it, or the request is sent once more.
-    async fn receive(&mut self, wall: i64, again: Duration) -> Result<HostMetrics, Unavailable> {
-        let mut is_repeated = false;
-        loop {
-            let limit = match self.rejected {
-                Some(_) if !is_repeated => again,
-                _ => Duration::MAX,
-            };
-            match timeout(limit, self.message()).await {
-                Ok(message) => match judge(&message?, wall) {
-                    Ok(metrics) => return Ok(metrics),
-                    Err(why) if is_repeated => return Err(why),
-                    Err(why) => self.rejected = Some(why),
-                },
-                Err(_) => {
-                    self.send().await?;
-                    is_repeated = true;
-                }
-            }
-        }
-    }
-
+impl Responses<'_> {
     /// Returns the next whole message. Cancel-safe.
-    async fn message(&mut self) -> Result<Vec<u8>, Unavailable> {
+    async fn next(&mut self) -> Result<Vec<u8>, Unavailable> {
         loop {
-            match self.read()? {
-                Read::Data(message) => return Ok(message),
+            if let Some(message) = self.answer.take(&mut self.received)? {
+                return Ok(message);
+            }
+            match self.port.read()? {
+                Read::Data(bytes) => self.received = bytes.into_iter(),
                 Read::HostAway => {
                     let text = format!("the host closed `{PORT}` before it responded");
                     return Err(unreachable(text));
                 }
-                Read::Nothing => self.port.changed().await?,
-            };
-        }
-    }
-
-    /// Returns the next whole message, or the result of the last read if there is none.
-    fn read(&mut self) -> Result<Read, Unavailable> {
-        loop {
-            if let Some(message) = self.answer.take(&mut self.received)? {
-                return Ok(Read::Data(message));
-            }
-            match self.port.read()? {
-                Read::Data(bytes) => self.received = bytes.into_iter(),
-                end => return Ok(end),
+                Read::Nothing => {
+                    self.port.changed().await?;
+                }
             }
         }
     }
@@ -228,8 +209,6 @@ pub struct MetricsAnswer {
     message: Vec<u8>,
     /// The number of bytes received in total.
     received: usize,
-    /// Whether the message began before the request.
-    left_over: bool,
 }
 
 impl MetricsAnswer {
@@ -252,17 +231,12 @@ impl MetricsAnswer {
             if self.message.ends_with(END) {
                 let mut message = std::mem::take(&mut self.message);
                 message.truncate(message.len() - END.len());
-                if !std::mem::take(&mut self.left_over) && !message.is_empty() {
+                if !message.is_empty() {
                     return Ok(Some(message));
                 }
             }
         }
         Ok(None)
-    }
-
-    /// Records that the request was sent just now.
-    fn asked(&mut self) {
-        self.left_over = !self.message.is_empty();
     }
 }
 

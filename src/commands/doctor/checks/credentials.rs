@@ -21,6 +21,8 @@ use crate::sys::root::Root;
 struct Place {
     candidate: Candidate,
     content: Content,
+    /// The missing target, if the path is a symbolic link to nothing.
+    dangling: Option<PathBuf>,
 }
 
 /// The content of a path.
@@ -66,6 +68,7 @@ fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
     let candidates = harvester_candidates(configured, &case.observation.distributions);
     let places = candidates.into_iter().map(|candidate| Place {
         content: content(root, &candidate.path),
+        dangling: root.dangling(&candidate.path),
         candidate,
     });
     places.collect()
@@ -181,15 +184,19 @@ fn namespace(case: &Case<'_>, harvester: &Harvester, token: &TokenKind) -> Optio
 fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let used = &case.observation.harvester.known()?.kubeconfig;
     let mut missing = places.iter().filter(|one| one.content == Content::Nothing);
-    let (setting, path) = missing.find_map(|one| {
-        let setting = one.candidate.named_by.as_ref()?;
-        Some((setting, &one.candidate.path))
-    })?;
+    let (setting, place) = missing.find_map(|one| Some((one.candidate.named_by.as_ref()?, one)))?;
+    let path = &place.candidate.path;
+    let link = place.dangling.as_ref();
+    let link = link.map_or_else(String::new, |target| {
+        format!(" is a symbolic link to {}, which", target.display())
+    });
     let text = format!(
-        "{setting} is {}, which does not exist; the kubeconfig in use is {}",
+        "{setting} is {}, which{link} does not exist; the kubeconfig in use is {}",
         path.display(),
         used.display()
     );
+    // `install` would replace the link by a file.
+    let path = place.dangling.as_ref().unwrap_or(path);
     let [used, path] = [used, path].map(|path| shell_path(path));
     let command = format!("install -D -m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))

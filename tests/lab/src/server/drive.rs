@@ -46,8 +46,15 @@ impl Server {
 
     /// Sends bytes into all open watches as they are.
     pub fn write_to_watches(&self, bytes: &[u8]) {
+        self.flood_watches(bytes, 1);
+    }
+
+    /// Sends the same bytes several times.
+    pub fn flood_watches(&self, bytes: &[u8], times: usize) {
         let bytes = bytes::Bytes::copy_from_slice(bytes);
-        self.shared.watches.tell_all(&Command::Bytes(bytes));
+        for _ in 0..times {
+            self.shared.watches.tell_all(&Command::Bytes(bytes.clone()));
+        }
     }
 
     /// The requests since the start or the last [`Server::clear_requests`] of clients whose User-Agent begins so, in the order of their

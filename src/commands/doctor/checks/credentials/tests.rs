@@ -33,7 +33,11 @@ fn place(path: &str, content: Content) -> Place {
         path: path.into(),
         named_by: None,
     };
-    Place { candidate, content }
+    Place {
+        candidate,
+        content,
+        dangling: None,
+    }
 }
 
 const API: &str = "https://192.0.2.1:6443";
@@ -164,6 +168,17 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     let found = bench.ask(|case| judge(case, None, &places));
     let command = &found[0].commands()[0].text;
     assert!(command.ends_with(r" $'/data/a\011b'"), "{command}");
+    // A command that writes to the link would take it away.
+    places[1].dangling = Some("/mnt/gone".into());
+    let found = bench.ask(|case| judge(case, None, &places));
+    assert!(
+        found[0]
+            .seen
+            .contains(", which is a symbolic link to /mnt/gone, which does not exist;"),
+        "{found:?}"
+    );
+    let command = &found[0].commands()[0].text;
+    assert!(command.ends_with(" /mnt/gone"), "{command}");
     bench.world.observation.harvester =
         Fact::failed(UnavailableKind::Missing, "no credential at all");
     assert_eq!(codes(&bench, None, &places), []);
