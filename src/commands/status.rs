@@ -172,18 +172,14 @@ fn missing(process: &Process) -> Answer {
         );
         return Answer::stderr(text, Exit::NotKubevirt);
     }
+    let away = not_running(process, presence).unwrap_or_default();
     let text = match presence {
         Presence::Running(holder) => format!(
             "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
              harvester-node-agent status --wait\n"
         ),
         Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}"),
-        Presence::Absent => {
-            format!(
-                "error: {}",
-                not_running(process, presence).unwrap_or_default()
-            )
-        }
+        Presence::Absent => format!("error: {away}"),
     };
     Answer::stderr(text, Exit::TryAgain)
 }
