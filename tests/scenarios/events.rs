@@ -552,8 +552,8 @@ async fn a_follower_of_a_file_that_is_damaged_and_repaired_prints_each_state_onc
         .wait_line(is("line 2 is not a scheduled event"), SOON)
         .await;
     assert_eq!(told.stream, Stream::Stderr);
-    write(&format!("{planned}{next}{}", line("completed")));
-    follower.wait_line(is("completed"), SOON).await;
+    write(&format!("{planned}{next}{}", line("done")));
+    follower.wait_line(is("done"), SOON).await;
     let lines = follower.lines().into_iter();
     let events = lines.filter(|line| line.stream == Stream::Stdout);
     assert_eq!(events.count(), 3, "{}", follower.transcript());
