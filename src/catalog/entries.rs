@@ -804,15 +804,15 @@ catalog! {
 
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         see: [TOML],
-        impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
-        fix: ["Correct the reported lines. A service that started with them loads the corrected files automatically; any other one when it is reloaded."],
+        impact: "A service that starts with it stays idle until it is fixed. A check that cannot load it uses the defaults.",
+        fix: ["Correct the lines. A service that is idle loads the corrected files automatically; any other one when it is reloaded or started."],
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
-        suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
+        suppresses: [ConfigReloadFailed, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
     ConfigWarning, "config-warning", Machine, Notice, "agent configuration is valid, but has a probable mistake",
         see: [TOML],
         impact: "A file or a value has no effect, or another one than expected.",
-        fix: ["Correct the reported lines, then reload the service. If they are intended, nothing is necessary."],
+        fix: ["Correct the reported lines, and reload the service if it is running. If they are intended, nothing is necessary."],
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"];
     ConfigReloadFailed, "config-reload-failed", Machine, Warning [NeedsMemory], "new configuration is invalid; the previous one stays in effect",
         see: [TOML],

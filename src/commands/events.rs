@@ -12,12 +12,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
 use super::run::in_loop;
-use super::status::last;
+use super::status::{NO_STATUS, last, not_running};
 use crate::decide::scheduled_events::{ScheduledEvent, ScheduledEventState};
 use crate::report::event_log::{self, EVENTS_FILE};
 use crate::sys::escape::{chain, one_line};
 use crate::sys::file_watch::{What, watch};
-use crate::sys::lock::Presence;
+use crate::sys::root::ReadError;
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -27,10 +27,20 @@ Examples:
   Wait for the next ones, and print each state as one JSON object:
     harvester-node-agent events --follow -o json
 
-Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the agent is not running; it has not published events, or they cannot be watched.";
+Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the agent is not running or is idle, or its events are missing or \
+damaged; they cannot be watched.";
 
 /// How often `--follow` checks whether the agent still runs.
 const PRESENCE_POLL: Duration = Duration::from_secs(10);
+
+/// The next step if the file cannot be parsed. The agent has the states in a file of its own.
+const REWRITE: &str = "To write it again, as root:\n  systemctl restart harvester-node-agent\n";
+
+/// The next step if this process is older than the agent that writes the file.
+const AGAIN: &str = "After an upgrade, start this command again.\n";
+
+/// What it means that no agent runs, before the reason.
+const UNKNOWN: &str = "warning: later scheduled events are unknown: ";
 
 /// The maximum length of a line of text, in characters.
 const LINE_MAX: usize = 500;
@@ -49,35 +59,37 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
     if options.follow {
         return follow(process, to);
     }
-    match event_log::read(root) {
-        Ok(events) => {
-            let text = match (events.as_slice(), output) {
-                ([], Output::Text) => "No scheduled events.\n".to_owned(),
-                (events, _) => print(events, output),
-            };
-            match last(root).1 {
-                Presence::Absent => Answer {
-                    text,
-                    stderr: not_running(process),
-                    exit: Exit::TryAgain,
-                },
-                Presence::Running(_) | Presence::Unknown => Answer::new(text, Exit::Ok),
-            }
-        }
+    let away = not_running(process, last(root).1);
+    let (events, line) = match event_log::read(root) {
+        Ok(log) => log,
         Err(error) => {
-            let text = format!(
-                "error: no events: the agent has not published any (see: systemctl status harvester-node-agent)\n{}\n",
-                chain(&error)
-            );
-            Answer::stderr(text, Exit::TryAgain)
+            let none = "error: the agent has not published any scheduled events";
+            let text = match (&error, away) {
+                (ReadError::NotFound(_), Some(why)) => format!("{none}: {why}"),
+                (ReadError::NotFound(_), None) => format!("{none} yet; {NO_STATUS}\n"),
+                (ReadError::NotText(_), _) => format!("error: {}. {REWRITE}", chain(&error)),
+                _ => format!("error: {}; {NO_STATUS}\n", chain(&error)),
+            };
+            return Answer::stderr(text, Exit::TryAgain);
         }
-    }
+    };
+    let text = match (events.as_slice(), output, line) {
+        ([], Output::Text, None) => "No scheduled events.\n".to_owned(),
+        (events, ..) => print(events, output),
+    };
+    let damaged = line.map(|line| damaged("error", line));
+    let away = away.map(|why| format!("{UNKNOWN}{why}"));
+    let stderr: String = damaged.into_iter().chain(away).collect();
+    let is_whole = stderr.is_empty();
+    let exit = if is_whole { Exit::Ok } else { Exit::TryAgain };
+    Answer { text, stderr, exit }
 }
 
-/// Returns the warning that events may be missing.
-fn not_running(process: &Process) -> String {
-    let why = super::status::not_running(process);
-    format!("warning: later scheduled events are unknown: {why}")
+/// Returns what is wrong with the file, and the next step. Another version of the agent may have written this line.
+fn damaged(level: &str, line: usize) -> String {
+    format!(
+        "{level}: `{EVENTS_FILE}` is damaged, or of another version of the agent: line {line} is not a scheduled event. {REWRITE}"
+    )
 }
 
 fn print(events: &[ScheduledEvent], output: Output) -> String {
@@ -108,7 +120,18 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
     let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::TryAgain);
     // States that the agent dropped never come back.
     let key = |event: &ScheduledEvent| (event.id.clone(), event.state);
-    let before = event_log::read(root).unwrap_or_default();
+    // Without standard error, the events are still printed.
+    let warn = |text: String| drop(io::stderr().write_all(text.as_bytes()));
+    let mut known_damage = None;
+    let mut read = || {
+        let log = event_log::read(root).unwrap_or_default();
+        if let Some(line) = log.1.filter(|_| known_damage != log.1) {
+            warn(damaged("warning", line) + AGAIN);
+        }
+        known_damage = log.1;
+        log
+    };
+    let (before, _) = read();
     let mut printed: BTreeSet<(String, ScheduledEventState)> = before.iter().map(key).collect();
     for event in current(&before) {
         printed.remove(&key(event));
@@ -125,13 +148,10 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
         loop {
             tokio::select! {
                 _ = checks.tick() => {
-                    absences = match last(root).1 {
-                        Presence::Absent => absences + 1,
-                        Presence::Running(_) | Presence::Unknown => 0,
-                    };
-                    if absences == 2 {
-                        // Without standard error, the events are still printed.
-                        let _ = io::stderr().write_all(not_running(process).as_bytes());
+                    let away = not_running(process, last(root).1);
+                    absences = if away.is_some() { absences + 1 } else { 0 };
+                    if let Some(why) = away.filter(|_| absences == 2) {
+                        warn(format!("{UNKNOWN}{why}"));
                     }
                     continue;
                 }
@@ -141,12 +161,14 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
                     Ok(()) => format!("{EVENTS_FILE} is no longer watched"),
                 })),
             }
-            let events = event_log::read(root).unwrap_or_default();
+            let (events, line) = read();
             let is_new = |event: &&ScheduledEvent| !printed.contains(&key(event));
             let new: Vec<ScheduledEvent> = events.iter().filter(is_new).cloned().collect();
-            if !events.is_empty() {
-                printed = events.iter().map(key).collect();
+            // A state in a damaged line comes back.
+            if !events.is_empty() && line.is_none() {
+                printed.clear();
             }
+            printed.extend(events.iter().map(key));
             let text = print(&new, output);
             match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
                 Ok(()) => {}
@@ -161,4 +183,60 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
         }
     };
     in_loop(work).unwrap_or_else(|error| failed(format!("failed to create event loop: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lock;
+    use crate::sys::root::Root;
+
+    const STATE: &str = r#"{"id":"a","time":"t","state":"planned","type":"stop","reason":"VMStopped","source":"s"}"#;
+
+    fn answer(root: &Root, lines: &[&str]) -> Answer {
+        let path = root.join(EVENTS_FILE);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(path, lines.concat()).unwrap();
+        let process = Process::plain(root.clone());
+        run(&process, Options::default(), &mut Vec::new())
+    }
+
+    #[test]
+    fn a_damaged_line_is_named_and_the_others_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let _lock = lock::acquire(&root).unwrap();
+        let whole = answer(&root, &[STATE]);
+        assert_eq!((whole.exit, whole.stderr.as_str()), (Exit::Ok, ""));
+        assert_eq!(answer(&root, &[]).text, "No scheduled events.\n");
+        // Another version may have other states.
+        let later = STATE.replace("planned", "postponed");
+        for (lines, shown, number) in [
+            (&[STATE, "{", STATE, "x"][..], 2, 2),
+            (&[STATE, STATE, &later], 2, 3),
+            (&["\0"], 0, 1),
+        ] {
+            let damaged = answer(&root, lines);
+            assert_eq!(damaged.exit, Exit::TryAgain);
+            assert_eq!(damaged.text.lines().count(), shown, "{}", damaged.text);
+            assert!(!damaged.text.contains("No scheduled events"));
+            let said = damaged.stderr;
+            let place = format!("line {number} ");
+            for part in ["error: ", EVENTS_FILE, &place, "systemctl restart"] {
+                assert!(said.contains(part), "{said}");
+            }
+        }
+        // Not even text.
+        std::fs::write(root.join(EVENTS_FILE), b"\xff").unwrap();
+        let process = Process::plain(root.clone());
+        let said = run(&process, Options::default(), &mut Vec::new()).stderr;
+        assert!(said.contains("not valid UTF-8"), "{said}");
+        assert!(said.contains("systemctl restart"), "{said}");
+        std::fs::remove_file(root.join(EVENTS_FILE)).unwrap();
+        std::fs::create_dir(root.join(EVENTS_FILE)).unwrap();
+        let said = run(&process, Options::default(), &mut Vec::new()).stderr;
+        assert!(said.contains("systemctl status"), "{said}");
+        assert!(!said.contains("systemctl restart"), "{said}");
+    }
 }

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Exit};
+use super::options::with_config;
 use super::process::Process;
 use super::run::{foreign, in_loop};
 use super::status::{is_of, last};
@@ -107,7 +108,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     let (settings, is_faulty) = settings(process);
     let present = present(root, &settings);
     if present.is_none()
-        && let Some(answer) = needless(root, &settings, is_faulty)
+        && let Some(answer) = needless(process, &settings, is_faulty)
     {
         return answer;
     }
@@ -139,7 +140,8 @@ pub fn write_labels(process: &Process) -> Answer {
         .and_then(|status| known_labels(status, host_label));
     let mut answer = label_files::write(root, is_wanted, labels);
     if is_faulty {
-        answer.stderr.push_str(&format!("{FAULTY}\n"));
+        let faulty = with_config(FAULTY, process.config.as_deref());
+        answer.stderr.push_str(&format!("{faulty}\n"));
     }
     answer
 }
@@ -201,8 +203,8 @@ fn copied(root: &Root) -> Option<String> {
 }
 
 /// Returns the answer if there is nothing to wait for.
-fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer> {
-    let machine = observe::machine::read_machine(root);
+fn needless(process: &Process, settings: &Settings, is_faulty: bool) -> Option<Answer> {
+    let machine = observe::machine::read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, settings) {
         let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}\n");
         return Some(Answer::new(text, Exit::Ok));
@@ -211,6 +213,7 @@ fn needless(root: &Root, settings: &Settings, is_faulty: bool) -> Option<Answer>
     let text = format!(
         "invalid configuration, so the VM name is unknown; {UNCHECKED}; run: harvester-node-agent config check\n"
     );
+    let text = with_config(&text, process.config.as_deref());
     is_faulty.then(|| Answer::stderr(text, Exit::Ok))
 }
 

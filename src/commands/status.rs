@@ -32,7 +32,7 @@ Examples:
     harvester-node-agent status --wait 90s
 
 Exit status: 0 no error; 1 an error, or a status of another version; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
-running, its status is damaged, or --wait timed out and there is no error.";
+running or is idle, its status is damaged, or --wait timed out and there is no error.";
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub struct Options {
 }
 
 /// The next step if no status has the state of the labels.
-const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
+pub(super) const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
 
 /// The next step if the labels are not in sync.
 const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
@@ -67,11 +67,11 @@ const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 const NOT_RUNNING: &str = "the agent is not running, so labels do not follow a live migration. To start it, as root: \
                            systemctl enable --now harvester-node-agent\n";
 
-/// The same, if it cannot start.
-const INVALID: &str = "the agent is not running, and its configuration is invalid, so labels do not follow a live migration. For the \
-                       lines to correct: harvester-node-agent ";
+/// The command for the lines to correct if the service reads another configuration than this command.
+const JOURNAL: &str =
+    "; if the service uses another file: journalctl -u harvester-node-agent -n 20";
 
-/// The same, if that is not known.
+/// What it may mean that no agent can be seen, and the next step.
 const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it is not, labels do not follow a live migration. \
                            To check it: systemctl status harvester-node-agent\n";
 
@@ -125,7 +125,7 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
             let text = "agent has not published a status since its start";
             return Some((text.to_owned(), NO_STATUS));
         }
-        Presence::Absent => return Some(("agent is not running".to_owned(), NO_STATUS)),
+        Presence::Absent => return Some(("agent is idle or not running".to_owned(), NO_STATUS)),
         // A user without access to the process has only the published status.
         Presence::Running(_) | Presence::Unknown => {}
     }
@@ -138,28 +138,28 @@ fn unfinished(status: &Status, presence: Presence) -> Option<(String, &'static s
 fn published(process: &Process) -> Result<(Value, Status), Answer> {
     let read = status_file::read(&process.root);
     let read = read.and_then(|value| Status::from_json(&value).map(|status| (value, status)));
-    read.map_err(|error| match &error {
-        // The name of a file that does not exist is no help.
-        StatusError::Unreadable(cause) if cause.is_absent() => missing(process, ""),
-        StatusError::Unreadable(_) => missing(process, &format!("{}\n", chain(&error))),
-        StatusError::Version(versions) => {
-            let text = format!(
-                "error: the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  \
-                 systemctl restart harvester-node-agent\n"
-            );
-            Answer::stderr(text, Exit::Failed)
-        }
-        StatusError::Damaged(_) => {
-            let text = format!(
-                "error: {}. To write it again:\n  systemctl restart harvester-node-agent\n",
-                chain(&error)
-            );
-            Answer::stderr(text, Exit::TryAgain)
-        }
+    read.map_err(|error| {
+        let restart = "systemctl restart harvester-node-agent";
+        let why = chain(&error);
+        let text = match &error {
+            StatusError::Unreadable(cause) if cause.is_absent() => return missing(process),
+            StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
+            StatusError::Version(versions) => format!(
+                "the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  {restart}"
+            ),
+            StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
+        };
+        let exit = match error {
+            StatusError::Version(_) => Exit::Failed,
+            _ => Exit::TryAgain,
+        };
+        let away = not_running(process, presence(&process.root, None));
+        let away = away.map(|why| format!("warning: {why}"));
+        Answer::stderr(format!("error: {text}\n{}", away.unwrap_or_default()), exit)
     })
 }
 
-fn missing(process: &Process, error: &str) -> Answer {
+fn missing(process: &Process) -> Answer {
     let root = &process.root;
     let presence = presence(root, None);
     let config = config::load(root, process.config.as_deref());
@@ -172,44 +172,52 @@ fn missing(process: &Process, error: &str) -> Answer {
         );
         return Answer::stderr(text, Exit::NotKubevirt);
     }
+    let away = not_running(process, presence).unwrap_or_default();
     let text = match presence {
         Presence::Running(holder) => format!(
             "error: no status yet, because the agent ({holder}) is starting: host and labels are unknown. To wait for them: \
-             harvester-node-agent status --wait\n{error}"
+             harvester-node-agent status --wait\n"
         ),
-        Presence::Absent => format!("error: {}{error}", not_running(process)),
-        Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}{error}"),
+        Presence::Unknown => format!("error: no status, and {NOT_VISIBLE}"),
+        Presence::Absent => format!("error: {away}"),
     };
     Answer::stderr(text, Exit::TryAgain)
 }
 
-/// Returns the next step if no agent runs.
-pub(super) fn not_running(process: &Process) -> String {
-    let config = config::load(&process.root, process.config.as_deref());
-    // To another user, a file that only root can read is no mistake in it.
-    match config.is_err() && nix::unistd::geteuid().is_root() {
-        true => {
-            let option = config_option(process.config.as_deref());
-            format!("{INVALID}{option}config check\n")
-        }
-        false => NOT_RUNNING.to_owned(),
-    }
+/// Reports whether the configuration is invalid: then the service may be idle, and holds no lock. To another user than root, a file that
+/// only root can read is no mistake in it.
+fn is_invalid(process: &Process) -> bool {
+    nix::unistd::geteuid().is_root()
+        && config::load(&process.root, process.config.as_deref()).is_err()
+}
+
+/// Returns why no agent updates the labels, and the next step; `None` if one may do so.
+pub(super) fn not_running(process: &Process, presence: Presence) -> Option<String> {
+    let only = process.config.as_deref();
+    let (why, other) = match only {
+        _ if !matches!(presence, Presence::Absent) => return None,
+        _ if !is_invalid(process) => return Some(NOT_RUNNING.to_owned()),
+        None => ("because its configuration", ""),
+        Some(_) => ("and the file of --config", JOURNAL),
+    };
+    let option = config_option(only);
+    Some(format!(
+        "the agent is idle or not running, {why} is invalid, so labels do not follow a live migration. For the lines to correct: \
+         harvester-node-agent {option}config check{other}\n"
+    ))
 }
 
 fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
-    let (is_running, doubt, next) = match presence(&process.root, Some(&status.agent)) {
-        Presence::Running(_) => (Some(true), None, String::new()),
-        Presence::Absent => (
-            Some(false),
-            Some("agent is not running"),
-            not_running(process),
-        ),
-        Presence::Unknown => (
-            None,
-            Some("agent may not be running"),
-            NOT_VISIBLE.to_owned(),
-        ),
+    let presence = presence(&process.root, Some(&status.agent));
+    let (is_running, doubt) = match presence {
+        Presence::Running(_) => (Some(true), None),
+        Presence::Absent if is_invalid(process) => {
+            (Some(false), Some("agent is idle or not running"))
+        }
+        Presence::Absent => (Some(false), Some("agent is not running")),
+        Presence::Unknown => (None, Some("agent may not be running")),
     };
+    let next = not_running(process, presence).unwrap_or_else(|| NOT_VISIBLE.to_owned());
     let show = process.show_now();
     let text = match process.output {
         Output::Json => {
@@ -328,6 +336,43 @@ mod tests {
             let is_root = nix::unistd::geteuid().is_root();
             let is_started = said.contains("systemctl enable --now");
             assert_eq!(is_started, is_valid || !is_root, "{said}");
+            // The service may read another file.
+            assert!(!said.contains("its configuration"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_agent_with_an_invalid_configuration_may_be_idle() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let config = "/etc/harvester-node-agent/config.toml";
+        write(&root, config, "a = 1\n");
+        write(&root, "/given.toml", "a = 1\n");
+        let said = |config| {
+            let answer = run(&process(&root, config), &Options::default());
+            assert_eq!(answer.exit, Exit::TryAgain);
+            answer.text + &answer.stderr
+        };
+        let document = status("synced").to_json().to_string();
+        for content in ["", &document] {
+            if !content.is_empty() {
+                write(&root, status_file::STATUS_FILE, content);
+            }
+            let text = said(None);
+            let why = "the agent is idle or not running, because its configuration is invalid";
+            assert!(text.contains(why), "{text}");
+            assert!(!text.contains("agent is not running"), "{text}");
+            assert!(text.contains("agent config check\n"), "{text}");
+            // The journal has the lines of the file that the service reads.
+            let given = said(Some("/given.toml"));
+            assert!(
+                given.contains("--config=/given.toml config check"),
+                "{given}"
+            );
+            assert!(given.contains(JOURNAL), "{given}");
         }
     }
 
@@ -350,8 +395,16 @@ mod tests {
         let version = json!({"apiVersion": version}).to_string();
         assert_eq!(said(&version), (Exit::TryAgain, false));
         assert_eq!(said("{"), (Exit::TryAgain, false));
+        // A stopped agent is visible too.
+        assert!(answer(&root).stderr.contains("is not running"));
         let other = json!({"apiVersion": "v9"}).to_string();
         assert_eq!(said(&other), (Exit::Failed, true));
+        // To restart the agent does not help against an error of the disk.
+        std::fs::remove_file(root.join(status_file::STATUS_FILE)).unwrap();
+        std::fs::create_dir(root.join(status_file::STATUS_FILE)).unwrap();
+        let unread = answer(&root).stderr;
+        assert!(unread.contains("systemctl status"), "{unread}");
+        assert!(!unread.contains("systemctl restart"), "{unread}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! `whoami`: prints which VM this machine is and which host runs it, with the evidence.
 
 use super::answer::{Answer, Exit, Output};
+use super::options::config_option;
 use super::process::Process;
 use super::run::{not_root, one_round};
 use crate::agent::Mode;
@@ -23,7 +24,10 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
     one_round(process, Mode::DryRun, true, |round, status| {
         let text = match process.output {
             Output::Json => json_text(&status.to_json()),
-            Output::Text => show::whoami(status, process.show_now()),
+            Output::Text => {
+                let config = config_option(process.config.as_deref());
+                show::whoami(status, process.show_now(), &config)
+            }
         };
         let is_known = status.identity.vm.is_some() && status.placement.is_some();
         let is_error = |finding: &Finding| {
@@ -42,4 +46,26 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
         };
         Answer::new(text, exit).with_warnings(is_strict, status)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::root::Root;
+
+    #[test]
+    fn the_command_for_problems_reads_the_same_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let text = run(&process, false).text;
+        // Nothing is longer than a line after the option is added.
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let command = "run `harvester-node-agent --config=/a.toml doctor`";
+        assert!(text.contains(command), "{text}");
+    }
 }

@@ -42,15 +42,20 @@ pub fn content(log: &[ScheduledEvent]) -> Content {
     }
 }
 
-/// Reads the file. A line that cannot be parsed is skipped.
+/// Reads the states, the oldest first, and the number of the first line that cannot be parsed: an agent of another version may have
+/// written it.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be read; a missing file means that no daemon has run since boot.
-pub fn read(root: &Root) -> Result<Vec<ScheduledEvent>, ReadError> {
+pub fn read(root: &Root) -> Result<(Vec<ScheduledEvent>, Option<usize>), ReadError> {
     let text = root.read_text(EVENTS_FILE, SIZE_MAX)?;
-    let lines = text.lines();
-    Ok(lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
+    let (mut events, mut damaged) = (Vec::new(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        match serde_json::from_str(line) {
+            Ok(event) => events.push(event),
+            Err(_) => damaged = damaged.or(Some(number)),
+        }
+    }
+    Ok((events, damaged))
 }

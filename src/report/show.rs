@@ -78,12 +78,12 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
     if show.verbose {
         event_sources(&mut out, status);
     }
-    problems(&mut out, &status.findings);
+    problems(&mut out, &status.findings, "");
     out.finish()
 }
 
-/// Returns VM and host with their sources, as `whoami` prints them; in verbose mode with all the evidence.
-pub fn whoami(status: &Status, show: Show) -> String {
+/// Returns VM and host with their sources, as `whoami` prints them with this option `config`; in verbose mode with all the evidence.
+pub fn whoami(status: &Status, show: Show, config: &str) -> String {
     let mut out = Text::new(show);
     out.row("VM", &vm(&status.identity));
     match &status.placement {
@@ -133,7 +133,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
         out.row("QEMU agent", &guest_agent(status));
         event_sources(&mut out, status);
     }
-    problems(&mut out, &status.findings);
+    problems(&mut out, &status.findings, config);
     out.finish()
 }
 
@@ -161,11 +161,11 @@ pub fn line(status: &Status) -> String {
 }
 
 /// Appends the number of errors and warnings, and the command that explains them; in verbose mode also each of them.
-fn problems(out: &mut Text, problems: &[Problem]) {
+fn problems(out: &mut Text, problems: &[Problem], config: &str) {
     let counts = counts(problems.iter().map(|problem| problem.severity));
     let text = match counts.as_str() {
         "" => "none".to_owned(),
-        counts => format!("{counts}: run `harvester-node-agent doctor`"),
+        counts => format!("{counts}: run `harvester-node-agent {config}doctor`"),
     };
     out.row("Problems", &text);
     if out.show.verbose {
@@ -339,7 +339,7 @@ mod tests {
                 verbose,
                 now,
             };
-            let (runtime, own) = (super::status(status, show, doubt), whoami(status, show));
+            let (runtime, own) = (super::status(status, show, doubt), whoami(status, show, ""));
             format!("status, verbose {verbose}:\n{runtime}\nwhoami, verbose {verbose}:\n{own}\n")
         });
         format!("{}STATUS={}\n", views.concat(), line(status))

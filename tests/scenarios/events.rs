@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scheduled events: what Harvester announces is published on every channel, each state once, in order, with one ID.
 
+use harvester_lab::guest::Writing;
 use harvester_lab::harvester::Order;
 use harvester_lab::process::{Agent, Line, Signal, Stream};
 use harvester_lab::qga::Client;
@@ -526,4 +527,34 @@ async fn the_shipped_node_readiness_rules_are_valid(on: On) {
         count += 1;
     }
     assert_eq!(count, 2);
+}
+
+#[tokio::test]
+async fn a_follower_of_a_file_that_is_damaged_and_repaired_prints_each_state_once() {
+    let world = World::lab(WorldOptions::default()).await;
+    let path = "/run/harvester-node-agent/events.json";
+    let line = |state: &str| {
+        format!(
+            "{{\"id\":\"a\",\"time\":\"t\",\"state\":\"{state}\",\"type\":\"stop\",\"reason\":\"VMStopped\",\"source\":\"s\"}}\n"
+        )
+    };
+    // As the agent does.
+    let write = |text: &str| world.guest.write_as(path, text, 0o644, Writing::Rename);
+    let (planned, next) = (line("planned"), line("in-progress"));
+    write(&planned);
+    let mut follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
+    let is = |state: &'static str| move |line: &Line| line.text.contains(state);
+    follower.wait_line(is("planned"), SOON).await;
+    write(&format!("{planned}{next}"));
+    follower.wait_line(is("in-progress"), SOON).await;
+    write(&format!("{planned}{{\n"));
+    let told = follower
+        .wait_line(is("line 2 is not a scheduled event"), SOON)
+        .await;
+    assert_eq!(told.stream, Stream::Stderr);
+    write(&format!("{planned}{next}{}", line("done")));
+    follower.wait_line(is("done"), SOON).await;
+    let lines = follower.lines().into_iter();
+    let events = lines.filter(|line| line.stream == Stream::Stdout);
+    assert_eq!(events.count(), 3, "{}", follower.transcript());
 }

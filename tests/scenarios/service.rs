@@ -117,6 +117,17 @@ async fn a_start_with_a_faulty_configuration_waits_for_a_better_one(on: On) {
     agent
         .wait_line(|line| line.text.contains("did you mean"), SOON)
         .await;
+    let shown = crate::agent(&world, &["status"]).await;
+    let is_idle = "the agent is idle or not running, because its configuration is invalid";
+    assert!(shown.stderr.contains(is_idle), "{}", shown.stderr);
+    let shown = words(&crate::agent(&world, &["doctor", "-v"]).await.stdout);
+    for part in ["[config-invalid]", "[agent-not-running]"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    assert!(!shown.contains("enable --now"), "{shown}");
+    world.guest.write("/good.toml", "");
+    let good = crate::agent(&world, &["doctor", "--config=/good.toml"]).await;
+    assert!(!good.stdout.contains("config-invalid"), "{}", good.stdout);
     // Read again with the same faults: by a signal, by a change, and each time the watchdog is fed.
     agent.signal(Signal::SIGHUP);
     world.guest.agent_config("20-empty.toml", "");

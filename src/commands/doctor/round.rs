@@ -22,8 +22,8 @@ use super::service::Service;
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
-use crate::catalog::{Code, Finding, Group};
-use crate::commands::options::config_option;
+use crate::catalog::{Code, Finding, Flag, Group};
+use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;
 use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
 use crate::config::{self, Settings};
@@ -111,7 +111,19 @@ pub(super) fn run(process: &Process) -> Diagnosis {
     if let Some(why) = problem {
         progress.found.end_early(&why);
     }
-    Diagnosis::new(&progress.found, SystemClock::new().now().wall)
+    let mut diagnosis = Diagnosis::new(&progress.found, SystemClock::new().now().wall);
+    let findings = diagnosis.groups.iter_mut();
+    let findings = findings.flat_map(|section| &mut section.findings);
+    // What needs a memory is from the service, which may read another file.
+    for problem in findings.filter(|one| !one.code.is(Flag::NeedsMemory)) {
+        for step in &mut problem.fix {
+            *step = with_config(step, process.config.as_deref());
+        }
+        for command in &mut problem.commands {
+            command.text = with_config(&command.text, process.config.as_deref()).into();
+        }
+    }
+    diagnosis
 }
 
 fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
@@ -131,9 +143,14 @@ fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
     let clock = SystemClock::new();
-    let (settings, findings) = settings(process);
-    let service = Service::read(&process.root);
+    let mut service = Service::read(&process.root);
+    let (settings, findings) = settings(process, service.is_running() != Some(false));
+    service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
     shared.add("the firmware tables", |found| {
+        if process.config.is_some() {
+            let note = "checked with the file of --config, which the service may not use";
+            found.checked.note(Group::Machine, note.to_owned());
+        }
         found.checked.findings = findings;
         found.service = service;
     });
@@ -188,7 +205,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
 }
 
 /// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
-fn settings(process: &Process) -> (Settings, Vec<Finding>) {
+fn settings(process: &Process, may_run: bool) -> (Settings, Vec<Finding>) {
     let only = process.config.as_deref();
     let (settings, code, problems) = match config::load(&process.root, only) {
         Ok(loaded) => (loaded.settings, Code::ConfigWarning, loaded.warnings),
@@ -199,8 +216,9 @@ fn settings(process: &Process) -> (Settings, Vec<Finding>) {
         ),
     };
     let check = format!("harvester-node-agent {}config check", config_option(only));
-    let reload = "systemctl reload harvester-node-agent".to_owned();
-    let commands = vec![check, reload];
+    // One that is idle loads the corrected files automatically.
+    let reload = may_run.then(|| "systemctl reload harvester-node-agent".to_owned());
+    let commands: Vec<String> = [check].into_iter().chain(reload).collect();
     let finding = |problem| Finding::new(code, problem).with_commands(commands.clone());
     (settings, problems.into_iter().map(finding).collect())
 }
@@ -218,7 +236,7 @@ mod tests {
             config: Some("/a\t.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process);
+        let (_, findings) = settings(&process, false);
         assert_eq!(
             findings[0].commands()[0].text,
             r"harvester-node-agent --config=$'/a\011.toml' config check"
@@ -233,10 +251,49 @@ mod tests {
             config: Some("/a.toml".into()),
             ..Process::plain(Root::new(dir.path()))
         };
-        let (_, findings) = settings(&process);
+        let (_, findings) = settings(&process, false);
         let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
         let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
         assert_eq!(seen, [(Code::ConfigWarning, text)]);
+    }
+
+    #[test]
+    fn only_a_service_that_runs_is_to_be_reloaded() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        for may_run in [true, false] {
+            let (_, findings) = settings(&process, may_run);
+            let mut commands = findings[0].commands().iter();
+            let is_reloaded = commands.any(|one| one.text.starts_with("systemctl reload"));
+            assert_eq!(is_reloaded, may_run);
+        }
+    }
+
+    #[test]
+    fn the_commands_of_a_diagnosis_read_the_same_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let diagnosis = run(&process).document().to_string();
+        let command = "harvester-node-agent --config=/a.toml config check";
+        assert!(diagnosis.contains(command), "{diagnosis}");
+        for name in ["config check", "whoami"] {
+            let command = format!("harvester-node-agent {name}");
+            assert!(!diagnosis.contains(&command), "{diagnosis}");
+        }
+        // A stopped agent is seen beside its invalid configuration.
+        assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
+        assert!(
+            diagnosis.contains("which the service may not use"),
+            "{diagnosis}"
+        );
     }
 
     #[test]

@@ -13,11 +13,22 @@ use crate::sys::root::Root;
 const NO_NAMESPACE: &str =
     "/usr/share/doc/harvester-node-agent/examples/systemd/no-user-namespace.conf";
 
+/// What is so if no agent holds the lock, and the configuration is invalid.
+pub(super) const IDLE: &str = "idle or not running: its configuration is invalid";
+
+/// What is so if no agent holds the lock.
+const STOPPED: &str = "no agent process is running";
+
+/// The next step if the configuration is invalid.
+const CORRECT: &str = "Correct the lines that the journal has. An agent that is idle then starts its work automatically; if the unit is inactive, start it: `systemctl start harvester-node-agent`.";
+
 /// The running agent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Service {
     /// Its process, if it runs.
     pub(super) presence: Presence,
+    /// Whether its configuration is invalid: then it may be idle, and holds no lock.
+    pub(super) is_invalid: bool,
     /// Whether the kernel allows no user namespaces, which the units need (`PrivateUsers=`).
     lacks_namespaces: bool,
     /// The time of the last status change, RFC 3339; the status is written on changes only.
@@ -33,6 +44,7 @@ impl Service {
         let limit = root.read_text("/proc/sys/user/max_user_namespaces", 64);
         Self {
             presence,
+            is_invalid: false,
             lacks_namespaces: limit.is_ok_and(|limit| limit.trim() == "0"),
             updated_at: status.as_ref().map(|one| one.last_update_time.clone()),
             problems: status.map(|status| status.findings).unwrap_or_default(),
@@ -61,12 +73,18 @@ impl Service {
         if self.is_running() != Some(false) {
             return None;
         }
+        let what = if self.is_invalid { IDLE } else { STOPPED };
         let seen = match &self.updated_at {
-            Some(at) => format!("no agent process is running; last status from {at}"),
-            None => "no agent process is running, and no status of one can be read".to_owned(),
+            Some(at) => format!("{what}; last status from {at}"),
+            None => format!("{what}, and no status of one can be read"),
         };
         if !self.lacks_namespaces {
-            return Some(Finding::new(Code::AgentNotRunning, seen));
+            let finding = Finding::new(Code::AgentNotRunning, seen);
+            if !self.is_invalid {
+                return Some(finding);
+            }
+            let lines = "journalctl -u harvester-node-agent -n 20".to_owned();
+            return Some(finding.with_remedy(CORRECT).with_commands(vec![lines]));
         }
         let seen = format!(
             "{seen}; `user.max_user_namespaces` is 0, so the units fail with status 217/USER unless they have a drop-in"
@@ -153,6 +171,19 @@ mod tests {
         let hidden = service(Presence::Unknown);
         assert_eq!((hidden.finding(), hidden.gap().is_some()), (None, true));
         assert_eq!((running.gap(), gone.gap()), (None, None));
+    }
+
+    #[test]
+    fn an_agent_with_an_invalid_configuration_may_be_idle() {
+        let idle = Service {
+            is_invalid: true,
+            ..service(Presence::Absent)
+        };
+        let finding = idle.finding().unwrap();
+        assert_eq!(finding.code, Code::AgentNotRunning);
+        assert!(finding.seen.starts_with(IDLE), "{}", finding.seen);
+        let mut commands = finding.commands().iter();
+        assert!(!commands.any(|one| one.text.contains("enable")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use time::UtcDateTime;
 
 use super::address::Address;
 use super::found::Found;
+use super::service::IDLE;
 use crate::catalog::{Api, DOCTOR_REPLACES, Finding, Group};
 use crate::report::problem::Problem;
 use crate::report::relative::relative;
@@ -136,9 +137,10 @@ impl Found {
                 format!("{version}, active ({holder}), last change {ago}")
             }
             (Presence::Running(holder), None) => {
-                format!("{version}, active ({holder}), no status yet")
+                format!("{version}, active ({holder}), no status that can be read")
             }
             (Presence::Unknown, _) => format!("{version}, it is unknown whether it is running"),
+            (Presence::Absent, _) if service.is_invalid => format!("{version}, {IDLE}"),
             (Presence::Absent, _) => format!("{version}, not running"),
         }
     }

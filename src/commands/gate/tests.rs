@@ -269,3 +269,17 @@ async fn text_of_others_cannot_control_the_terminal() {
     let is_plain = |character: char| !character.is_control() && character != '\u{202e}';
     assert!(!line.is_empty() && line.chars().all(is_plain), "{line:?}");
 }
+
+#[test]
+fn the_command_for_an_invalid_configuration_reads_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.toml"), "a = 1\n").unwrap();
+    let process = Process {
+        config: Some("/a.toml".into()),
+        ..Process::plain(Root::new(dir.path()))
+    };
+    let command = "run: harvester-node-agent --config=/a.toml config check";
+    for answer in [run(&process, Duration::ZERO), write_labels(&process)] {
+        assert!(answer.stderr.contains(command), "{}", answer.stderr);
+    }
+}

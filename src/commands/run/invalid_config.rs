@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::commands::options::with_config;
 use crate::commands::process::Process;
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Priority, Record};
@@ -27,6 +28,7 @@ pub(super) async fn until_valid(
     process: &Process,
     errors: &ConfigErrors,
 ) -> io::Result<Option<LoadedConfig>> {
+    let status = &with_config(STATUS, process.config.as_deref());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -48,14 +50,14 @@ pub(super) async fn until_valid(
         if lines != said {
             journal.send(Record {
                 message_id: Some(message_id::CONFIGURATION_REFUSED),
-                ..Record::new(Priority::Error, STATUS.to_owned())
+                ..Record::new(Priority::Error, status.clone())
             });
             for line in &lines {
                 journal.send(Record::new(Priority::Error, line.clone()));
             }
             said.clone_from(&lines);
         }
-        notifier.ready(STATUS);
+        notifier.ready(status);
         let pause = notifier.watchdog_interval().map_or(POLL, |at| at.min(POLL));
         tokio::select! {
             _ = terminate.recv() => break None,
