@@ -156,7 +156,7 @@ async fn a_setting_that_names_no_file_is_the_cause_and_no_outage() {
     lab(&world.guest_api).faults().inject(Matcher::any(), away);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("harvester-credential-missing");
-    let end = "; there is one at /var/lib/rancher/rke2/etc/config-files/cloud-provider-config (`cloud-provider-config` in \
+    let end = "; there is a file at /var/lib/rancher/rke2/etc/config-files/cloud-provider-config (`cloud-provider-config` in \
         /etc/rancher/rke2/config.yaml.d/50-rancher.yaml), which is not searched because of the setting";
     assert!(seen.ends_with(end), "{seen}");
     let mut findings = diagnosis.findings();
