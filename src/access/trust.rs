@@ -40,10 +40,7 @@ impl fmt::Display for Changeable {
 
 /// Returns the first place on the path of a file that a user other than root can change. In a tree, its owner counts as root.
 pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
-    let owner_of_all = match root.is_live() {
-        true => 0,
-        false => seen(root, Path::new("/")).map_or(0, |(owner, _)| owner),
-    };
+    let owner_of_all = owner_of_all(root);
     let judge = |(place, seen): (&Path, Option<(u32, u32)>)| {
         let reason = match seen {
             None => "cannot be checked".to_owned(),
@@ -75,6 +72,23 @@ pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     });
     let places = folders.chain(links);
     places.chain([(&**file, seen(root, file))]).find_map(judge)
+}
+
+/// Reports whether a user other than root owns a symbolic link on a path, and so chooses the file that it leads to.
+pub fn is_steered(root: &Root, path: &Path) -> bool {
+    let owner_of_all = owner_of_all(root);
+    root.steps(path).iter().any(|link| {
+        let owner = root.link_owner(link);
+        owner.is_some_and(|owner| owner != 0 && owner != owner_of_all)
+    })
+}
+
+/// Returns the user who counts as root.
+fn owner_of_all(root: &Root) -> u32 {
+    match root.is_live() {
+        true => 0,
+        false => seen(root, Path::new("/")).map_or(0, |(owner, _)| owner),
+    }
 }
 
 /// Returns the permission bits of a file that every user can reach and read or write.

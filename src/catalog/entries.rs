@@ -91,7 +91,7 @@ const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent
 const NOT_PERMITTED: &str = "If it is not permitted to read the file: the service runs as root without capabilities. Set the owner root and mode 0600 (`chown root:root`, `chmod 0600`), and let root enter its directories. SELinux or AppArmor may deny it too: see the audit log.";
 const NAME_RESOLUTION: &str = "If the name of the server cannot be resolved: correct `server:` in the kubeconfig, or the DNS servers of this node. Ask them with `getent ahosts NAME`, and with systemd-resolved `resolvectl query NAME`.";
 /// Before a kubeconfig is overwritten. A name with the time: a second run must not lose the first copy.
-const BACKUP: &str = "cp -p <KUBECONFIG> /root/kubeconfig.$(date +%s)";
+const BACKUP: &str = "install -m 0600 <KUBECONFIG> /root/kubeconfig.$(date +%s)";
 /// The same, for a kubeconfig that does not work.
 const REPLACE: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh <USER>@<NODE_ADDRESS> sudo harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG> --replace";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
@@ -139,7 +139,7 @@ pub const DOCTOR_REPLACES: &str = "`harvester-node-agent doctor` shows the steps
 pub const NODE_DELETED: &str = "If the Node was not deleted on purpose, and this is not a server of RKE2 or K3s with etcd: restart rke2-agent, k3s-agent, k3s or kubelet on this node. A running kubelet does not register its Node again.";
 /// The same on a server.
 pub const ETCD_NODE_DELETED: &str = "If the Node of a server of RKE2 or K3s with etcd was deleted, its etcd member was removed too, and a restart does not bring it back: take a snapshot on another server (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace this server.";
-const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace), so `cp` copies it to /root before.";
+const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace): the copy in /root is a credential, so keep it only until the new one works.";
 /// How to make a Harvester kubeconfig, whose commands follow.
 pub const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";

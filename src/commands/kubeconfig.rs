@@ -25,7 +25,7 @@ Examples:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
-  Replace an expired one: copy it (cp -p FILE FILE.old), then the same with --replace
+  Replace an expired one: copy it (install -m 0600 FILE /root/old), then the same with --replace
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
 
@@ -68,8 +68,11 @@ impl Secret {
     /// Returns why a key is missing.
     fn lacks(&self, key: &str) -> String {
         let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
-            (Some("List"), _) => {
-                return "standard input is a List, not one Secret: add the name of the Secret to `kubectl get secret`".to_owned();
+            (Some(kind), _) if kind != "Secret" => {
+                let kind = one_line(kind, SHOWN_MAX);
+                return format!(
+                    "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
+                );
             }
             (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
             _ => "Harvester adds it after the Secret is created, if the service account exists",

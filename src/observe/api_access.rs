@@ -16,7 +16,7 @@ use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
 use crate::facts::requests::Requests;
 use crate::facts::{Unavailable, UnavailableKind};
-use crate::sys::escape::{chain, shell_word};
+use crate::sys::escape::{chain, shell_path};
 use crate::sys::root::Root;
 use crate::wire::backoff::Backoff;
 use crate::wire::kubeapi::{Client, Tally, Timeouts};
@@ -289,14 +289,13 @@ fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<Finding> {
     let readable = readable.map(|exposure| {
         let (path, mode) = (exposure.path.display(), exposure.mode);
         let text = format!("{path} has mode {mode:04o}");
-        let file = shell_word(&path.to_string());
+        let file = shell_path(&exposure.path);
         about_credential(api, Code::CredentialExposed, text)
             .with_commands(vec![format!("chmod 0600 {file}")])
     });
     let changeable = source.changeable(root).into_iter();
     let changeable = changeable.map(|found| {
-        let place = found.place.to_string_lossy();
-        let place = shell_word(&place);
+        let place = shell_path(&found.place);
         let finding = about_credential(api, Code::CredentialWritableByOthers, found.to_string());
         let is_directory = |metadata: std::fs::Metadata| metadata.is_dir();
         // Others may have changed the file, so its content comes first. A directory may rightly be another user's.

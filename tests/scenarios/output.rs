@@ -36,7 +36,7 @@ fn wide(text: &str) -> Vec<&str> {
             "ssh ",
             "systemctl ",
             "journalctl ",
-            "cp -p ",
+            "install -m 0600 ",
             "curl ",
             "tail ",
             "openssl ",

@@ -514,7 +514,10 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let (_, addons) = commands.pop().unwrap();
     assert!(addons.contains("harvester"), "{addons}");
     let (_, copy) = commands.remove(0);
-    assert!(copy.starts_with("cp -p /var/lib/rancher/"), "{copy}");
+    assert!(
+        copy.starts_with("install -m 0600 /var/lib/rancher/"),
+        "{copy}"
+    );
     assert_eq!(commands.len(), 4, "{commands:?}");
     let ((_, rbac), (from, review)) = (&commands[0], &commands[1]);
     let ((_, apply), (place, write)) = (&commands[2], &commands[3]);

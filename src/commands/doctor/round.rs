@@ -119,7 +119,9 @@ pub(super) fn run(process: &Process) -> Diagnosis {
         for step in &mut problem.fix {
             *step = with_config(step, process.config.as_deref());
         }
-        for command in &mut problem.commands {
+        // Only at the start: in the middle, the words may be part of the name of a file.
+        let commands = problem.commands.iter_mut();
+        for command in commands.filter(|one| one.text.starts_with("harvester-node-agent ")) {
             command.text = with_config(&command.text, process.config.as_deref()).into();
         }
     }

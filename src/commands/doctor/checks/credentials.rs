@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::access::kubeconfig;
 use crate::access::search::{CLOUD_CONFIG, Candidate, harvester_candidates};
 use crate::access::token::{Claims, TokenKind, classify};
+use crate::access::trust::is_steered;
 use crate::catalog::{Api, Code, Finding};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
@@ -41,7 +42,7 @@ pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     checked.findings.extend(findings);
     let used = reads.case.observation.harvester.known();
     let used = used.map(|harvester| harvester.kubeconfig.as_path());
-    checked.kubeconfig = Some(path_to_write(reads.observer.root(), used, &places));
+    checked.kubeconfig = path_to_write(reads.observer.root(), used, &places);
 }
 
 /// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
@@ -68,7 +69,9 @@ fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
     let candidates = harvester_candidates(configured, &case.observation.distributions);
     let places = candidates.into_iter().map(|candidate| Place {
         content: content(root, &candidate.path),
-        dangling: root.dangling(&candidate.path),
+        dangling: root
+            .dangling(&candidate.path)
+            .filter(|_| !is_steered(root, &candidate.path)),
         candidate,
     });
     places.collect()
@@ -91,14 +94,14 @@ fn content(root: &Root, path: &Path) -> Content {
 
 /// Returns the path for a new Harvester kubeconfig: that of the one in use, that of an unusable one, which ends the search, or the one
 /// that a configuration names: the cloud provider and the CSI driver mount that of the distribution. `kubeconfig --write` follows no
-/// link.
-fn path_to_write(root: &Root, used: Option<&Path>, places: &[Place]) -> PathBuf {
+/// link. `None` if another user chooses the file by a link: root must not be told to replace it.
+fn path_to_write(root: &Root, used: Option<&Path>, places: &[Place]) -> Option<PathBuf> {
     let unusable = places.iter().find(|one| one.content != Content::Nothing);
     let mut named = places.iter();
     let named = named.find(|one| one.candidate.named_by.is_some());
     let found = unusable.or(named).map(|one| one.candidate.path.as_path());
     let path = used.or(found).unwrap_or(Path::new(CLOUD_CONFIG));
-    root.resolve(path)
+    (!is_steered(root, path)).then(|| root.resolve(path))
 }
 
 fn judge(case: &Case<'_>, token: Option<&TokenKind>, places: &[Place]) -> Vec<Finding> {
@@ -202,7 +205,7 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
         .as_ref()
         .map_or((path, "-D "), |target| (target, ""));
     let [used, path] = [used, path].map(|path| shell_path(path));
-    let command = format!("install {option}-m 0600 {used} {path}");
+    let command = format!("install {option}-T -m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
 }
 
