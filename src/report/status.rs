@@ -316,25 +316,6 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_placement_is_flat_in_json_and_read_as_it_was_written() {
-        let known = r#""region":"eu-1","zone":"rack-a","topologySource":"host-node","#;
-        let zone = r#""zone":"rack-a","topologySource":"configmap","#;
-        let silent = r#""topologySource":"host-node","#;
-        for (known, shown) in [
-            (known, ("eu-1", "rack-a")),
-            (zone, ("-", "rack-a")),
-            (silent, ("-", "-")),
-            ("", ("-", "-")),
-        ] {
-            let text = format!(r#"{{"host":"hv-a","hostSource":"x",{known}"sources":[]}}"#);
-            let read: Placement = serde_json::from_str(&text).unwrap();
-            assert_eq!(read.topology("-"), shown, "{text}");
-            assert_eq!(read.known.is_some(), !known.is_empty(), "{text}");
-            assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        }
-    }
-
-    #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {
         for (document, found) in [
             (json!({"apiVersion": "v9", "kind": "Status"}), "v9"),
