@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the region and zone of the host of this VM, from the first source that is allowed and up to date.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -12,32 +11,26 @@ use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::pod_info::PodInfo;
-use crate::facts::topology::{IllegalValue, LabelValue, REGION, Topology, ZONE};
+use crate::facts::topology::{IllegalValue, LabelValue, Topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable};
 use crate::sys::named::named;
 use PlacementOutcome::{Disabled, Empty, Failed, Invalid, NotNeeded, Stale, Used};
 
-/// The host of this VM and its topology, also as in the status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The host of this VM and its topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The host of this VM.
     pub host: HostName,
     /// The source of the name of the host, as human-readable text.
-    #[serde(default)]
-    pub host_source: Cow<'static, str>,
+    pub host_source: &'static str,
     /// Its topology, where a source reported it.
-    #[serde(flatten)]
     pub known: Option<Known>,
     /// The host's values of the extra labels, from a source that has all of its labels.
-    #[serde(skip)]
     pub extra: Option<ExtraLabels>,
     /// The error of a source that could not be read and may answer soon.
-    #[serde(skip)]
     pub trouble: Option<Unavailable>,
     /// The result of each source, in order.
-    #[serde(rename = "sources")]
     pub tried: Vec<Tried>,
 }
 
@@ -45,12 +38,6 @@ impl Placement {
     /// Returns the region or zone of the host, under its newer key.
     pub fn value(&self, key: &str) -> Option<&LabelValue> {
         self.known.as_ref()?.topology.value(key)
-    }
-
-    /// Returns region and zone, with a word for one that is unknown.
-    pub fn topology<'a>(&'a self, unknown: &'a str) -> (&'a str, &'a str) {
-        let text = |key| self.value(key).map_or(unknown, LabelValue::as_str);
-        (text(REGION), text(ZONE))
     }
 }
 
@@ -64,16 +51,13 @@ pub struct ExtraLabels {
 }
 
 /// A topology and its source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// The region and zone of the host.
-    #[serde(flatten)]
     pub topology: Topology,
     /// The source of the topology.
-    #[serde(rename = "topologySource")]
     pub source: Source,
     /// Whether the host provably has no region or zone if it is missing.
-    #[serde(skip)]
     pub is_complete: bool,
 }
 
@@ -336,7 +320,7 @@ impl<'a> Choice<'a> {
         }
         Placement {
             host: host.clone(),
-            host_source: host_source.describe().into(),
+            host_source: host_source.describe(),
             known,
             extra: self.extra.filter(|_| !self.is_extra_unread),
             trouble: self.trouble,

@@ -66,7 +66,7 @@ pub struct IllegalValue {
 }
 
 /// The region and zone of a physical host according to one source.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
     /// The region.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ use crate::decide::scheduled_events::ScheduledEventState;
 use crate::decide::{Action, Migration};
 use crate::facts::clock::ClockSteps;
 use crate::facts::names::NameKind;
-use crate::facts::topology::{LabelValue, REGION_BETA, ZONE, ZONE_BETA};
+use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::Trigger;
 
 /// The state that was reported last.
@@ -56,9 +56,8 @@ impl Reported {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(VmStatus::full_name);
         let placement = status.placement.as_ref();
-        let host = placement.map(|placement| placement.host.to_string());
-        let zone = placement.and_then(|placement| placement.value(ZONE));
-        let zone = zone.map(LabelValue::to_string);
+        let host = placement.map(|placement| placement.host.clone());
+        let zone = placement.and_then(|placement| placement.zone.clone());
         let record = |priority, message_id, message: String| Record {
             message_id: Some(message_id),
             vm: vm.clone(),

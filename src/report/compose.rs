@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, PlacementStatus, Status,
+    VmStatus,
 };
 use crate::agent::Round;
 use crate::agent::source_board::SourceState;
@@ -18,9 +19,11 @@ use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
 use crate::decide::fast_poll::WindowEnd;
 use crate::decide::identity::{JudgedName, OwnVm};
 use crate::decide::labels::Owned;
+use crate::decide::placement::Placement;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
+use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
 
@@ -60,7 +63,7 @@ impl Status {
                 copied_from: context.copied_from,
                 ..identity(round)
             },
-            placement: round.placement.clone(),
+            placement: round.placement.as_ref().map(placement),
             labels: labels(round),
             registration: round.plan.registration.clone(),
             last_migration: last_migration(round, context),
@@ -121,6 +124,19 @@ fn identity(round: &Round) -> IdentityStatus {
         copied_from: None,
         names: names.collect(),
         evidence: identity.evidence.clone(),
+    }
+}
+
+fn placement(placement: &Placement) -> PlacementStatus {
+    let known = placement.known.as_ref();
+    let value = |key| placement.value(key).map(LabelValue::to_string);
+    PlacementStatus {
+        host: placement.host.to_string(),
+        host_source: placement.host_source.to_owned(),
+        region: value(REGION),
+        zone: value(ZONE),
+        topology_source: known.map(|known| known.source.to_string()),
+        sources: placement.tried.clone(),
     }
 }
 

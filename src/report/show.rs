@@ -5,13 +5,12 @@ use time::UtcDateTime;
 
 use super::problem::Problem;
 use super::relative::{expiry, relative, seconds_until};
-use super::status::{CredentialStatus, IdentityStatus, PermissionStatus, Status};
+use super::status::{CredentialStatus, IdentityStatus, PermissionStatus, PlacementStatus, Status};
 use super::text::{Mark, Show, Text, counts};
 use crate::agent::state::Seconds;
 use crate::catalog::Severity;
 use crate::decide::Migration;
 use crate::decide::name_match::Verdict;
-use crate::decide::placement::Placement;
 use crate::facts::names::ServiceAccount;
 
 /// Returns the runtime status, as `status` prints it.
@@ -91,8 +90,7 @@ pub fn whoami(status: &Status, show: Show, config: &str) -> String {
             let source = &placement.host_source;
             out.row("Host", &format!("{}   (source: {source})", placement.host));
             let (region, zone) = placement.topology("unknown");
-            let source = placement.known.as_ref();
-            let source = source.map_or("none", |known| known.source.as_str());
+            let source = placement.topology_source.as_deref().unwrap_or("none");
             let topology = format!("region {region}, zone {zone}   (source: {source})");
             out.row("Topology", &topology);
         }
@@ -277,13 +275,16 @@ fn permissions(all: &[PermissionStatus], show: Show) -> Vec<(Mark, String)> {
     parts.map(|(_, mark, text)| (mark, text)).collect()
 }
 
-fn evidence(out: &mut Text, identity: &IdentityStatus, placement: Option<&Placement>) {
+fn evidence(out: &mut Text, identity: &IdentityStatus, placement: Option<&PlacementStatus>) {
     for item in &identity.evidence {
         let word = if item.agrees { "matches" } else { "differs" };
         let text = format!("{} {word}: {}", item.kind.as_str(), item.detail);
         out.row("Evidence", &text);
     }
-    for tried in placement.into_iter().flat_map(|placement| &placement.tried) {
+    for tried in placement
+        .into_iter()
+        .flat_map(|placement| &placement.sources)
+    {
         let outcome = tried.outcome.as_str();
         let text = format!("{} {outcome}: {}", tried.source, tried.detail);
         out.row("Source", &text);

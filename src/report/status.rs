@@ -15,7 +15,7 @@ use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
 use crate::decide::labels::Left;
-use crate::decide::placement::Placement;
+use crate::decide::placement::Tried;
 use crate::decide::registration::Registration;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::one_line;
@@ -41,7 +41,7 @@ pub struct Status {
     pub identity: IdentityStatus,
     /// The location of the VM; missing while it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub placement: Option<Placement>,
+    pub placement: Option<PlacementStatus>,
     /// The state of the labels of the Node.
     pub labels: LabelsStatus,
     /// The labels for a kubelet that registers; missing unless `[registration] node_labels` is set.
@@ -194,6 +194,36 @@ impl VmStatus {
             Some(namespace) => format!("{namespace}/{}", self.name),
             None => self.name.clone(),
         }
+    }
+}
+
+/// The location of the VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementStatus {
+    /// The Harvester host.
+    pub host: String,
+    /// The source of the host.
+    #[serde(default)]
+    pub host_source: String,
+    /// The region of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The zone of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The source of region and zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology_source: Option<String>,
+    /// All sources, in order.
+    pub sources: Vec<Tried>,
+}
+
+impl PlacementStatus {
+    /// Returns region and zone, with a word for one that is unknown.
+    pub fn topology<'a>(&'a self, unknown: &'a str) -> (&'a str, &'a str) {
+        let text = |value: &'a Option<String>| value.as_deref().unwrap_or(unknown);
+        (text(&self.region), text(&self.zone))
     }
 }
 

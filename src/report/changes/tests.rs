@@ -8,7 +8,6 @@ use crate::catalog::{Code, Finding, Group};
 use crate::decide::Refusal;
 use crate::decide::fixtures::World;
 use crate::decide::name_match::Verdict;
-use crate::decide::placement::Placement;
 use crate::decide::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
 };
@@ -19,14 +18,14 @@ use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
 use crate::report::sink::StderrStyle;
-use crate::report::status::{IdentityStatus, VmStatus};
+use crate::report::status::{IdentityStatus, PlacementStatus, VmStatus};
 use crate::report::tests::round;
 
 /// Returns the status of a node without names, on this host, with these findings.
 fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
     let status = Status::new(&round(&World::new(), &[]), &Context::default());
-    let placement = status.placement.map(|placement| Placement {
-        host: HostName::parse(host).unwrap(),
+    let placement = status.placement.map(|placement| PlacementStatus {
+        host: host.to_owned(),
         ..placement
     });
     let findings = findings.iter().map(|(code, severity, seen)| Problem {

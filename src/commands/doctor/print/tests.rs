@@ -61,7 +61,7 @@ fn healthy() -> Found {
             "vm": {"name": "pool1-abcde", "namespace": "default"},
             "names": [{"type": "hostname", "name": "pool1-abcde", "state": "names-match"}],
         },
-        "placement": {"host": "hv-a", "hostSource": "x", "region": "eu-1", "zone": "rack-a", "topologySource": "host-node", "sources": []},
+        "placement": {"host": "hv-a", "hostSource": "x", "region": "eu-1", "zone": "rack-a", "sources": []},
         "labels": {"node": "pool1-abcde", "state": "synced", "owned": {}, "skippedLabels": []},
         "credentials": {
             "harvester": {
