@@ -14,8 +14,7 @@ use crate::sys::lock::{Holder, Presence};
 use crate::sys::root::Root;
 
 /// The drop-in of both packages for kernels without user namespaces.
-const NO_NAMESPACE: &str =
-    "/usr/share/doc/harvester-node-agent/examples/systemd/no-user-namespace.conf";
+const NO_NAMESPACE: &str = "/usr/share/harvester-node-agent/systemd/no-user-namespace.conf";
 
 /// The maximum size of a command line, in bytes; that of the unit has some dozens.
 const COMMAND_LINE_MAX: u64 = 64 << 10;
