@@ -592,10 +592,10 @@ catalog! {
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: [
             "Another user may have written it: compare the server and the paths in it with the same file on another node. If that is not certain, write it anew.",
-            "For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; copy the file first (`cp -p`), and add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
+            "For Harvester, `harvester-node-agent explain harvester-credential-missing` shows how; copy the file first (`install -m 0600`), and add --replace to the last command. For the kubelet, restart rke2-server, rke2-agent, k3s or k3s-agent, which writes it.",
             "Only then set the owner of the reported file to root, and remove write permission for others. If a directory is reported, find out what it is for: move the file to a directory of root, rather than change the owner.",
         ],
-        run: [Vm NAMED_FILES, Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
+        run: [Vm NAMED_FILES, Vm BACKUP, Vm "chown -h root:root <KUBECONFIG>", Vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "After expiry, authentication or TLS verification fails.",

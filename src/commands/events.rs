@@ -27,8 +27,8 @@ Examples:
   Wait for the next ones, and print each state as one JSON object:
     harvester-node-agent events --follow -o json
 
-Exit status: 0 ok; 1 standard output cannot be written; 75 without --follow, the agent is not running or is idle, or its events are missing or \
-damaged; they cannot be watched.";
+Exit status: 0 ok; 1 standard output cannot be written; 75 with --follow, the events cannot be watched, and without it, the agent \
+is not running or is idle, or its events are missing or damaged.";
 
 /// How often `--follow` checks whether the agent still runs.
 const PRESENCE_POLL: Duration = Duration::from_secs(10);

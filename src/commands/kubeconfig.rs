@@ -15,7 +15,7 @@ use super::answer::{Answer, Exit};
 use super::options::outer_path;
 use crate::access::kubeconfig;
 use crate::sys::atomic_file::{make_directory, write_secret};
-use crate::sys::escape::{chain, one_line};
+use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
 
 /// The text after the options in the help.
@@ -25,7 +25,8 @@ Examples:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write /etc/kubernetes/cloud-config
-  Replace an expired one: copy it (install -m 0600 FILE /root/old), then the same with --replace
+  Replace an expired one: copy it first, then the same with --replace
+    install -m 0600 FILE /root/kubeconfig.$(date +%s)
   Print it, such as for the user data of cloud-init:
     harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
 
@@ -127,8 +128,11 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
         ));
     }
     if !options.replace && is_other(root, file, text.as_bytes()) {
+        // A copy of `cp -p` has the mode of the file, which may be too open.
+        let copied = shell_path(&root.join(file));
         return failed(format!(
-            "{name} exists with other content, such as the credential of the cloud provider; to replace it, copy it (`cp -p`) and add --replace"
+            "{name} exists with other content, such as the credential of the cloud provider; to replace it, copy it \
+             (`install -m 0600 {copied} /root/kubeconfig.$(date +%s)`) and add --replace"
         ));
     }
     let made = make_directory(root, file.parent().unwrap_or(file));
@@ -242,12 +246,8 @@ mod tests {
         };
         let answer = run(&root, &other, secret.as_bytes());
         assert_eq!((answer.text.as_str(), answer.exit), ("", Exit::Failed));
-        assert!(
-            answer
-                .stderr
-                .contains("copy it (`cp -p`) and add --replace"),
-            "{answer:?}"
-        );
+        let copy = format!("`install -m 0600 {} /root/", path.display());
+        assert!(answer.stderr.contains(&copy), "{answer:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         let replacing = Options {
             replace: true,

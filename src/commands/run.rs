@@ -4,12 +4,14 @@
 mod invalid_config;
 mod write_access;
 
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use nix::unistd::Uid;
 use time::UtcDateTime;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -157,13 +159,18 @@ fn invalid(errors: &ConfigErrors) -> Answer {
     Answer::stderr(format!("{errors}\n"), Exit::Configuration)
 }
 
-/// Returns the answer for a user who cannot read what the agent reads: neither root nor the owner of the tree.
+/// Reports whether a user can read what the agent reads: root, or the owner of a tree.
+pub(super) fn can_read_all(root: &Root, user: Uid) -> bool {
+    let is_owner = |dir: Metadata| dir.uid() == user.as_raw();
+    user.is_root() || !root.is_live() && root.metadata("/").is_ok_and(is_owner)
+}
+
+/// Returns the answer for a user who cannot read what the agent reads.
 pub(super) fn not_root(process: &Process, command: &str) -> Option<Answer> {
-    let (user, dir) = (nix::unistd::geteuid(), process.root.join("/"));
-    let is_owner = dir.metadata().is_ok_and(|dir| dir.uid() == user.as_raw());
-    if user.is_root() || is_owner && !process.root.is_live() {
+    if can_read_all(&process.root, Uid::effective()) {
         return None;
     }
+    let dir = process.root.join("/");
     let tree = match process.root.is_live() {
         true => String::new(),
         false => format!("--root={} ", shell_path(dir.components().as_path())),

@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use nix::unistd::Uid;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Exit, Output};
 use super::options::{STRICT, config_option};
 use super::process::Process;
-use super::run::foreign;
+use super::run::{can_read_all, foreign};
 use crate::config;
 use crate::decide::label_state;
 use crate::observe::machine::read_machine;
@@ -187,7 +188,7 @@ fn missing(process: &Process) -> Answer {
 /// Reports whether the configuration is invalid: then the service may be idle, and holds no lock. To another user than root, a file that
 /// only root can read is no mistake in it.
 fn is_invalid(process: &Process) -> bool {
-    nix::unistd::geteuid().is_root()
+    can_read_all(&process.root, Uid::effective())
         && config::load(&process.root, process.config.as_deref()).is_err()
 }
 
@@ -333,19 +334,32 @@ mod tests {
             write(&root, "/given.toml", config);
             let process = process(&root, Some("/given.toml"));
             let said = run(&process, &Options::default()).stderr;
-            let is_root = nix::unistd::geteuid().is_root();
             let is_started = said.contains("systemctl enable --now");
-            assert_eq!(is_started, is_valid || !is_root, "{said}");
+            assert_eq!(is_started, is_valid, "{said}");
             // The service may read another file.
             assert!(!said.contains("its configuration"), "{said}");
         }
     }
 
     #[test]
-    fn an_agent_with_an_invalid_configuration_may_be_idle() {
-        if !nix::unistd::geteuid().is_root() {
-            return;
+    fn only_root_and_the_owner_of_a_tree_read_what_the_agent_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let [tree, live] = [Root::new(dir.path()), Root::new("/")];
+        let owner = Uid::effective();
+        let stranger = Uid::from_raw(owner.as_raw() + 1);
+        for (root, user, can_read) in [
+            (&tree, owner, true),
+            (&tree, stranger, false),
+            (&tree, Uid::from_raw(0), true),
+            (&live, Uid::from_raw(0), true),
+            (&live, Uid::from_raw(65534), false),
+        ] {
+            assert_eq!(can_read_all(root, user), can_read, "{root:?} {user}");
         }
+    }
+
+    #[test]
+    fn an_agent_with_an_invalid_configuration_may_be_idle() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         let config = "/etc/harvester-node-agent/config.toml";

@@ -13,7 +13,7 @@ mod gate;
 mod node;
 mod static_labels;
 
-/// Out of the gate: certificates take a minute to expire.
+/// Not in each run: certificates take a minute to expire.
 mod slow {
     mod credential;
 }

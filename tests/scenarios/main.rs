@@ -49,7 +49,7 @@ mod signals;
 mod status;
 mod versions;
 
-/// Out of the gate: they take minutes, or starve where others need the processor, too.
+/// Not in each run: they take minutes, or starve where others need the processor, too.
 mod slow {
     mod soak;
     mod starved;

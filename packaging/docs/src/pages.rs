@@ -162,7 +162,12 @@ impl Page {
                 };
                 self.roff.control(request, [title.as_str()]);
             }
-            TagEnd::Paragraph | TagEnd::Item => self.flush(),
+            TagEnd::Paragraph => self.flush(),
+            TagEnd::Item => {
+                self.flush();
+                // An item of a list without blank lines has no paragraph.
+                self.is_item_start = false;
+            }
             TagEnd::CodeBlock => {
                 for line in plain(&std::mem::take(&mut self.line)).lines() {
                     self.roff.text([roman(line)]);
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn headings_paragraphs_code_lists_and_tables_become_requests() {
-        let text = "# page - what it is\n\n## Usage\n\nRun `x` *now*\nor later.\n\n    x --root DIR\n\n1. one\n2. two\n\n### More\n\n\
+        let text = "# page - what it is\n\n## Usage\n\nRun `x` *now*\nor later.\n\n    x --root DIR\n\n1. one\n2. two\n\nAfter.\n\n### More\n\n\
                     | key | default | effect |\n|---|---|---|\n| `a` | 1 | does |\n";
         let page = render("page", "7", "2026-01-01", text).unwrap();
         for part in [
@@ -240,7 +245,7 @@ mod tests {
             ".SH USAGE\n.PP\nRun \\fBx\\fR \\fInow\\fR or later.",
             ".nf\nx \\-\\-root DIR\n.fi",
             ".IP 1. 3\none",
-            ".IP 2. 3\ntwo",
+            ".IP 2. 3\ntwo\n.PP\nAfter.",
             ".SS More",
             ".TP\n\\fBa\\fR\ndefault: 1\n.br\neffect: does",
         ] {

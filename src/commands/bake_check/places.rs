@@ -35,7 +35,14 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/journal/*", "/var/log/pods",
         "/var/log/containers", "/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure",
     ]),
-    (Code::ImageKubeletCredential, &["/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"]),
+    // Copies: where `doctor` puts one, and beside the file.
+    (Code::ImageHarvesterCredential, &[
+        "/root/kubeconfig.*", "/etc/kubernetes/cloud-config.*", "/var/lib/rancher/*/etc/config-files/cloud-provider-config.*",
+    ]),
+    (Code::ImageKubeletCredential, &[
+        "/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubernetes/bootstrap-kubelet.conf.*",
+        "/etc/kubernetes/kubelet.conf.*", "/var/lib/rancher/*/agent/kubelet.kubeconfig.*",
+    ]),
     (Code::ImageClusterKeys, &[
         "/etc/kubernetes/pki", "/etc/kubernetes/ssl", "/var/lib/etcd/member", "/etc/kubernetes/manifests/etcd.yaml",
         "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/kubernetes/manifests/kube-controller-manager.yaml",
@@ -44,7 +51,8 @@ pub const PLACES: &[(Code, &[&str])] = &[
     (Code::ImageAdminKubeconfig, &[
         "/etc/rancher/rke2/rke2.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf",
         "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/scheduler.conf",
-        "/root/.kube/config", "/home/*/.kube/config",
+        "/root/.kube/config", "/home/*/.kube/config", "/etc/rancher/rke2/rke2.yaml.*", "/etc/rancher/k3s/k3s.yaml.*",
+        "/etc/kubernetes/admin.conf.*", "/etc/kubernetes/super-admin.conf.*", "/root/.kube/config.*", "/home/*/.kube/config.*",
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"]),

@@ -5,6 +5,7 @@
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +19,7 @@ use super::diagnosis::Diagnosis;
 use super::found::Found;
 use super::gaps::gaps;
 use super::reads::Reads;
-use super::service::Service;
+use super::service::{Service, given_config};
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
@@ -148,10 +149,10 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     let mut service = Service::read(&process.root);
     let (settings, findings) = settings(process, service.is_running() != Some(false));
     service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
+    let note = other_config(process, service.command_line().as_deref());
     shared.add("the firmware tables", |found| {
-        if process.config.is_some() {
-            let note = "checked with the file of --config, which the service may not use";
-            found.checked.note(Group::Machine, note.to_owned());
+        if let Some(note) = note {
+            found.checked.note(Group::Machine, note);
         }
         found.checked.findings = findings;
         found.service = service;
@@ -204,6 +205,19 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
         let reported = found.service.reported(&found.checked.findings);
         found.checked.findings.extend(reported);
     });
+}
+
+/// Returns a note if the agent does not read the file of `--config`, or if that is unknown.
+fn other_config(process: &Process, command_line: Option<&[u8]>) -> Option<String> {
+    let only = process.config.as_deref()?;
+    let real = |path: &Path| process.root.resolve(path);
+    let rest = match command_line.map(given_config) {
+        None => "; whether the service uses it is unknown".to_owned(),
+        Some(None) => ", but the service uses the default files".to_owned(),
+        Some(Some(other)) if real(&other) == real(only) => return None,
+        Some(Some(other)) => format!(", but the service uses {}", other.display()),
+    };
+    Some(format!("checked with the file of --config{rest}"))
 }
 
 /// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
@@ -293,9 +307,37 @@ mod tests {
         // A stopped agent is seen beside its invalid configuration.
         assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
         assert!(
-            diagnosis.contains("which the service may not use"),
+            diagnosis.contains("whether the service uses it is unknown"),
             "{diagnosis}"
         );
+    }
+
+    #[test]
+    fn a_configuration_that_the_service_does_not_use_is_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("a.toml", dir.path().join("link")).unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        for (config, expected) in [
+            ("--config=/a.toml", None),
+            ("--config=/link", None),
+            ("--config=/b.toml", Some("the service uses /b.toml")),
+            ("--verbose", Some("the service uses the default files")),
+        ] {
+            let line = format!("hna\0{config}\0run\0").into_bytes();
+            let note = other_config(&process, Some(&line));
+            assert_eq!(note.is_some(), expected.is_some(), "{config}");
+            assert!(
+                note.unwrap_or_default()
+                    .ends_with(expected.unwrap_or_default())
+            );
+            let plain = Process::plain(process.root.clone());
+            assert_eq!(other_config(&plain, Some(&line)), None);
+        }
+        let unknown = other_config(&process, None).unwrap();
+        assert!(unknown.ends_with("unknown"), "{unknown}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage) {
 }
 
 /// Where the examples of drop-ins are installed.
-const EXAMPLES: &str = "/usr/share/doc/harvester-node-agent/examples/systemd";
+const EXAMPLES: &str = "/usr/share/harvester-node-agent/systemd";
 
 /// In the sandbox that is shipped: the process is in a user namespace, the kernel denies it every disk and every TCP port, and the
 /// examples of drop-ins allow one of these each. Without user namespaces the third example lets the service start.

@@ -17,6 +17,9 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::shell_path;
 use crate::sys::root::Root;
 
+/// The step if another user can choose where a named path leads.
+const STEERED: &str = "A symbolic link of another user leads to its directory: correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent, k3s or k3s-agent.";
+
 /// A path where the Harvester credential is searched.
 #[derive(Debug, Clone)]
 struct Place {
@@ -24,6 +27,20 @@ struct Place {
     content: Content,
     /// The missing target, if the path is a symbolic link to nothing.
     dangling: Option<PathBuf>,
+    /// Whether another user chooses its directory by a link: root must not be told to write there.
+    is_steered: bool,
+}
+
+impl Place {
+    fn read(root: &Root, candidate: Candidate) -> Self {
+        let path = &candidate.path;
+        Self {
+            content: content(root, path),
+            dangling: root.dangling(path).filter(|_| !is_steered(root, path)),
+            is_steered: path.parent().is_some_and(|above| is_steered(root, above)),
+            candidate,
+        }
+    }
 }
 
 /// The content of a path.
@@ -67,14 +84,8 @@ pub(super) fn token(reads: &Reads<'_>) -> Fact<TokenKind> {
 fn places(case: &Case<'_>, root: &Root) -> Vec<Place> {
     let configured = case.settings.harvester.kubeconfig.as_deref();
     let candidates = harvester_candidates(configured, &case.observation.distributions);
-    let places = candidates.into_iter().map(|candidate| Place {
-        content: content(root, &candidate.path),
-        dangling: root
-            .dangling(&candidate.path)
-            .filter(|_| !is_steered(root, &candidate.path)),
-        candidate,
-    });
-    places.collect()
+    let places = candidates.into_iter();
+    places.map(|one| Place::read(root, one)).collect()
 }
 
 /// Returns the file that ends the search, unless something else does.
@@ -198,6 +209,10 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
         path.display(),
         used.display()
     );
+    let finding = Finding::new(Code::CredentialNotAtNamedPath, text);
+    if place.is_steered {
+        return Some(finding.with_remedy(STEERED));
+    }
     // `install` would replace the link by a file.
     // Below a file system that is not mounted, no directory may be created.
     let (path, option) = place
@@ -206,7 +221,7 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
         .map_or((path, "-D "), |target| (target, ""));
     let [used, path] = [used, path].map(|path| shell_path(path));
     let command = format!("install {option}-T -m 0600 {used} {path}");
-    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
+    Some(finding.with_commands(vec![command]))
 }
 
 #[cfg(test)]

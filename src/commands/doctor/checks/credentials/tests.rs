@@ -37,6 +37,7 @@ fn place(path: &str, content: Content) -> Place {
         candidate,
         content,
         dangling: None,
+        is_steered: false,
     }
 }
 
@@ -158,12 +159,6 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     let used = Some(Path::new("/etc/used"));
     assert_eq!(written(used, &places), Path::new("/etc/used"));
     assert_eq!(written(None, &places), Path::new("/etc/nothing"));
-    // The owner of a link chooses the file. Only root can make one of another user here.
-    if nix::unistd::geteuid().is_root() {
-        std::os::unix::fs::lchown(root.join(named), Some(12345), None).unwrap();
-        assert_eq!(path_to_write(&root, None, &places), None);
-        std::os::unix::fs::lchown(root.join(named), Some(0), None).unwrap();
-    }
     assert_eq!(
         codes(&bench, None, &places),
         [Code::CredentialNotAtNamedPath]
@@ -186,4 +181,34 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     bench.world.observation.harvester =
         Fact::failed(UnavailableKind::Missing, "no credential at all");
     assert_eq!(codes(&bench, None, &places), []);
+}
+
+#[test]
+fn root_is_not_told_to_write_where_a_link_of_another_user_leads() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink("nothing", &link).unwrap();
+    // On the running system, a user other than root is another one.
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
+    }
+    let live = Root::new("/");
+    let read = |path: &Path| {
+        let named_by = Some("`cloud-provider-config` in /a".to_owned());
+        let path = path.to_owned();
+        Place::read(&live, Candidate { path, named_by })
+    };
+    let [itself, below] = [read(&link), read(&link.join("a/b"))];
+    for place in [&itself, &below] {
+        let places = std::slice::from_ref(place);
+        assert_eq!(path_to_write(&live, None, places), None);
+    }
+    let commands = |place| {
+        let bench = Bench::new();
+        let found = bench.ask(|case| judge(case, None, &[place]));
+        found[0].commands()[0].text.clone()
+    };
+    // It replaces the link, and follows none.
+    assert!(commands(itself).starts_with("install -D -T "));
+    assert!(commands(below).starts_with("grep "));
 }
