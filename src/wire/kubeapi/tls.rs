@@ -221,7 +221,11 @@ fn reason(error: &Error) -> (Kind, String) {
         }
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-        ) => "the server does not speak TLS on this port".to_owned(),
+        ) => {
+            // No certificate was presented: another service responds.
+            let text = "the server does not speak TLS on this port".to_owned();
+            return (Kind::Refused, text);
+        }
         other => {
             certificate.unwrap_or_else(|| format!("TLS failed: {}", describe(&other.to_string())))
         }
