@@ -202,6 +202,18 @@ async fn a_certificate_for_other_names_lists_them() {
 }
 
 #[tokio::test]
+async fn the_certificate_of_an_authority_as_that_of_a_server_is_named() {
+    let authority = Authority::new("ours");
+    let own = authority.issue(&["127.0.0.1"], |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    let server = serve(own, None).await;
+    let found = reason(&server, &trusting(&server, &authority)).await;
+    let expected = "the server presents a CA certificate instead of a server certificate";
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn a_certificate_out_of_its_time_says_when() {
     let authority = Authority::new("ours");
     let now = OffsetDateTime::now_utc();
