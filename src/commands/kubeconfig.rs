@@ -133,6 +133,9 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     if root.metadata(file).is_ok_and(|found| found.is_dir()) {
         return failed(format!("{name} is a directory, not the path of a file"));
     }
+    if root.metadata(file).is_ok_and(|found| !found.is_file()) {
+        return failed(format!("{name} is not a regular file"));
+    }
     if root.link_target(file).is_some() {
         let target = root.resolve(file);
         let target = one_line(&target.to_string_lossy(), SHOWN_MAX).into_owned();
@@ -326,8 +329,10 @@ mod tests {
         let secret = secret(&token(), &Authority::new("ca").pem(), "");
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
         for (file, says) in [
             ("/a", "/a is a directory, not the path of a file"),
+            ("/socket", "/socket is not a regular file"),
             (
                 "/link",
                 "/link is a symbolic link, which is neither followed nor replaced; its target is /gone",
