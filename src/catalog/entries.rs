@@ -631,7 +631,8 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
-            "Test the API. 000: no response, check the route to the Harvester VIP. 401 or 403: it responds. 500 or higher: check rke2-server and etcd on the management nodes of Harvester.",
+            "If the connection is refused, the route works, but nothing listens on the port: check the port in `server:`, and rke2-server on the management nodes.",
+            "Otherwise test the API. 000: no response, check the route to the Harvester VIP. 401 or 403: it responds. 500 or higher: check rke2-server and etcd on the management nodes of Harvester.",
             NAME_RESOLUTION,
             "During an upgrade of Harvester this is expected.",
         ],
@@ -684,14 +685,14 @@ catalog! {
         suppresses: [WatchUnavailable];
     HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [ErrorText], "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
-        fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
+        fix: ["Check what responds at the reported address: a proxy, a login page, or a service without TLS instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
     GuestApiUnreachable, "guest-api-unreachable", Node, Warning [ErrorText, MayPass], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: [
             "If no service of RKE2, K3s or kubeadm runs, find out in its journal why it stopped. Do not start it if it was stopped on purpose, or if this VM may be a copy of another one. Otherwise start it.",
-            "If it runs, test the API: 000 is no response; 401 or 403 is one; 500 or higher is an error of the server. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
+            "If it runs, test the API: 000 is no response (refused: nothing listens on the port); 401 or 403 is one; 500 or higher is an error of the server. On an agent node of RKE2 or K3s, 127.0.0.1 forwards to the servers: check rke2-server or k3s, etcd and the disks there.",
             NAME_RESOLUTION,
         ],
         run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE, Vm "cat /etc/resolv.conf"],
@@ -720,7 +721,7 @@ catalog! {
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiBadResponse, "guest-api-bad-response", Node, Error [ErrorText], "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
-        fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
+        fix: ["Check what responds at the reported address: a proxy, a load balancer, or a service without TLS instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
     NodeMissing, "node-missing", Node, Warning [MayPass], "Node does not exist in the guest cluster",
@@ -905,7 +906,7 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [Vm "ss -ltnp", Vm "systemctl restart harvester-node-agent"];
-    FileNotWritten, "file-not-written", Machine, Warning [NeedsMemory], "file of the agent cannot be written",
+    FileNotWritten, "file-not-written", Machine, Warning [NeedsMemory], "file of the agent cannot be written or used",
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",

@@ -9,11 +9,14 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
+use time::UtcDateTime;
 use zeroize::Zeroizing;
 
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
 use crate::access::kubeconfig;
+use crate::access::token::{TokenKind, classify};
+use crate::facts::clock::date;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
@@ -55,10 +58,15 @@ pub struct Options {
 /// The type of a Secret with the token of a service account.
 const TYPE: &str = "kubernetes.io/service-account-token";
 
+/// The label of a Secret whose token the API server rejects (`LegacyServiceAccountTokenCleanUp`).
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+
 /// The fields of a Secret of this type that a kubeconfig needs, in base64.
 #[derive(Deserialize)]
 struct Secret {
     kind: Option<String>,
+    #[serde(default)]
+    metadata: serde_json::Value,
     #[serde(rename = "type")]
     type_name: Option<String>,
     #[serde(default)]
@@ -66,19 +74,25 @@ struct Secret {
 }
 
 impl Secret {
-    /// Returns why a key is missing.
-    fn lacks(&self, key: &str) -> String {
-        let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
-            (Some(kind), _) if kind != "Secret" => {
-                let kind = one_line(kind, SHOWN_MAX);
-                return format!(
-                    "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
-                );
+    /// Returns why it is not the Secret of a token that is valid.
+    fn problem(&self) -> Option<String> {
+        Some(match (self.kind.as_deref(), self.type_name.as_deref()) {
+            (Some(kind), _) if kind != "Secret" => format!(
+                "standard input is a {}, not one Secret: add the name of the Secret to `kubectl get secret`",
+                one_line(kind, SHOWN_MAX)
+            ),
+            (_, Some(it)) if it != TYPE => {
+                let it = one_line(it, SHOWN_MAX);
+                format!("the Secret has the type {it}, not {TYPE}")
             }
-            (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
-            _ => "Harvester adds it after the Secret is created, if the service account exists",
-        };
-        format!("the Secret has no `{key}`: {why}")
+            _ => {
+                let since = self.metadata.get("labels")?.get(INVALID_SINCE)?.as_str()?;
+                let since = one_line(since, SHOWN_MAX);
+                format!(
+                    "the token is rejected since {since}, as it was not used for a year: to make it valid again, remove the label {INVALID_SINCE} of the Secret"
+                )
+            }
+        })
     }
 }
 
@@ -119,6 +133,9 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
     if root.metadata(file).is_ok_and(|found| found.is_dir()) {
         return failed(format!("{name} is a directory, not the path of a file"));
+    }
+    if root.metadata(file).is_ok_and(|found| !found.is_file()) {
+        return failed(format!("{name} is not a regular file"));
     }
     if root.link_target(file).is_some() {
         let target = root.resolve(file);
@@ -170,7 +187,14 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
-    let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
+    if let Some(problem) = secret.problem() {
+        return Err(problem);
+    }
+    let encoded = |key: &str| {
+        secret.data.get(key).ok_or_else(|| {
+            format!("the Secret has no `{key}`: Harvester adds it after the Secret is created, if the service account exists")
+        })
+    };
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -178,6 +202,12 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
+    let now = UtcDateTime::now().unix_timestamp();
+    if let TokenKind::Jwt(claims) = classify(&token.as_str().into())
+        && let Some(at) = claims.expires.filter(|at| *at <= now)
+    {
+        return Err(format!("the token has expired at {}", date(at)));
+    }
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
          clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
@@ -299,8 +329,10 @@ mod tests {
         let secret = secret(&token(), &Authority::new("ca").pem(), "");
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
         for (file, says) in [
             ("/a", "/a is a directory, not the path of a file"),
+            ("/socket", "/socket is not a regular file"),
             (
                 "/link",
                 "/link is a symbolic link, which is neither followed nor replaced; its target is /gone",
@@ -340,7 +372,22 @@ mod tests {
             ),
             (
                 r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
-                "its type is not kubernetes.io/service-account-token",
+                "has the type Opaque, not kubernetes.io/service-account-token",
+            ),
+            (
+                good.replace(r#""kind""#, r#""type":"Opaque","kind""#),
+                "has the type Opaque, not kubernetes.io/service-account-token",
+            ),
+            (
+                good.replace(
+                    r#""kind""#,
+                    r#""metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-02"}},"kind""#,
+                ),
+                "is rejected since 2026-01-02",
+            ),
+            (
+                secret(&jwt(r#"{"exp":1700000000}"#), &authority, ""),
+                "has expired at 2023-11-14T22:13:20Z",
             ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (

@@ -40,7 +40,9 @@ use crate::report::endpoint::{self, MetricsPage};
 use crate::report::journal::{Journal, Priority};
 use crate::report::logging;
 use crate::report::message_id;
+use crate::report::problem::Problem;
 use crate::report::status::{AgentStatus, PermissionStatus, Status};
+use crate::report::text::Text;
 use crate::sys::escape::{chain, shell_path};
 use crate::sys::lock;
 use crate::sys::root::Root;
@@ -55,7 +57,7 @@ or a temporary failure. With an invalid configuration, the service waits until i
 pub fn run(process: &Process) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
-        Err(errors) if process.notify.notify_socket.is_none() => return invalid(&errors),
+        Err(errors) if process.notify.notify_socket.is_none() => return invalid(process, &errors),
         // If the service exited, systemd would only restart it.
         Err(errors) => match in_loop(invalid_config::until_valid(process, &errors)) {
             Ok(Some(loaded)) => loaded,
@@ -82,7 +84,7 @@ pub(super) fn one_round(
 ) -> Answer {
     let settings = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded.settings,
-        Err(errors) => return invalid(&errors),
+        Err(errors) => return invalid(process, &errors),
     };
     logging::debug_to_stderr(settings.log.level);
     let machine = read_machine(&process.root);
@@ -155,8 +157,17 @@ fn failed(error: &io::Error) -> Answer {
     Answer::stderr(format!("error: failed to start: {error}\n"), Exit::TryAgain)
 }
 
-fn invalid(errors: &ConfigErrors) -> Answer {
-    Answer::stderr(format!("{errors}\n"), Exit::Configuration)
+fn invalid(process: &Process, errors: &ConfigErrors) -> Answer {
+    let option = config_option(process.config.as_deref());
+    let check = format!("harvester-node-agent {option}config check");
+    let problems = errors.lines().map(|line| {
+        let finding = Finding::new(Code::ConfigInvalid, line).with_commands(vec![check.clone()]);
+        Problem::new(&finding, |_| None)
+    });
+    let problems: Vec<Problem> = problems.collect();
+    let mut out = Text::new(process.show_now());
+    Problem::write(&problems.iter().collect::<Vec<_>>(), &mut out);
+    Answer::stderr(out.finish(), Exit::Configuration)
 }
 
 /// Reports whether a user can read what the agent reads: root, or the owner of a tree.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: the status that the running agent published last, read from its status file.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use nix::unistd::Uid;
@@ -19,7 +19,7 @@ use crate::report::show;
 use crate::report::status::{AgentStatus, Status};
 use crate::report::status_file::{self, StatusError};
 use crate::sys::escape::{chain, json_text};
-use crate::sys::lock::{self, Instance, Presence};
+use crate::sys::lock::{self, Instance, LOCK_FILE, Presence};
 use crate::sys::root::Root;
 
 /// The text after the options in the help.
@@ -37,6 +37,9 @@ running or is idle, its status is damaged, or --wait timed out and there is no e
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
+
+/// The time after which an agent has published its first status, whatever timed out.
+const STARTING: Duration = Duration::from_secs(120);
 
 /// The options of `status`.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -143,12 +146,10 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
         let restart = "systemctl restart harvester-node-agent";
         let why = chain(&error);
         let text = match &error {
-            StatusError::Unreadable(cause) if cause.is_absent() => return missing(process),
-            StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
-            StatusError::Version(versions) => format!(
-                "the status file is of another version of the agent: {versions}. After an upgrade, restart it:\n  {restart}"
-            ),
-            StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
+            StatusError::Unreadable(cause) if !cause.is_absent() => format!("{why}; {NO_STATUS}"),
+            StatusError::Unreadable(_) if !has_published(&process.root) => return missing(process),
+            StatusError::Version(_) => format!("{why}. After an upgrade, restart it:\n  {restart}"),
+            _ => format!("{why}. To write it again:\n  {restart}"),
         };
         let exit = match error {
             StatusError::Version(_) => Exit::Failed,
@@ -158,6 +159,23 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
         let away = away.map(|why| format!("warning: {why}"));
         Answer::stderr(format!("error: {text}\n{}", away.unwrap_or_default()), exit)
     })
+}
+
+/// Reports whether the agent has run for so long that it has published a status. It writes its lock when it starts.
+fn has_published(root: &Root) -> bool {
+    let is_long_ago = |at: SystemTime| at.elapsed().is_ok_and(|age| age > STARTING);
+    let lock = root.metadata(LOCK_FILE);
+    let is_old = lock.is_ok_and(|lock| lock.modified().is_ok_and(is_long_ago));
+    is_old && matches!(presence(root, None), Presence::Running(_))
+}
+
+/// Returns why the status of the running agent cannot be used, if that is known.
+pub(super) fn unusable(root: &Root) -> Option<String> {
+    let read = status_file::read(root).and_then(|value| Status::from_json(&value));
+    match read.err()? {
+        StatusError::Unreadable(cause) if cause.is_absent() && !has_published(root) => None,
+        error => Some(chain(&error)),
+    }
 }
 
 fn missing(process: &Process) -> Answer {
@@ -419,6 +437,23 @@ mod tests {
         let unread = answer(&root).stderr;
         assert!(unread.contains("systemctl status"), "{unread}");
         assert!(!unread.contains("systemctl restart"), "{unread}");
+    }
+
+    #[test]
+    fn an_agent_that_has_run_for_long_is_not_starting() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let lock = lock::acquire(&root).unwrap();
+        let said = answer(&root).stderr;
+        assert!(said.contains("is starting"), "{said}");
+        let file = std::fs::File::open(root.join(lock::LOCK_FILE)).unwrap();
+        let hour = std::time::UNIX_EPOCH + Duration::from_secs(3600);
+        file.set_modified(hour).unwrap();
+        let said = answer(&root).stderr;
+        assert!(said.contains("does not exist. To write it again"), "{said}");
+        drop(lock);
+        let said = answer(&root).stderr;
+        assert!(said.contains("the agent is not running"), "{said}");
     }
 
     #[test]

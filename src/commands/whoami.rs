@@ -54,6 +54,22 @@ mod tests {
     use crate::sys::root::Root;
 
     #[test]
+    fn an_invalid_configuration_is_a_problem_with_its_line_and_the_next_step() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
+        let process = Process {
+            config: Some("/a.toml".into()),
+            ..Process::plain(Root::new(dir.path()))
+        };
+        let answer = run(&process, false);
+        assert_eq!(answer.exit, Exit::Configuration);
+        let check = "harvester-node-agent --config=/a.toml config check";
+        for part in ["[config-invalid]", "Observed  /a.toml:1: ", check] {
+            assert!(answer.stderr.contains(part), "{}", answer.stderr);
+        }
+    }
+
+    #[test]
     fn the_command_for_problems_reads_the_same_configuration() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.toml"), "").unwrap();

@@ -1542,6 +1542,20 @@ fn a_setting_that_names_a_missing_file_has_steps_of_its_own() {
 }
 
 #[test]
+fn what_is_in_the_place_of_a_kubeconfig_is_neither_copied_nor_overwritten() {
+    let mut world = World::new();
+    world.observation.harvester = Fact::failed(UnavailableKind::Malformed, "no file");
+    world.observation.kubelet = Fact::failed(UnavailableKind::Directory, "no file");
+    let plan = world.plan();
+    let found = |code| plan.findings.iter().find(|one| one.code == code).unwrap();
+    let harvester = found(Code::HarvesterCredentialInvalid).commands();
+    assert_eq!(harvester.len(), 1, "{harvester:?}");
+    assert!(harvester[0].text.contains("explain"), "{harvester:?}");
+    let kubelet = found(Code::KubeletCredentialInvalid).remedy();
+    assert!(kubelet.contains("a container that mounts"), "{kubelet}");
+}
+
+#[test]
 fn what_a_watch_will_report_is_not_asked_for_meanwhile() {
     let mut world = World::new();
     world.settle();

@@ -17,7 +17,7 @@ use crate::facts::distribution::Distribution;
 use crate::facts::requests::Requests;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::sys::escape::{chain, shell_path};
-use crate::sys::root::Root;
+use crate::sys::root::{ReadError, Root};
 use crate::wire::backoff::Backoff;
 use crate::wire::kubeapi::{Client, Tally, Timeouts};
 
@@ -322,7 +322,10 @@ fn unusable(root: &Root, path: &Path, is_denied: bool, text: String) -> Unavaila
         _ if is_denied => UnavailableKind::Forbidden,
         Ok(found) if found.is_dir() => UnavailableKind::Directory,
         Ok(found) if found.is_file() && found.len() == 0 => UnavailableKind::EmptyFile,
-        Ok(_) | Err(_) => UnavailableKind::Credential,
+        Ok(found) if found.is_file() => UnavailableKind::Credential,
+        // No command may open it: that may wait forever.
+        Ok(_) | Err(ReadError::Loop(_)) => UnavailableKind::Malformed,
+        Err(_) => UnavailableKind::Credential,
     };
     Unavailable::new(kind, text)
 }
@@ -355,6 +358,12 @@ mod tests {
         assert_eq!(kind, UnavailableKind::Directory);
         println!("{text}");
         assert!(text.starts_with("Harvester kubeconfig: "), "{text}");
+        std::fs::remove_dir(root.join(file)).unwrap();
+        std::os::unix::fs::symlink("cloud-config", root.join(file)).unwrap();
+        assert_eq!(found().0, UnavailableKind::Malformed);
+        std::fs::remove_file(root.join(file)).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join(file)).unwrap();
+        assert_eq!(found().0, UnavailableKind::Malformed);
     }
 
     #[test]

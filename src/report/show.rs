@@ -26,6 +26,12 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
         format!("{doubt}; showing last status from {last}: ")
     });
     let (doubt, state) = (doubt.unwrap_or_default(), &status.labels.state);
+    // A word such as `synced` behind the symbol of an error would contradict it.
+    let counts = counts(status.findings.iter().map(|problem| problem.severity));
+    let counts = match counts.as_str() {
+        "" => counts,
+        counts => format!("{counts}; labels "),
+    };
     let host = match &status.placement {
         Some(placement) => {
             let (region, zone) = placement.topology("-");
@@ -34,7 +40,7 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
         None => ", host unknown".to_owned(),
     };
     let mark = worst.map_or(Mark::Ok, Mark::Found);
-    out.headline(mark, &format!("{node}: {doubt}{state}{host}"));
+    out.headline(mark, &format!("{node}: {doubt}{counts}{state}{host}"));
     out.row("VM", &vm(&status.identity));
     let labels = status.labels.owned.iter();
     let labels: Vec<String> = labels

@@ -27,7 +27,7 @@ pub enum StatusError {
     #[error("failed to read the status")]
     Unreadable(#[source] ReadError),
     /// It is of another version.
-    #[error("{0}")]
+    #[error("the status file is of another version of the agent: {0}")]
     Version(String),
     /// The file is not JSON, or a field is missing or invalid.
     #[error("`{STATUS_FILE}` is damaged: {}", damage(.0))]

@@ -354,9 +354,11 @@ fn a_daemon_lists_late_where_no_name_leads_to_its_vm_and_then_labels() {
             );
             let lists = |verb: &str, _: &str| verb == "list";
             network.answer(Side::Harvester, lists, json_answer(200, &list));
-            let missing = format!("{VMIS}.kubevirt.io \"{}\" not found", vm_name(OURS));
+            let details = json!({"name": vm_name(OURS), "group": "kubevirt.io", "kind": VMIS});
+            let missing =
+                json!({"kind": "Status", "reason": "NotFound", "code": 404, "details": details});
             let reads = |verb: &str, path: &str| verb == "get" && path.ends_with(&vm_name(OURS));
-            let answer = refusal(404, "NotFound", &missing);
+            let answer = json_answer(404, &missing.to_string());
             network.answer(Side::Harvester, reads, answer);
         },
         |_| {},

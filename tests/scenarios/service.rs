@@ -393,13 +393,11 @@ async fn exit_codes_and_streams_are_as_promised() {
         "log.level = 3\nnonsense = 1\n",
     )
     .unwrap();
-    let output = code(&["run"]).await;
-    assert_eq!(
-        (
-            output.code,
-            output.stderr.lines().count(),
-            output.stdout.as_str()
-        ),
-        (Some(78), 2, "")
-    );
+    for command in ["run", "once"] {
+        let output = run_once(BINARY, dir.path(), &[command], SOON).await;
+        assert_eq!((output.code, output.stdout.as_str()), (Some(78), ""));
+        let mut parts = ["config.toml:1: ", "config.toml:2: ", "config check"].iter();
+        let is_named = parts.all(|part| output.stderr.contains(part));
+        assert!(is_named, "{}", output.stderr);
+    }
 }

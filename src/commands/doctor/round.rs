@@ -183,9 +183,11 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the additional checks of doctor", |found| {
         if let Some(late) = late_labels(&round) {
             found.checked.note(Group::Node, late.clone());
-            let findings = found.checked.findings.iter_mut();
-            for finding in findings.filter(|one| one.code == Code::AgentNotRunning) {
-                finding.seen = format!("{}; {late}", finding.seen);
+            let stopped = found.service.finding();
+            if let Some(mut finding) = stopped.filter(|one| one.code == Code::AgentNotRunning) {
+                // Nothing corrects them.
+                finding.seen = late;
+                found.checked.findings.push(finding.about(Group::Node));
             }
         }
         let findings = &mut found.checked.findings;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::case::Gap;
 use crate::catalog::{Code, Finding, Flag, Group};
-use crate::commands::status::last;
+use crate::commands::status::{last, unusable};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
 use crate::sys::lock::{Holder, Presence};
@@ -41,6 +41,8 @@ pub(super) struct Service {
     pub(super) updated_at: Option<String>,
     /// The problems in its status.
     problems: Vec<Problem>,
+    /// Why the status of an agent that runs cannot be used.
+    unusable: Option<String>,
 }
 
 impl Service {
@@ -54,6 +56,7 @@ impl Service {
             lacks_namespaces: limit.is_ok_and(|limit| limit.trim() == "0"),
             updated_at: status.as_ref().map(|one| one.last_update_time.clone()),
             problems: status.map(|status| status.findings).unwrap_or_default(),
+            unusable: unusable(root),
         }
     }
 
@@ -83,10 +86,14 @@ impl Service {
         self.is_running().is_none().then_some(gap)
     }
 
-    /// Returns a finding if no agent keeps the labels up to date.
+    /// Returns a finding if no agent keeps the labels up to date, or its status cannot be used.
     pub(super) fn finding(&self) -> Option<Finding> {
         if self.is_running() != Some(false) {
-            return None;
+            let why = self.unusable.as_ref()?;
+            let finding = Finding::new(Code::FileNotWritten, why.as_str());
+            let finding = finding.with_remedy("Restart the agent, which then writes the file.");
+            let restart = "systemctl restart harvester-node-agent".to_owned();
+            return Some(finding.with_commands(vec![restart]));
         }
         let what = if self.is_invalid { IDLE } else { STOPPED };
         let seen = match &self.updated_at {
@@ -193,6 +200,28 @@ mod tests {
         let hidden = service(Presence::Unknown);
         assert_eq!((hidden.finding(), hidden.gap().is_some()), (None, true));
         assert_eq!((running.gap(), gone.gap()), (None, None));
+    }
+
+    #[test]
+    fn a_status_of_a_running_agent_that_cannot_be_used_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let path = root.join("/run/harvester-node-agent/status.json");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _lock = crate::sys::lock::acquire(&root).unwrap();
+        assert_eq!(Service::read(&root).finding(), None);
+        for (content, says) in [
+            ("{", "is damaged"),
+            (
+                r#"{"apiVersion": "v9"}"#,
+                "of another version of the agent: v9",
+            ),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let finding = Service::read(&root).finding().unwrap();
+            assert_eq!(finding.code, Code::FileNotWritten);
+            assert!(finding.seen.contains(says), "{}", finding.seen);
+        }
     }
 
     #[test]

@@ -13,6 +13,18 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 use crate::facts::{Fact, UnavailableKind};
 
+/// The step for a kubelet kubeconfig that is a directory.
+const DIRECTORY: &str = "It is a directory. If a setting names it, correct that. Otherwise a container that mounts a missing \
+                         file may have created it: remove it if it is empty (`rmdir`). RKE2 and K3s then write the file when \
+                         their service restarts, kubeadm when the node joins.";
+
+/// The step for a Harvester kubeconfig that is a device, a socket or a link to itself: it cannot be copied.
+const NOT_A_FILE: &str = "Find out what created it, and remove it, or correct the setting that names it. Then create the kubeconfig as the \
+                          command shows.";
+
+/// The command that shows the steps for a new one.
+const EXPLAIN: &str = "harvester-node-agent explain harvester-credential-missing";
+
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
     for (api, setting) in [
@@ -23,10 +35,13 @@ pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut V
             let code = failure_code::credential(api, why.kind);
             if code != Code::HarvesterCredentialMissing || !needs_no_credential(seen) {
                 let finding = Finding::new(code, why.text.clone());
-                let is_misnamed = why.kind == UnavailableKind::Missing && setting.is_some();
-                findings.push(match is_misnamed {
-                    true => misnamed(finding, api),
-                    false => finding,
+                findings.push(match (why.kind, api) {
+                    (UnavailableKind::Missing, _) if setting.is_some() => misnamed(finding, api),
+                    (UnavailableKind::Directory, Api::Guest) => finding.with_remedy(DIRECTORY),
+                    (UnavailableKind::Malformed, Api::Harvester) => finding
+                        .with_remedy(NOT_A_FILE)
+                        .with_commands(vec![EXPLAIN.to_owned()]),
+                    _ => finding,
                 });
             }
         }

@@ -141,7 +141,8 @@ impl Kind {
         )
     }
 
-    /// Returns the kind of an HTTP status and what it means. `said` is the server's message, `is_named` whether it names an object.
+    /// Returns the kind of an HTTP status and what it means. `said` is the server's message, `is_named` whether it names an object of
+    /// the request.
     fn of_status(code: u16, said: &str, is_named: bool) -> (Self, &'static str) {
         match code {
             401 => (Self::Credential, "unauthorized"),
@@ -151,9 +152,8 @@ impl Kind {
                 "request was treated as anonymous: the credential did not reach the server",
             ),
             403 => (Self::Forbidden, "forbidden"),
-            // For a kind that the server does not serve, the message is "could not find the requested resource", without the name of
-            // an object.
-            404 if is_named || said.contains("not found") => (Self::Absent, "not found"),
+            // For a kind that the server does not serve, there are no details.
+            404 if is_named => (Self::Absent, "not found"),
             404 => (Self::NotFound, "not found"),
             409 => (Self::Conflict, "conflict"),
             410 => (Self::Gone, "the resource version is no longer available"),
@@ -270,7 +270,9 @@ impl Target {
         described: impl Fn(&str) -> String,
     ) -> Error {
         let said = status.message.as_deref().unwrap_or_default();
-        let (kind, meaning) = Kind::of_status(code, said, status.details.name.is_some());
+        let plural = status.details.kind.as_deref();
+        let is_named = plural.is_some_and(|plural| self.0.contains(&format!("/{plural}/")));
+        let (kind, meaning) = Kind::of_status(code, said, is_named);
         if let (Kind::Forbidden, Some(own)) = (kind, own_node(said)) {
             let problem = format!("the credential is for Node `{}` ({code})", described(own));
             return self.error(Kind::OtherNode, problem);

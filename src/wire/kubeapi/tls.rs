@@ -221,7 +221,11 @@ fn reason(error: &Error) -> (Kind, String) {
         }
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-        ) => "the server does not speak TLS on this port".to_owned(),
+        ) => {
+            // No certificate was presented: another service responds.
+            let text = "the server does not speak TLS on this port".to_owned();
+            return (Kind::Refused, text);
+        }
         other => {
             certificate.unwrap_or_else(|| format!("TLS failed: {}", describe(&other.to_string())))
         }
@@ -257,10 +261,14 @@ fn of_certificate(error: &CertificateError) -> Option<String> {
             "the server certificate is not yet valid until {}; check the clock of this node",
             date(*not_before)
         )),
-        CertificateError::Other(other) => {
-            let unknown = other.0.downcast_ref::<UnknownAuthority>()?;
-            Some(unknown.to_string())
-        }
+        CertificateError::Other(other) => match other.0.downcast_ref::<UnknownAuthority>() {
+            Some(unknown) => Some(unknown.to_string()),
+            // The type of this error is not public.
+            None if other.to_string() == "CaUsedAsEndEntity" => Some(
+                "the server presents a CA certificate instead of a server certificate".to_owned(),
+            ),
+            None => None,
+        },
         _ => None,
     }
 }

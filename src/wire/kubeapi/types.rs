@@ -86,8 +86,8 @@ pub struct ApiStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
-    /// The name of the object.
-    pub name: Option<String>,
+    /// The plural of the kind of the object.
+    pub kind: Option<String>,
     /// The time to wait before the next try.
     pub retry_after_seconds: Option<u64>,
 }

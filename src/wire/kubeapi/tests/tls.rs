@@ -202,6 +202,18 @@ async fn a_certificate_for_other_names_lists_them() {
 }
 
 #[tokio::test]
+async fn the_certificate_of_an_authority_as_that_of_a_server_is_named() {
+    let authority = Authority::new("ours");
+    let own = authority.issue(&["127.0.0.1"], |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    let server = serve(own, None).await;
+    let found = reason(&server, &trusting(&server, &authority)).await;
+    let expected = "the server presents a CA certificate instead of a server certificate";
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn a_certificate_out_of_its_time_says_when() {
     let authority = Authority::new("ours");
     let now = OffsetDateTime::now_utc();
@@ -230,13 +242,15 @@ async fn a_certificate_out_of_its_time_says_when() {
 async fn a_server_without_a_common_version_and_one_without_tls_are_distinguished() {
     let authority = Authority::new("ours");
     // Record type alert, TLS 1.2, length 2: fatal, protocol_version.
-    for (answer, expected) in [
+    for (answer, kind, expected) in [
         (
             &b"\x15\x03\x03\x00\x02\x02\x46"[..],
+            Kind::Tls,
             "no TLS version or cipher suite in common",
         ),
         (
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+            Kind::Refused,
             "the server does not speak TLS on this port",
         ),
     ] {
@@ -244,7 +258,7 @@ async fn a_server_without_a_common_version_and_one_without_tls_are_distinguished
         let mut credential = super::credential(&format!("https://{server}"));
         credential.certificate_authorities = vec![authority.der()];
         let error = get(&credential).await.unwrap_err();
-        is(&error, Kind::Tls, expected);
+        is(&error, kind, expected);
     }
 }
 

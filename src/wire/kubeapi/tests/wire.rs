@@ -366,9 +366,21 @@ async fn a_status_beyond_its_cap_or_its_depth_stands_without_its_message() {
 
 #[tokio::test]
 async fn only_a_status_confirms_that_an_object_is_not_there() {
-    let error = error_of(status(404, "nodes \"n\" not found")).await;
-    is(&error, Kind::Absent, "not found (404)");
+    let absent = |kind: &str| {
+        json(
+            404,
+            &format!(r#"{{"kind":"Status","code":404,"details":{{"name":"n","kind":"{kind}"}}}}"#),
+        )
+    };
+    for (kind, expected) in [("nodes", Kind::Absent), ("clusters", Kind::NotFound)] {
+        let server = Server::saying(absent(kind)).await;
+        let path = NODES.named("n");
+        let error = client(&server.url()).get::<Value>(&path).await.unwrap_err();
+        is(&error, expected, "not found (404)");
+    }
     for unsure in [
+        absent("nodes"),
+        status(404, "cluster not found"),
         answer(404, "text/plain", "", "404 page not found\n"),
         json(404, "{}"),
         // For a kind that the server does not serve.
