@@ -17,6 +17,10 @@ const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 /// `id-ce-subjectAltName` (RFC 5280, 4.2.1.6).
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
+/// The maximum number of alternative names, and of attributes of a name; a real certificate has some dozens. One of two bytes takes
+/// twenty-four in memory, and the certificate of a server is parsed before it is trusted.
+const ENTRIES_MAX: usize = 1000;
+
 /// The parsed fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
@@ -144,7 +148,7 @@ fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
 /// Parses `GeneralNames`: the names by which a server can be reached.
 fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
     let mut names = Vec::new();
-    while !reader.is_finished() {
+    while names.len() < ENTRIES_MAX && !reader.is_finished() {
         let name = AnyRef::decode(reader)?;
         let value = name.value();
         if name.tag() == context(false, 2) {
@@ -175,16 +179,17 @@ fn context(constructed: bool, number: u32) -> Tag {
 fn name(reader: &mut SliceReader<'_>) -> der::Result<DistinguishedName> {
     let mut parts = Vec::new();
     reader.sequence(|sets| {
-        while !sets.is_finished() {
+        while parts.len() < ENTRIES_MAX && !sets.is_finished() {
             let set = AnyRef::decode(sets)?;
             set.tag().assert_eq(Tag::Set)?;
             let mut set = SliceReader::new(set.value())?;
-            while !set.is_finished() {
+            while parts.len() < ENTRIES_MAX && !set.is_finished() {
                 parts.push(set.sequence(|part| {
                     let kind = ObjectIdentifier::decode(part)?;
                     Ok::<_, der::Error>((kind, text(AnyRef::decode(part)?)))
                 })?);
             }
+            set.finish()?;
         }
         Ok::<_, der::Error>(())
     })?;
@@ -287,6 +292,26 @@ mod tests {
                 );
                 // The tag of the outer sequence and its length.
                 assert!(position >= 4 || flipped.is_none(), "{position}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_names_or_attributes_are_malformed() {
+        let long = |tag: u8, content: &[u8]| {
+            let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+            [&[tag, 0x82], &length[..], content].concat()
+        };
+        let attribute = [0x30, 7, 6, 3, 0x55, 4, 3, 0x0C, 0];
+        let set = [&[0x31, 9], &attribute[..]].concat();
+        for (count, is_read) in [(ENTRIES_MAX, true), (ENTRIES_MAX + 1, false)] {
+            let names = long(0x30, &[0x82, 0].repeat(count));
+            let names = SliceReader::new(&names).unwrap().sequence(general_names);
+            assert_eq!(names.is_ok(), is_read, "alternative names: {count}");
+            for sets in [set.repeat(count), long(0x31, &attribute.repeat(count))] {
+                let der = long(0x30, &sets);
+                let read = name(&mut SliceReader::new(&der).unwrap());
+                assert_eq!(read.is_ok(), is_read, "attributes: {count}");
             }
         }
     }
