@@ -188,24 +188,22 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::testing::{tree, write as put};
     use crate::sys::lock;
     use crate::sys::root::Root;
 
     const STATE: &str = r#"{"id":"a","time":"t","state":"planned","type":"stop","reason":"VMStopped","source":"s"}"#;
 
     fn answer(root: &Root, lines: &[&str]) -> Answer {
-        let path = root.join(EVENTS_FILE);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(path, lines.concat()).unwrap();
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        put(root, EVENTS_FILE, &lines);
         let process = Process::plain(root.clone());
         run(&process, Options::default(), &mut Vec::new())
     }
 
     #[test]
     fn a_damaged_line_is_named_and_the_others_are_shown() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
+        let (_dir, root) = tree();
         let _lock = lock::acquire(&root).unwrap();
         let whole = answer(&root, &[STATE]);
         assert_eq!((whole.exit, whole.stderr.as_str()), (Exit::Ok, ""));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The options and environment of the process.
 
+#[cfg(test)]
+use std::path::Path;
 use std::path::PathBuf;
 
 use time::UtcDateTime;
@@ -52,6 +54,16 @@ impl Process {
             notify: NotifyEnvironment::default(),
             system_bus_address: None,
         }
+    }
+
+    /// Returns a process whose only configuration file, in a directory of its own, has this content.
+    #[cfg(test)]
+    pub(super) fn configured(name: &str, content: &str) -> (tempfile::TempDir, Self) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(name), content).unwrap();
+        let mut process = Self::plain(Root::new(dir.path()));
+        process.config = Some(Path::new("/").join(name));
+        (dir, process)
     }
 
     /// Returns the display settings.

@@ -51,7 +51,6 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::root::Root;
 
     #[test]
     fn an_invalid_configuration_is_a_problem_with_its_line_and_the_next_step() {
@@ -71,12 +70,7 @@ mod tests {
 
     #[test]
     fn the_command_for_problems_reads_the_same_configuration() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.toml"), "").unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a.toml", "");
         let text = run(&process, false).text;
         // Nothing is longer than a line after the option is added.
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");

@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use harvester_lab::expected::cases_are_expected;
+
 use super::leaves::DEFAULTS;
 use super::*;
 use crate::facts::names::{ConfigMapName, HostName, VmName};
@@ -86,14 +88,6 @@ fn uncommented_defaults() -> String {
             _ => line,
         });
     lines.map(|line| format!("{line}\n")).collect()
-}
-
-fn files(loaded: &LoadedConfig) -> Vec<&str> {
-    loaded
-        .files
-        .iter()
-        .map(|path| path.to_str().unwrap())
-        .collect()
 }
 
 #[test]
@@ -279,51 +273,50 @@ fn values_become_what_they_mean() {
 /// The file has each mistake, and below it all errors or warnings with their lines. Without any, it is none.
 #[test]
 fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
-    const FILE: &str = "src/config/mistakes.txt";
-    let report = |case: &str| {
-        let content = case.lines().filter(|line| !line.starts_with(">>> "));
-        let content = content.collect::<Vec<_>>().join("\n");
-        let tree = Tree::new().file(ADMIN_FILE, &content);
+    cases_are_expected("src/config/mistakes.txt", |content| {
+        let tree = Tree::new().file(ADMIN_FILE, content);
         let said = match load(&tree.root, None) {
             Ok(loaded) => loaded.warnings.join("\n"),
             Err(errors) => errors.to_string(),
         };
-        let said = said.replace(&format!("{ADMIN_FILE}:"), "");
-        let said = said.lines().map(|line| format!("\n>>> {line}"));
-        format!("{content}{}\n", said.collect::<String>())
-    };
-    let cases = std::fs::read_to_string(FILE).unwrap();
-    let reports: Vec<String> = cases.split("\n\n").map(report).collect();
-    harvester_lab::expected::is_expected(FILE, &reports.join("\n"), str::to_owned);
+        said.replace(&format!("{ADMIN_FILE}:"), "")
+    });
 }
 
+/// The file has trees: files with their lines after `| `, links, and the option `--config`. Below each are its errors, or the files that
+/// are read in their order, the values that are not the default with their origins, and the warnings.
 #[test]
-fn all_problems_of_all_files_are_reported_in_order() {
-    let lines = Tree::new()
-        .file(
-            &format!("{ADMIN}/20-b.toml"),
-            "[timing]\npoll_interval = '1s'\nannotation_grace_period = 5\n",
-        )
-        .file(&format!("{ADMIN}/10-a.toml"), "watch = \n")
-        .file(
-            &format!("{VENDOR}/50-v.toml"),
-            "[log]\nlevel = 'x'\nfoo = 1\n[timing]\npoll_interval = 'x'\n",
-        )
-        .file(ADMIN_FILE, [0xff, 0xfe])
-        .errors();
-    let starts = [
-        format!("`{ADMIN_FILE}` is not valid UTF-8"),
-        format!("{VENDOR}/50-v.toml:2: `log.level`"),
-        format!("{VENDOR}/50-v.toml:3: unknown key `log.foo`"),
-        format!("{VENDOR}/50-v.toml:5: `timing.poll_interval`"),
-        format!("{ADMIN}/10-a.toml:1:"),
-        format!("{ADMIN}/20-b.toml:2: `timing.poll_interval`"),
-        format!("{ADMIN}/20-b.toml:3: `timing.annotation_grace_period`"),
-    ];
-    assert_eq!(lines.len(), starts.len(), "{lines:#?}");
-    for (line, start) in lines.iter().zip(&starts) {
-        assert!(line.starts_with(start.as_str()), "{line} / {start}");
-    }
+fn each_tree_has_the_expected_settings() {
+    cases_are_expected("src/config/trees.txt", |case| {
+        let (mut tree, mut only) = (Tree::new(), None);
+        let mut files: Vec<(&str, String)> = Vec::new();
+        for line in case.lines().filter(|line| !line.starts_with('#')) {
+            if let Some(text) = line.strip_prefix("| ") {
+                files.last_mut().unwrap().1 += &format!("{text}\n");
+            } else if let Some(path) = line.strip_prefix("--config=") {
+                only = Some(Path::new(path));
+            } else if let Some((path, target)) = line.split_once(" -> ") {
+                tree = tree.link(path, target);
+            } else {
+                files.push((line, String::new()));
+            }
+        }
+        let tree = files
+            .into_iter()
+            .fold(tree, |tree, (path, text)| tree.file(path, text));
+        let mut loaded = match load(&tree.root, only) {
+            Ok(loaded) => loaded,
+            Err(errors) => return errors.to_string(),
+        };
+        loaded.values.retain(|value| !value.is_default);
+        let files = loaded.files.iter();
+        let files = files.map(|path| format!("reads {}\n", path.display()));
+        let warnings = loaded
+            .warnings
+            .iter()
+            .map(|text| format!("warning: {text}\n"));
+        files.collect::<String>() + &show::text(&loaded.values) + &warnings.collect::<String>()
+    });
 }
 
 /// Errors get into the journal and into the archive of `doctor --bundle`.
@@ -362,190 +355,14 @@ fn no_value_is_in_an_error() {
 }
 
 #[test]
-fn drop_ins_are_read_by_name_below_and_above_the_administrators_file() {
-    let level = |level: &str| format!("log.level = '{level}'");
-    let tree = Tree::new()
-        .file(&format!("{ADMIN}/10-z.toml"), level("debug"))
-        .file(&format!("{ADMIN}/05-y.toml"), "")
-        .file(ADMIN_FILE, level("warn"))
-        .file(&format!("{RUNTIME}/20-b.toml"), level("error"))
-        .file(&format!("{VENDOR}/30-c.toml"), level("info"))
-        .file(&format!("{VENDOR}/10-a.toml"), level("info"));
-    let loaded = tree.load();
-    assert_eq!(
-        files(&loaded),
-        [
-            format!("{VENDOR}/10-a.toml"),
-            format!("{RUNTIME}/20-b.toml"),
-            format!("{VENDOR}/30-c.toml"),
-            ADMIN_FILE.to_owned(),
-            format!("{ADMIN}/05-y.toml"),
-            format!("{ADMIN}/10-z.toml"),
-        ]
-    );
-    assert_eq!(loaded.settings.log.level, LogLevel::Debug);
-    let origin = loaded
-        .values
-        .iter()
-        .find(|value| value.key == "log.level")
-        .unwrap();
-    let path = PathBuf::from(format!("{ADMIN}/10-z.toml"));
-    assert_eq!(origin.origin, Some(FileLine { path, line: 1 }));
-}
-
-/// Each pair of adjacent files in the order, without others.
-#[test]
-fn the_higher_of_two_files_wins() {
-    for (lower, higher) in [
-        (
-            format!("{RUNTIME}/10-a.toml"),
-            format!("{VENDOR}/20-b.toml"),
-        ),
-        (
-            format!("{VENDOR}/10-a.toml"),
-            format!("{RUNTIME}/20-b.toml"),
-        ),
-        (format!("{VENDOR}/99-a.toml"), ADMIN_FILE.to_owned()),
-        (format!("{RUNTIME}/99-a.toml"), ADMIN_FILE.to_owned()),
-        (ADMIN_FILE.to_owned(), format!("{ADMIN}/00-a.toml")),
-        (format!("{VENDOR}/99-a.toml"), format!("{ADMIN}/00-a.toml")),
-        (format!("{ADMIN}/1.toml"), format!("{ADMIN}/2.toml")),
-    ] {
-        let tree = Tree::new()
-            .file(&lower, "log.level = 'warn'\ntopology.remove_stale = true")
-            .file(&higher, "log.level = 'debug'");
-        let settings = tree.load().settings;
-        assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
-        assert!(settings.topology.remove_stale, "other keys of {lower} stay");
-    }
-}
-
-#[test]
-fn a_later_directory_masks_files_of_the_same_name() {
-    for (masked, masking) in [(VENDOR, RUNTIME), (VENDOR, ADMIN), (RUNTIME, ADMIN)] {
-        let broken = format!("{masked}/10-a.toml");
-        let other = format!("{masking}/10-a.toml");
-        // A masked file is not read: it would be invalid TOML.
-        let tree = Tree::new()
-            .file(&broken, "watch = ")
-            .file(&other, "topology.remove_stale = true");
-        let loaded = tree.load();
-        assert_eq!(files(&loaded), [other.as_str()]);
-        assert!(loaded.settings.topology.remove_stale);
-
-        let disabled = Tree::new()
-            .file(&broken, "watch = ")
-            .link(&other, "/dev/null")
-            .load();
-        assert_eq!(disabled.settings, Settings::default());
-        assert!(disabled.files.is_empty());
-
-        let emptied = Tree::new()
-            .file(&broken, "watch = ")
-            .file(&other, "")
-            .load();
-        assert_eq!(emptied.settings, Settings::default());
-    }
-}
-
-#[test]
-fn links_to_null_count_however_they_get_there() {
-    let relative = "../../../../dev/null";
-    let tree = Tree::new()
-        .file(
-            &format!("{VENDOR}/10-a.toml"),
-            "topology.remove_stale = true",
-        )
-        .file(&format!("{VENDOR}/20-b.toml"), "log.level = 'debug'")
-        .link(&format!("{RUNTIME}/10-a.toml"), relative)
-        .link("/etc/nothing", "/dev/null")
-        .link(&format!("{ADMIN}/20-b.toml"), "/etc/nothing")
-        .link(ADMIN_FILE, "/dev/null");
-    assert_eq!(tree.load().settings, Settings::default());
-}
-
-#[test]
-fn unreadable_things_are_errors_that_name_the_path() {
-    let big = "#".repeat(256 * 1024 + 1);
-    let lines = Tree::new()
-        .file(&format!("{VENDOR}/10-big.toml"), big)
-        .file(&format!("{VENDOR}/20-dir.toml/x"), "")
-        .link(&format!("{VENDOR}/30-gone.toml"), "/nowhere")
-        .file(ADMIN, "a file instead of a directory")
-        .errors();
-    assert_eq!(lines.len(), 4, "{lines:?}");
-    for path in [
-        format!("{VENDOR}/10-big.toml"),
-        format!("{VENDOR}/20-dir.toml"),
-        format!("{VENDOR}/30-gone.toml"),
-        ADMIN.to_owned(),
-    ] {
-        let quoted = format!("`{path}`");
-        assert!(
-            lines.iter().any(|line| line.contains(&quoted)),
-            "{path}: {lines:?}"
-        );
-    }
-    let fits = "#".repeat(256 * 1024);
-    assert_eq!(settings(&fits), Settings::default());
-}
-
-#[test]
-fn other_endings_and_hidden_files_are_not_read() {
-    let broken = "watch = ";
-    let loaded = Tree::new()
-        .file(&format!("{ADMIN}/10-a.toml~"), broken)
-        .file(&format!("{ADMIN}/10-a.toml.rpmsave"), broken)
-        .file(&format!("{ADMIN}/.10-a.toml"), broken)
-        .file(&format!("{ADMIN}/README"), broken)
-        .file(&format!("{ADMIN}/20-b.conf"), broken)
-        .file(&format!("{ADMIN}/30-c.TOML"), broken)
-        .load();
-    assert!(loaded.files.is_empty());
-    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].contains("20-b.conf: ignored"));
-    assert!(loaded.warnings[1].contains("30-c.TOML: ignored"));
-}
-
-#[test]
-fn a_named_file_replaces_all_others() {
-    let tree = Tree::new()
-        .file(&format!("{VENDOR}/10-a.toml"), "watch = ")
-        .file(ADMIN_FILE, "log.level = 'debug'")
-        .file("/srv/only.toml", "log.level = 'warn'");
-    let loaded = load(&tree.root, Some(Path::new("/srv/only.toml"))).unwrap();
-    let mut expected = Settings::default();
-    expected.log.level = LogLevel::Warn;
-    assert_eq!(loaded.settings, expected);
-    assert_eq!(files(&loaded), ["/srv/only.toml"]);
-
-    let loaded = load(&tree.root, Some(Path::new("/dev/null"))).unwrap();
-    assert_eq!(loaded.settings, Settings::default());
-
-    let absent = load(&tree.root, Some(Path::new("/srv/other.toml"))).unwrap_err();
-    assert_eq!(absent.to_string(), "`/srv/other.toml` does not exist");
-    let relative = load(&tree.root, Some(Path::new("srv/only.toml"))).unwrap_err();
-    assert_eq!(
-        relative.to_string(),
-        "`srv/only.toml` is not an absolute path"
-    );
-}
-
-#[test]
-fn open_tables_gain_keys_and_arrays_are_replaced() {
-    let loaded = Tree::new()
-        .file(
-            &format!("{VENDOR}/10-a.toml"),
-            "topology.sources = ['configmap']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
-        )
-        .file(ADMIN_FILE, "topology.sources = ['hosts-table']\nhosts.a.zone = 'z2'\nlabels.extra.y = 'y'")
-        .load();
-    let settings = loaded.settings;
-    assert_eq!(settings.labels.extra.len(), 2);
-    let place = settings.hosts.get(&HostName::parse("a").unwrap()).unwrap();
-    assert_eq!(place.zone.as_ref().unwrap().as_str(), "z2");
-    assert_eq!(place.region.as_ref().unwrap().as_str(), "r");
-    assert_eq!(settings.topology.sources, [Source::HostsTable]);
+fn a_file_that_is_too_large_or_no_text_is_an_error_that_names_it() {
+    let big = "#".repeat(256 * 1024);
+    assert_eq!(settings(&big), Settings::default());
+    let path = format!("{VENDOR}/10-big.toml");
+    let tree = Tree::new().file(&path, big + "#");
+    let lines = tree.file(ADMIN_FILE, [0xff, 0xfe]).errors();
+    assert!(lines[0].contains(&format!("`{path}`")), "{lines:?}");
+    assert_eq!(lines[1], format!("`{ADMIN_FILE}` is not valid UTF-8"));
 }
 
 #[test]
@@ -588,16 +405,6 @@ fn text_and_json_name_the_origin_of_each_value() {
     assert_eq!(find("topology.remove_stale")["value"], false);
     assert_eq!(find("log.level")["origin"], serde_json::Value::Null);
     assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
-}
-
-#[test]
-fn only_values_that_differ_from_the_default_are_changed() {
-    let content = "topology.remove_stale = false\ntiming.watch_delay = '60s'\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
-                   topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table', 'pod-info']";
-    let loaded = Tree::new().file(ADMIN_FILE, content).load();
-    let changed = loaded.values.iter().filter(|value| !value.is_default);
-    let keys: Vec<&str> = changed.map(|value| value.key.as_str()).collect();
-    assert_eq!(keys, ["hosts.hv-a.zone", "topology.on_change"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use harvester_lab::world::SOON;
+use uuid::Uuid;
 
 use super::sink::{Sink, StderrStyle};
 use super::status_file::STATUS_FILE;
@@ -20,18 +21,22 @@ use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::disk::Content;
 
-/// Creates a reporter that starts with `state`.
-fn reporter(root: &Root, state: State) -> Reporter {
-    let environment = NotifyEnvironment::default();
-    Reporter::new(
+/// Creates a reporter of this machine, whose disk was copied from that of another one or not, in a tree of its own.
+fn reporter(world: &World, copied_from: Option<Uuid>) -> (tempfile::TempDir, Root, Reporter) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let mut state = State::new(MachineId::of(&world.observation.machine));
+    state.copied_from = copied_from;
+    let reporter = Reporter::new(
         root.clone(),
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
-        Notifier::new(&environment, 1),
+        Notifier::new(&NotifyEnvironment::default(), 1),
         SourceBoard::default(),
         state,
         AgentStatus::default(),
         MetricsPage::default(),
-    )
+    );
+    (dir, root, reporter)
 }
 
 /// Reports the plan of a world, of which nothing was written.
@@ -76,14 +81,11 @@ pub(crate) fn round(world: &World, results: &[WriteResult]) -> Round {
 
 #[test]
 fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
+    let world = World::new();
+    let (_dir, root, mut reporter) = reporter(&world, None);
     let (began, begins) = mpsc::channel();
     let (allow, allowed) = mpsc::channel::<()>();
     let (allowed, place) = (Mutex::new(allowed), root.join(STATUS_FILE));
-    let world = World::new();
-    let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, state);
     let write = move |content: &Content| {
         let state: State = serde_json::from_str(content.text.as_ref().unwrap()).unwrap();
         began.send((place.exists(), state)).unwrap();
@@ -116,14 +118,10 @@ fn end(reporter: Reporter) {
 
 #[test]
 fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
     let mut world = World::new();
     let ours = world.observation.machine.product_uuid.known().copied();
-    let other = uuid::Uuid::from_u128(1);
-    let mut state = State::new(MachineId::of(&world.observation.machine));
-    state.copied_from = Some(other);
-    let mut reporter = reporter(&root, state);
+    let other = Uuid::from_u128(1);
+    let (_dir, root, mut reporter) = reporter(&world, Some(other));
     let mut copied_from = |world: &World| {
         publish(&mut reporter, world);
         assert!(reporter.status_file.settle(SOON));
@@ -145,12 +143,8 @@ fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
 
 #[test]
 fn a_credential_that_does_not_exist_was_not_copied() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
     let mut world = World::new();
-    let mut state = State::new(MachineId::of(&world.observation.machine));
-    state.copied_from = Some(uuid::Uuid::from_u128(1));
-    let mut reporter = reporter(&root, state);
+    let (_dir, _root, mut reporter) = reporter(&world, Some(Uuid::from_u128(1)));
     world.node().system_uuid = None;
     for (kind, is_copy) in [
         (UnavailableKind::Unreachable, true),
@@ -165,12 +159,9 @@ fn a_credential_that_does_not_exist_was_not_copied() {
 
 #[test]
 fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
     let mut world = World::new();
     let ours = *world.observation.machine.product_uuid.known().unwrap();
-    let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, state);
+    let (_dir, root, mut reporter) = reporter(&world, None);
     let mut is_shown = |world: &World| {
         publish(&mut reporter, world);
         assert!(reporter.status_file.settle(SOON));
@@ -179,7 +170,7 @@ fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
     };
     assert!(!is_shown(&world));
     // The kubelet of another VM reports the Node.
-    world.node().system_uuid = Some(uuid::Uuid::from_u128(1));
+    world.node().system_uuid = Some(Uuid::from_u128(1));
     assert!(!is_shown(&world));
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     assert!(!is_shown(&world));
@@ -188,10 +179,7 @@ fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
 
 /// Returns the labels in the status after a round with these results.
 fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String> {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, state);
+    let (_dir, root, mut reporter) = reporter(world, None);
     publish_with(&mut reporter, world, results);
     end(reporter);
     let status = status_file::read(&root).unwrap();
@@ -329,11 +317,8 @@ fn a_label_that_another_writer_changed_is_shown_as_it_is() {
 
 #[test]
 fn each_source_of_one_code_has_its_own_first_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
     let mut world = World::new();
-    let state = State::new(MachineId::of(&world.observation.machine));
-    let mut reporter = reporter(&root, state);
+    let (_dir, root, mut reporter) = reporter(&world, None);
     let mut times = |world: &World| {
         publish(&mut reporter, world);
         let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();

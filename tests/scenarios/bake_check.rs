@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use harvester_lab::expected::cases_are_expected;
 use harvester_node_agent::catalog::Code;
 use harvester_node_agent::commands::bake_check::places::PLACES;
 use serde_json::Value;
@@ -198,9 +199,6 @@ const NOT_FIXED_HERE: [Code; 4] = [
     Code::ImageUnreadable,
 ];
 
-/// The start of a line of a report in the file of cases.
-const REPORT: &str = ">>> ";
-
 /// Makes the changes of a case to a tree: files with their lines after `| `, links, and what is removed. Returns the files.
 fn plant<'c>(tree: &Tree, case: &'c str) -> Vec<(&'c str, String)> {
     let mut files: Vec<(&str, String)> = Vec::new();
@@ -226,28 +224,23 @@ fn plant<'c>(tree: &Tree, case: &'c str) -> Vec<(&'c str, String)> {
 /// The file has trees, and what is found in each: the code, the observation, and the commands, or else the steps.
 #[test]
 fn each_tree_has_the_expected_findings_and_their_fixes_make_it_clean() {
-    const FILE: &str = "tests/scenarios/expected/bake-check-trees.txt";
-    let report = |case: &str| {
+    cases_are_expected("tests/scenarios/expected/bake-check-trees.txt", |case| {
         let tree = Tree::clean();
         let files = plant(&tree, case);
         let (exit, faults) = tree.check();
         assert_eq!(exit, Some(i32::from(!faults.is_empty())), "{case}");
         let dir = tree.root.to_str().unwrap().replace('\'', "'\\''");
-        let mut text: String = case
-            .lines()
-            .filter(|line| !line.starts_with(REPORT))
-            .map(|line| format!("{line}\n"))
-            .collect();
+        let mut text = String::new();
         for fault in &faults {
             let [code, seen] = ["code", "observed"].map(|key| fault[key].as_str().unwrap());
-            text += &format!("{REPORT}{code}: {seen}\n");
+            text += &format!("{code}: {seen}\n");
             let mut steps = commands(fault);
             if steps.is_empty() {
                 let fix = fault["fix"].as_array().unwrap().iter();
                 steps.extend(fix.map(|step| step.as_str().unwrap()));
             }
             let steps = steps.into_iter();
-            text.extend(steps.map(|step| format!("{REPORT}  {}\n", step.replace(&dir, "TREE"))));
+            text.extend(steps.map(|step| format!("  {}\n", step.replace(&dir, "TREE"))));
         }
         is_printed(&tree, &faults);
         let is_found = |code: &Code| codes(&faults).contains(&code.as_str());
@@ -261,10 +254,7 @@ fn each_tree_has_the_expected_findings_and_their_fixes_make_it_clean() {
             assert_eq!(fs::read_to_string(tree.path(path)).unwrap(), *text);
         }
         text
-    };
-    let cases = fs::read_to_string(FILE).unwrap();
-    let reports: Vec<String> = cases.split("\n\n").map(report).collect();
-    harvester_lab::expected::is_expected(FILE, &reports.join("\n"), str::to_owned);
+    });
 }
 
 #[test]

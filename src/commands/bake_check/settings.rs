@@ -183,46 +183,4 @@ mod tests {
             assert_eq!(has_password(url), has, "{url}");
         }
     }
-
-    #[test]
-    fn a_setting_of_one_machine_is_found_however_it_is_passed() {
-        let (name, label) = (Code::ImageNodeName, Code::ImageTopologyLabel);
-        let token = Code::ImageClusterToken;
-        for (key, value, code) in [
-            ("token", "K10", Some(token)),
-            ("token", "", None),
-            ("agent-token", "K10", Some(token)),
-            ("server", "https://192.0.2.1:9345", None),
-            ("node-name", "w-1", Some(name)),
-            ("hostname-override", "w-1", Some(name)),
-            ("kubelet-arg", "hostname-override=w-1", Some(name)),
-            ("kubelet-arg", "--hostname-override=w-1", Some(name)),
-            ("kubelet-arg", "hostname-override=", None),
-            ("kubelet-arg", "max-pods=200", None),
-            ("node-label", "a=b", None),
-            (
-                "node-label",
-                "a=b, topology.kubernetes.io/zone=z",
-                Some(label),
-            ),
-            (
-                "node-label",
-                "failure-domain.beta.kubernetes.io/zone=z",
-                Some(label),
-            ),
-            ("node-label", "kubernetes.io/hostname=w-1", Some(label)),
-            (
-                "node-labels",
-                "topology.harvesterhci.io/host=h",
-                Some(label),
-            ),
-            (
-                "kubelet-arg",
-                "node-labels=topology.kubernetes.io/zone=z",
-                Some(label),
-            ),
-        ] {
-            assert_eq!(code_of(key, value), code, "{key}: {value}");
-        }
-    }
 }

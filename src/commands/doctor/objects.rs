@@ -372,136 +372,35 @@ fn seconds(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use harvester_lab::expected::cases_are_expected;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::commands::doctor::testing::{self, object, release};
+    use crate::commands::doctor::testing::object;
 
+    /// The file has objects of each kind, and what is read of them.
     #[test]
-    fn the_taint_of_a_kubelet_is_as_old_as_the_node_and_that_of_the_cloud_provider_is_not() {
-        let taint = |mut taint: Value, added: Option<&str>| {
-            if let Some(added) = added {
-                taint["timeAdded"] = json!(added);
+    fn of_each_object_the_expected_parts_are_read() {
+        cases_are_expected("src/commands/doctor/objects.txt", |case| {
+            let (kind, json) = case.split_once(' ').unwrap();
+            let json: Value = serde_json::from_str(json).unwrap();
+            if kind == "Node" {
+                let node: NodeObject = object(json);
+                let memory = ["Ki", "Mi"].map(|unit| node.capacity("memory", unit));
+                let capacity = (node.capacity("cpu", ""), memory);
+                let parts = (node.internal_ips(), capacity, node.kubelet());
+                format!("{parts:?}\n{:?}", node.uninitialized())
+            } else if kind == "Pod" {
+                let pod: Pod = object(json.clone());
+                let component = Pods::new(vec![object(json)]).component(CSI_DRIVER);
+                format!("{component:?}, zone {:?}", pod.zone)
+            } else {
+                let vmi: Instance = object(json);
+                let parts = (vmi.label("a"), vmi.not_migratable(), vmi.launcher());
+                let is_connected = vmi.is_agent_connected();
+                format!("{:?}\n{parts:?} {is_connected}", vmi.interfaces())
             }
-            let node: NodeObject = object(json!({
-                "metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"},
-                "spec": {"taints": [{"key": "other", "effect": "NoSchedule"}, taint]},
-            }));
-            node.uninitialized()
-        };
-        for (effect, added, since) in [
-            ("NoSchedule", None, Some(1_795_255_200)),
-            ("PreferNoSchedule", None, None),
-            (
-                "PreferNoSchedule",
-                Some("2026-11-21T10:00:01Z"),
-                Some(1_795_255_201),
-            ),
-            ("NoSchedule", Some("soon"), None),
-        ] {
-            let found = taint(json!({"key": UNINITIALIZED, "effect": effect}), added);
-            let effect = effect.to_owned();
-            assert_eq!(found, Some(Uninitialized { effect, since }));
-        }
-        assert_eq!(taint(json!({"key": "another"}), None), None);
-    }
-
-    #[test]
-    fn of_the_addresses_of_a_node_only_those_inside_the_cluster_count() {
-        let node: NodeObject = object(json!({"status": {
-            "addresses": [
-                {"type": "Hostname", "address": "n"},
-                {"type": "ExternalIP", "address": "192.0.2.1"},
-                {"type": "InternalIP", "address": "172.19.106.159"},
-                {"type": "InternalIP", "address": "fd00::1"},
-                {"type": "InternalIP", "address": "none"},
-            ],
-            "capacity": {"cpu": "4", "memory": "16384256Ki"},
-            "nodeInfo": {"kubeletVersion": "master-head"},
-        }}));
-        let expected = ["172.19.106.159", "fd00::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        assert_eq!(node.internal_ips(), expected);
-        assert!(node.kubelet().why().is_some());
-        assert_eq!(node.capacity("cpu", ""), Some(4));
-        assert_eq!(node.capacity("memory", "Ki"), Some(16_384_256));
-        assert_eq!(node.capacity("memory", "Mi"), None);
-    }
-
-    #[test]
-    fn a_version_is_read_from_the_tag_of_an_image_whatever_its_registry() {
-        let of = |image: &str| {
-            let pod = json!({
-                "metadata": {"namespace": "n", "name": "p"},
-                "spec": {"containers": [{"image": "a:v1"}, {"image": image}, {}]},
-            });
-            Pods::new(vec![object(pod)]).component(CSI_DRIVER)
-        };
-        for image in [
-            "rancher/harvester-csi-driver:v0.2.1",
-            "docker.io/rancher/harvester-csi-driver:v0.2.1",
-            "registry.lan:5000/rancher/harvester-csi-driver:v0.2.1@sha256:0123",
-        ] {
-            let (release, pod) = (release("v0.2.1"), "n/p".to_owned());
-            assert_eq!(of(image), Fact::Known(Component { release, pod }));
-        }
-        for image in [
-            "rancher/harvester-csi-driver-something:v0.2.1",
-            "rancher/harvester-csi-driver@sha256:0123",
-            "harvester-csi-driver",
-        ] {
-            assert_eq!(of(image), Fact::Absent, "{image}");
-        }
-        assert!(
-            of("rancher/harvester-csi-driver:master-head")
-                .why()
-                .is_some()
-        );
-    }
-
-    #[test]
-    fn only_what_the_guest_reported_of_its_own_nics_counts_as_its_addresses() {
-        let instance: Instance = object(json!({
-            "spec": {"domain": {"devices": {"interfaces": [
-                {"name": "nic-0", "bridge": {}}, {"name": "nic-1", "masquerade": {}}, {"name": "nic-2", "bridge": {}},
-            ]}}},
-            "status": {"interfaces": [
-                {"name": "nic-0", "infoSource": "domain, guest-agent, multus-status",
-                    "ipAddresses": ["172.19.106.159", "fe80::1", "garbage"]},
-                {"name": "nic-1", "infoSource": "domain, guest-agent", "ipAddresses": ["10.52.0.7"]},
-                {"name": "nic-2", "infoSource": "domain, multus-status", "ipAddresses": ["192.0.2.9"]},
-                {"interfaceName": "cni0", "infoSource": "guest-agent", "ipAddresses": ["10.42.0.1"]},
-            ]},
-        }));
-        let addresses = ["172.19.106.159", "fe80::1"].map(|text| text.parse().unwrap());
-        let expected = Interface {
-            name: "nic-0".to_owned(),
-            addresses: addresses.to_vec(),
-        };
-        assert_eq!(instance.interfaces(), [expected]);
-    }
-
-    #[test]
-    fn objects_without_these_fields_report_nothing() {
-        for object in [
-            json!({}),
-            json!({
-                "metadata": {"labels": null}, "spec": {"taints": null, "containers": null},
-                "status": {"addresses": null, "interfaces": null, "conditions": null},
-            }),
-        ] {
-            let node: NodeObject = testing::object(object.clone());
-            assert_eq!((node.kubelet(), node.uninitialized()), (Fact::Absent, None));
-            assert_eq!(node.internal_ips(), [] as [IpAddr; 0]);
-            let instance: Instance = testing::object(object.clone());
-            assert_eq!(
-                (instance.label("a"), instance.not_migratable()),
-                (None, None)
-            );
-            assert!(instance.interfaces().is_empty() && !instance.is_agent_connected());
-            assert_eq!(instance.launcher(), Fact::Absent);
-            let pod: Pod = testing::object(object);
-            assert_eq!((pod.tag(CSI_DRIVER), &pod.zone), (None, &None));
-        }
+        });
     }
 
     #[test]

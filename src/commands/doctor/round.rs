@@ -244,16 +244,10 @@ fn settings(process: &Process, may_run: bool) -> (Settings, Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::root::Root;
 
     #[test]
     fn the_command_that_checks_a_configuration_names_the_file_that_was_read() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a\t.toml"), "x = 1\n").unwrap();
-        let process = Process {
-            config: Some("/a\t.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a\t.toml", "x = 1\n");
         let (_, findings) = settings(&process, false);
         assert_eq!(
             findings[0].commands()[0].text,
@@ -263,12 +257,7 @@ mod tests {
 
     #[test]
     fn a_warning_of_the_configuration_is_a_notice() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.toml"), "[topology]\nsources = []\n").unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a.toml", "[topology]\nsources = []\n");
         let (_, findings) = settings(&process, false);
         let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
         let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
@@ -277,12 +266,7 @@ mod tests {
 
     #[test]
     fn only_a_service_that_runs_is_to_be_reloaded() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a.toml", "x = 1\n");
         for may_run in [true, false] {
             let (_, findings) = settings(&process, may_run);
             let mut commands = findings[0].commands().iter();
@@ -293,12 +277,7 @@ mod tests {
 
     #[test]
     fn the_commands_of_a_diagnosis_read_the_same_configuration() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a.toml", "x = 1\n");
         let diagnosis = run(&process).document().to_string();
         let command = "harvester-node-agent --config=/a.toml config check";
         assert!(diagnosis.contains(command), "{diagnosis}");

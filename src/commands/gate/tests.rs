@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::access::testing::{tree, write as put};
 use crate::facts::topology::LabelValue;
 use crate::sys::lock::{self, Instance, LOCK_FILE};
 
@@ -186,20 +187,13 @@ fn publish(root: &Root, process: &Instance) {
     status["agent"]["startTicks"] = json!(process.start_ticks);
     status["agent"]["bootID"] = json!(process.boot_id);
     let content = status_file::content(&status);
-    let path = root.join(&content.path);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, content.text.unwrap()).unwrap();
+    put(root, &content.path, &content.text.unwrap());
 }
 
 #[test]
 fn a_copied_disk_is_known_at_every_boot_until_the_node_is_that_of_this_vm() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    let write = |path: &str, text: &str| {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let (_dir, root) = tree();
+    let write = |path: &str, text: &str| put(&root, path, text);
     let save = |state: &state::State| {
         let content = state.content();
         write(content.path.to_str().unwrap(), &content.text.unwrap());
@@ -232,8 +226,7 @@ fn a_copied_disk_is_known_at_every_boot_until_the_node_is_that_of_this_vm() {
 
 #[test]
 fn a_status_counts_if_the_lock_has_no_process_id() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
+    let (_dir, root) = tree();
     let own = Instance::own().unwrap();
     publish(&root, &own);
     let says = || {
@@ -256,8 +249,7 @@ fn a_status_counts_if_the_lock_has_no_process_id() {
 
 #[tokio::test]
 async fn text_of_others_cannot_control_the_terminal() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
+    let (_dir, root) = tree();
     let present = Present {
         path: "/x\u{1b}]0;title\u{7}\nline".to_owned(),
         node: None,
@@ -272,12 +264,7 @@ async fn text_of_others_cannot_control_the_terminal() {
 
 #[test]
 fn the_command_for_an_invalid_configuration_reads_the_same_file() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("a.toml"), "a = 1\n").unwrap();
-    let process = Process {
-        config: Some("/a.toml".into()),
-        ..Process::plain(Root::new(dir.path()))
-    };
+    let (_dir, process) = Process::configured("a.toml", "a = 1\n");
     let command = "run: harvester-node-agent --config=/a.toml config check";
     for answer in [run(&process, Duration::ZERO), write_labels(&process)] {
         assert!(answer.stderr.contains(command), "{}", answer.stderr);

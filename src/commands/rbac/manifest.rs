@@ -327,39 +327,33 @@ mod tests {
         assert_ne!(names[0], names[1]);
     }
 
+    /// The file has the rules for the defaults, and for settings and options that need others.
     #[test]
-    fn a_source_that_is_not_asked_needs_no_rule() {
-        let mut wanted = wanted("default:gc8", "default");
-        wanted.settings.topology.sources = vec![Source::VmiAnnotations, Source::HostsTable];
-        assert_eq!(
-            lines(&wanted),
-            [
-                "default: get,list,watch virtualmachineinstances",
-                "default: get virtualmachines"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_rule_about_single_vms_has_no_list_which_could_not_be_used() {
-        let mut wanted = wanted("default:gc8", "default");
-        wanted.vms = vms(["b", "a"]);
-        assert_eq!(
-            lines(&wanted)[0],
-            "default: get,watch virtualmachineinstances a,b"
-        );
-    }
-
-    #[test]
-    fn a_configmap_elsewhere_needs_a_rule_of_its_own() {
-        let mut wanted = wanted("default:gc8", "default");
-        let configmap = |text| ConfigMapName::parse(text).unwrap();
-        wanted.settings.topology.configmap = configmap("ops/hosts");
-        assert_eq!(
-            lines(&wanted)[3..],
-            ["ops: get configmaps hosts", "*: get nodes"]
-        );
-        wanted.settings.topology.configmap = configmap("default/hosts");
-        assert_eq!(objects(&wanted).len(), 4, "one role for each namespace");
+    fn each_setting_needs_the_expected_rules() {
+        type Change = fn(&mut Wanted);
+        let cases: [(&str, Change); 5] = [
+            ("the defaults", |_| {}),
+            ("two sources", |wanted| {
+                wanted.settings.topology.sources = vec![Source::VmiAnnotations, Source::HostsTable];
+            }),
+            // A list of single VMs could not be used.
+            ("two VMs", |wanted| wanted.vms = vms(["b", "a"])),
+            ("a ConfigMap elsewhere", |wanted| {
+                wanted.settings.topology.configmap = ConfigMapName::parse("ops/hosts").unwrap();
+            }),
+            ("a ConfigMap in the namespace of the VM", |wanted| {
+                wanted.settings.topology.configmap = ConfigMapName::parse("default/hosts").unwrap();
+            }),
+        ];
+        let mut text = String::new();
+        for (case, change) in cases {
+            let mut wanted = wanted("default:gc8", "default");
+            change(&mut wanted);
+            let objects = objects(&wanted).len();
+            let rules = lines(&wanted).join("\n  ");
+            text += &format!("{case}: {objects} objects\n  {rules}\n");
+        }
+        let file = "src/commands/rbac/rules.txt";
+        harvester_lab::expected::is_expected(file, &text, str::to_owned);
     }
 }

@@ -16,3 +16,22 @@ pub fn is_expected(file: &str, text: &str, part: impl Fn(&str) -> String) {
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(part(text), part(&expected), "{file}:\n{text}");
 }
+
+/// Holds that `report` returns of each case of a file the lines that follow it, which begin with `>>> `. An empty line separates cases.
+///
+/// # Panics
+/// When they differ, or there is no such file.
+pub fn cases_are_expected(file: &str, report: impl Fn(&str) -> String) {
+    const REPORT: &str = ">>> ";
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(file);
+    let cases = std::fs::read_to_string(path).expect("the file of the cases");
+    let whole = |case: &str| {
+        let lines = case.lines().filter(|line| !line.starts_with(REPORT));
+        let case = lines.collect::<Vec<_>>().join("\n");
+        let report = report(&case);
+        let report = report.lines().map(|line| format!("\n{REPORT}{line}"));
+        format!("{case}{}\n", report.collect::<String>())
+    };
+    let reports: Vec<String> = cases.split("\n\n").map(whole).collect();
+    is_expected(file, &reports.join("\n"), str::to_owned);
+}

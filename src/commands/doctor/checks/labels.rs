@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::commands::doctor::testing::{Bench, object};
-    use crate::facts::topology::{REGION, ZONE_BETA};
+    use crate::facts::topology::ZONE_BETA;
 
     /// A Node with these labels, each written by a field manager.
     fn labeled(labels: &[(&str, &str, Option<&str>)]) -> Bench {
@@ -133,39 +133,18 @@ mod tests {
         assert_eq!(many, [text]);
     }
 
+    /// The file has the labels of Nodes, with who wrote them, and what is found of each Node.
     #[test]
-    fn a_rival_is_named_with_what_it_wrote_and_only_where_that_is_wrong() {
-        let of = |manager| {
-            found(&labeled(&[
-                (REGION, "eu-1", Some(manager)),
-                (ZONE, "rack-z", Some(manager)),
-                (ZONE_BETA, "rack-z", Some(manager)),
-            ]))
-        };
-        let text = format!(
-            "topology-label-overwritten: `kubectl-label` wrote {ZONE}=rack-z, the host has rack-a; \
-             `kubectl-label` wrote {ZONE_BETA}=rack-z, the host has rack-a"
-        );
-        assert_eq!(of("kubectl-label"), [text]);
-        // The agent itself, in the last round.
-        assert_eq!(of(OURS), [""; 0]);
-    }
-
-    #[test]
-    fn twins_that_disagree_are_reported_with_who_wrote_each() {
-        let one = labeled(&[(ZONE_BETA, "rack-a", None)]);
-        let text = format!("beta-labels-differ: {ZONE} is missing, {ZONE_BETA} is rack-a");
-        assert_eq!(found(&one), [text]);
-        let both = labeled(&[(ZONE, "rack-a", None), (ZONE_BETA, "rack-a", None)]);
-        assert_eq!(found(&both), [""; 0]);
-        let differing = labeled(&[
-            (ZONE, "rack-a", Some("terraform")),
-            (ZONE_BETA, "rack-z", Some("kubelet")),
-        ]);
-        let text = format!(
-            "beta-labels-differ: {ZONE} is rack-a (by `terraform`), {ZONE_BETA} is rack-z (by `kubelet`)"
-        );
-        assert!(found(&differing).contains(&text));
+    fn labels_that_are_wrong_or_disagree_are_reported_with_who_wrote_them() {
+        let file = "src/commands/doctor/checks/labels.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let labels = case.lines().map(|line| {
+                let (label, manager) = line.split_once(" by ").unwrap_or((line, ""));
+                let (key, value) = label.split_once('=').unwrap();
+                (key, value, Some(manager).filter(|name| !name.is_empty()))
+            });
+            found(&labeled(&labels.collect::<Vec<_>>())).join("\n")
+        });
     }
 
     #[test]

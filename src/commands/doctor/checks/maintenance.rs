@@ -72,74 +72,17 @@ fn judge(instance: &Instance) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::commands::doctor::testing::object;
 
+    /// The file has VMIs, and what is said of each.
     #[test]
     fn each_field_of_the_vmi_has_its_consequence() {
-        let rows = [
-            (None, false, "LiveMigrate", None, None),
-            (Some("Migrate"), false, "LiveMigrate", None, None),
-            (Some("unknown"), false, "LiveMigrate", None, None),
-            (None, true, "LiveMigrateIfPossible", None, Some(BLOCKS)),
-            (Some("Migrate"), true, "LiveMigrate", None, Some(BLOCKS)),
-            (None, false, "LiveMigrate", Some("hv-a"), Some(BLOCKS)),
-            (
-                Some("ShutdownAndRestartAfterEnable"),
-                true,
-                "LiveMigrate",
-                None,
-                Some(RESTARTS_AFTER_ENABLE),
-            ),
-            (
-                Some("ShutdownAndRestartAfterDisable"),
-                true,
-                "LiveMigrate",
-                None,
-                Some(RESTARTS_AFTER_DISABLE),
-            ),
-            (Some("Shutdown"), false, "LiveMigrate", None, Some(STOPS)),
-            (None, false, "None", None, Some(EVICTED)),
-            (None, true, "None", None, Some(BLOCKS)),
-            (None, false, "External", None, Some(WAITS)),
-        ];
-        for (strategy, is_immobile, eviction, host, fate) in rows {
-            let mut vmi = json!({
-                "metadata": {"labels": {}}, "status": {"conditions": []},
-                "spec": {"evictionStrategy": eviction, "nodeSelector": {}},
-            });
-            if let Some(strategy) = strategy {
-                vmi["metadata"]["labels"][MAINTENANCE_STRATEGY] = json!(strategy);
-            }
-            if let Some(host) = host {
-                vmi["spec"]["nodeSelector"][HOSTNAME] = json!(host);
-            }
-            if is_immobile {
-                let condition = json!({
-                    "type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable", "message": "a device",
-                });
-                vmi["status"]["conditions"] = json!([condition]);
-            }
-            let found = judge(&object(vmi.clone()));
-            let Some(fate) = fate else {
-                assert_eq!(found, None, "{vmi}");
-                continue;
-            };
-            let found = found.unwrap();
-            let start = format!("at the next host maintenance, {fate}: ");
-            let reasons = found.seen.strip_prefix(&start);
-            assert!(
-                reasons.is_some_and(|reasons| !reasons.is_empty()),
-                "{}",
-                found.seen
-            );
-            let code = match fate {
-                BLOCKS => Code::NotLiveMigratable,
-                _ => Code::NotMigratedAtMaintenance,
-            };
-            assert_eq!(found.code, code, "{vmi}");
-        }
+        let file = "src/commands/doctor/checks/maintenance.txt";
+        harvester_lab::expected::cases_are_expected(file, |vmi| {
+            let found = judge(&serde_json::from_str(vmi).unwrap());
+            found.map_or_else(String::new, |found| {
+                format!("{}: {}", found.code, found.seen)
+            })
+        });
     }
 }

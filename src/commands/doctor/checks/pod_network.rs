@@ -143,12 +143,12 @@ fn macvlan(case: &Case<'_>, has_macvlan: bool) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::testing::{tree, write as put};
     use crate::commands::doctor::testing::Bench;
 
     #[test]
     fn only_vxlan_interfaces_whose_nic_is_known_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
+        let (_dir, root) = tree();
         let add = |name: &str, kind: &str, mtu: &str, lower: Option<&str>| {
             let place = root.join(Path::new(CLASS).join(name));
             std::fs::create_dir_all(&place).unwrap();
@@ -196,13 +196,8 @@ mod tests {
 
     #[test]
     fn macvlan_is_looked_for_in_the_modules_of_the_running_kernel() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let (_dir, root) = tree();
+        let write = |path: &str, text: &str| put(&root, path, text);
         write("/proc/sys/kernel/osrelease", "6.12.0-default\n");
         assert_eq!(has_macvlan(&root), Fact::Absent);
         let dep = "/lib/modules/6.12.0-default/modules.dep";

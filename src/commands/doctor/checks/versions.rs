@@ -149,101 +149,25 @@ fn judge(
 mod tests {
     use super::*;
     use crate::commands::doctor::testing::{Bench, release};
-    use crate::facts::distribution::{Distribution, DistributionKind};
 
-    /// Returns the findings of these versions, on a node that is configured for Harvester's cloud provider.
-    fn found(harvester: &str, kubelet: &str, cloud_provider: &str, neighbors: bool) -> Vec<String> {
-        let mut bench = Bench::new();
-        bench.world.observation.distributions = vec![Distribution {
-            cloud_provider_name: Some("harvester".to_owned()),
-            ..Distribution::new(DistributionKind::Rke2)
-        }];
-        let (harvester, kubelet) = (release(harvester), release(kubelet));
-        let cloud_provider = Component {
-            release: release(cloud_provider),
-            pod: "kube-system/p".to_owned(),
-        };
-        let (harvester, kubelet) = (Some(&harvester), Some(&kubelet));
-        bench.texts(|case| judge(case, harvester, kubelet, Some(&cloud_provider), neighbors))
-    }
-
-    fn codes(found: &[String]) -> Vec<&str> {
-        let codes = found.iter().filter_map(|text| text.split(": ").next());
-        codes.collect()
-    }
-
+    /// The file has the releases of Harvester, the kubelet and the cloud provider, on a node that is configured for the latter, and
+    /// whether its VM is alone in its namespace.
     #[test]
-    fn the_cloud_provider_is_judged_by_what_each_release_does() {
-        let of = |release, neighbors| found("v1.6.1", "v1.33.5+rke2r1", release, neighbors);
-        for text in [
-            "v0.1.3",
-            "v0.1.4",
-            "v0.1.5",
-            "v0.2.0",
-            "v0.2.1",
-            "v0.2.0-rc1",
-        ] {
-            assert_eq!(codes(&of(text, true)), ["cloud-provider-too-old"], "{text}");
-        }
-        for text in ["v0.2.2", "v0.2.4", "v0.2.8", "v0.3.0", "v1.0.0"] {
-            assert_eq!(of(text, true), [""; 0], "{text}");
-        }
-        // As the only VM in its namespace, it cannot be confused with another.
-        for text in ["v0.2.0", "v0.2.1"] {
-            assert_eq!(of(text, false), [""; 0], "{text}");
-        }
-    }
-
-    #[test]
-    fn harvester_is_too_old_for_what_the_cluster_asks_of_it() {
-        for (harvester, cloud_provider, lines) in [
-            ("v1.0.2", "v0.2.4", 2),
-            ("v1.0.3", "v0.2.4", 1),
-            ("v1.0.3", "v0.1.5", 0),
-            ("v1.2.0-rc1", "v0.2.4", 1),
-            ("v1.2.0", "v0.2.4", 0),
-            ("v1.9.0-rc6", "v0.2.4", 0),
-        ] {
-            let found = found(harvester, "v1.33.5+rke2r1", cloud_provider, false);
-            let found = codes(&found)
-                .into_iter()
-                .filter(|code| *code == "harvester-too-old");
-            assert_eq!(found.count(), lines, "{harvester} {cloud_provider}");
-        }
-    }
-
-    #[test]
-    fn rke2_before_its_first_cloud_provider_with_topology_is_too_old() {
-        let of = |kubelet| found("v1.6.1", kubelet, "v0.2.4", false);
-        for text in [
-            "v1.21.14+rke2r1",
-            "v1.22.11+rke2r2",
-            "v1.23.8+rke2r1",
-            "v1.24.2+rke2r1",
-        ] {
-            assert_eq!(codes(&of(text)), ["kubelet-too-old"], "{text}");
-        }
-        for text in [
-            "v1.22.12+rke2r1",
-            "v1.23.9+rke2r1",
-            "v1.24.3+rke2r1",
-            "v1.36.0+rke2r1",
-            "v1.24.1+k3s1",
-        ] {
-            assert_eq!(of(text), [""; 0], "{text}");
-        }
-    }
-
-    #[test]
-    fn a_finding_names_the_release_who_reports_it_since_when_it_is_mended_and_the_source() {
-        let found = found("v1.6.1", "v1.33.5+rke2r1", "v0.1.5", false);
-        for part in [
-            "cloud provider v0.1.5 (pod kube-system/p)",
-            "fixed in v0.2.0",
-            "https://github.com/harvester/harvester/issues/3142",
-        ] {
-            assert!(found[0].contains(part), "{part} is missing in {}", found[0]);
-        }
+    fn releases_are_judged_by_what_each_does() {
+        let file = "src/commands/doctor/checks/versions.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let words: Vec<&str> = case.split(' ').collect();
+            let [harvester, kubelet, provider] = [0, 1, 2].map(|index| release(words[index]));
+            let (harvester, kubelet) = (Some(&harvester), Some(&kubelet));
+            let provider = Component {
+                release: provider,
+                pod: "kube-system/p".to_owned(),
+            };
+            let others = words.get(3) != Some(&"alone");
+            let found =
+                Bench::new().texts(|case| judge(case, harvester, kubelet, Some(&provider), others));
+            found.join("\n")
+        });
     }
 
     #[test]

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The texts as a whole are in `expected/`, one file each.
 
-use serde_json::json;
 use time::UtcDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::*;
+use crate::access::testing::{tree, write};
 use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::found::Found;
 use crate::commands::doctor::service::Service;
+use crate::decide::fixtures::World;
 use crate::facts::{Unavailable, UnavailableKind};
+use crate::report::compose::Context;
+use crate::report::problem::Problem;
+use crate::report::status::Status;
+use crate::report::status_file::STATUS_FILE;
+use crate::report::tests::round;
 use crate::report::text::{Charset, TermStyle};
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
@@ -52,41 +58,20 @@ fn gap(group: Group, check: &'static str, kind: UnavailableKind, text: &str) -> 
 
 /// A node in order, whose agent has observed since two hours ago that the Node does not exist.
 fn healthy() -> Found {
-    let status = json!({
-        "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
-        "lastUpdateTime": "2026-11-21T09:00:00Z", "trigger": "timer",
-        "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T08:00:00Z"},
-        "identity": {
-            "state": "names-match", "impact": "", "evidence": [],
-            "vm": {"name": "pool1-abcde", "namespace": "default"},
-            "names": [{"type": "hostname", "name": "pool1-abcde", "state": "names-match"}],
-        },
-        "placement": {"host": "hv-a", "hostSource": "x", "region": "eu-1", "zone": "rack-a", "sources": []},
-        "labels": {"node": "pool1-abcde", "state": "synced", "owned": {}, "skippedLabels": []},
-        "credentials": {
-            "harvester": {
-                "kubeconfig": "/etc/kubernetes/cloud-config", "server": "https://192.0.2.1:6443",
-                "user": "system:serviceaccount:default:gc8",
-            },
-            "kubelet": {
-                "kubeconfig": "/var/lib/kubelet/kubeconfig", "user": "system:node:pool1-abcde",
-                "expirationTime": "2026-12-21T10:00:00Z",
-            },
-        },
-        "qemuGuestAgent": {"state": "healthy", "unit": "qemu-guest-agent.service"},
-        "eventSources": [], "findings": [],
-    });
-    let finding = json!([{
-        "code": "node-missing", "severity": "warning", "group": "node", "title": "", "observed": "none", "impact": "", "fix": [],
-        "firstObservedTime": "2026-11-21T08:00:00Z",
-    }]);
-    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::new();
+    world.settle();
+    let mut status = Status::new(&round(&world, &[]), &Context::default());
+    status.last_update_time = "2026-11-21T09:00:00Z".to_owned();
+    let kubelet = &mut status.credentials.kubelet;
+    kubelet.expiration_time = Some("2026-12-21T10:00:00Z".to_owned());
     let mut published = status.clone();
-    published["findings"] = finding;
-    let file = dir.path().join("run/harvester-node-agent/status.json");
-    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(file, published.to_string()).unwrap();
-    let mut service = Service::read(&crate::sys::root::Root::new(dir.path()));
+    published.findings = vec![Problem {
+        first_observed_time: Some("2026-11-21T08:00:00Z".to_owned()),
+        ..Problem::of(Code::NodeMissing.entry())
+    }];
+    let (_dir, root) = tree();
+    write(&root, STATUS_FILE, &published.to_json().to_string());
+    let mut service = Service::read(&root);
     service.presence =
         crate::sys::lock::Presence::Running(crate::sys::lock::Holder { pid: Some(812) });
     let note = |group, text: &str| (group, text.to_owned());
@@ -104,7 +89,7 @@ fn healthy() -> Found {
             ],
             ..Checked::default()
         },
-        status: Some(serde_json::from_value(status).unwrap()),
+        status: Some(status),
         ..Found::default()
     }
 }
@@ -151,51 +136,35 @@ fn unhealthy() -> Found {
     found
 }
 
-#[test]
-fn without_a_problem_the_verdict_comes_first_and_each_group_takes_one_line() {
-    is_expected("healthy", &text(&diagnosis(&healthy()), PLAIN, false));
+/// A healthy node with this gap.
+fn gapped(gap: Gap) -> Found {
+    let mut found = healthy();
+    found.checked.gaps = vec![gap];
+    found
 }
 
 #[test]
-fn without_a_round_nothing_is_called_ok() {
+fn each_diagnosis_has_the_expected_text() {
     let mut unknown = Found::default();
     unknown.end_early("timed out after 20s while reading the firmware tables: a disk hangs");
-    is_expected("unknown", &text(&diagnosis(&unknown), PLAIN, false));
-}
-
-#[test]
-fn problems_are_sorted_by_severity_and_a_notice_takes_one_line() {
-    is_expected("problems", &text(&diagnosis(&unhealthy()), PLAIN, false));
-}
-
-#[test]
-fn verbose_has_the_notices_all_groups_and_all_skipped_checks() {
-    is_expected("verbose", &text(&diagnosis(&unhealthy()), PLAIN, true));
-}
-
-#[test]
-fn symbols_and_colors_are_used_only_where_they_are_allowed() {
-    is_expected("colored", &text(&diagnosis(&unhealthy()), COLORED, false));
-    let plain = text(&diagnosis(&unhealthy()), PLAIN, true);
-    assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
-}
-
-#[test]
-fn only_checks_are_counted_as_checks() {
-    let mut found = healthy();
-    found.checked.gaps = vec![gap(
+    let no_bus = gap(
         Group::Machine,
         "the clock",
         UnavailableKind::Missing,
         "no system bus",
-    )];
-    let text = text(&diagnosis(&found), PLAIN, false);
-    assert!(
-        text.contains("  1 check skipped: no system bus; -v"),
-        "{text}"
     );
-    let last = "No problem found, 1 check skipped.";
-    assert_eq!(text.lines().last(), Some(last), "{text}");
+    for (name, found, style, verbose) in [
+        ("healthy", healthy(), PLAIN, false),
+        ("skipped", gapped(no_bus), PLAIN, false),
+        ("unknown", unknown, PLAIN, false),
+        ("problems", unhealthy(), PLAIN, false),
+        ("verbose", unhealthy(), PLAIN, true),
+        ("colored", unhealthy(), COLORED, false),
+    ] {
+        let text = text(&diagnosis(&found), style, verbose);
+        is_expected(name, &text);
+        assert!(!verbose || text.is_ascii(), "{text}");
+    }
 }
 
 /// Returns the words of a text without its line breaks.
@@ -208,14 +177,9 @@ fn words(text: &str) -> String {
 fn no_line_but_a_command_is_wider_than_the_terminal() {
     let findings = Code::ALL.iter();
     let findings = findings.map(|code| Finding::new(*code, "taint ".repeat(40)));
-    let mut found = healthy();
+    let unreachable = UnavailableKind::Unreachable;
+    let mut found = gapped(gap(Group::Node, "the Node", unreachable, "timed out"));
     found.checked.findings = findings.collect();
-    found.checked.gaps = vec![gap(
-        Group::Node,
-        "the Node",
-        UnavailableKind::Unreachable,
-        "timed out",
-    )];
     let diagnosis = diagnosis(&found);
     let commands = diagnosis.findings().flat_map(|problem| &problem.commands);
     let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
