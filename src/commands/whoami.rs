@@ -54,12 +54,7 @@ mod tests {
 
     #[test]
     fn an_invalid_configuration_is_a_problem_with_its_line_and_the_next_step() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.toml"), "x = 1\n").unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
+        let (_dir, process) = Process::configured("a.toml", "x = 1\n");
         let answer = run(&process, false);
         assert_eq!(answer.exit, Exit::Configuration);
         let check = "harvester-node-agent --config=/a.toml config check";

@@ -295,12 +295,8 @@ mod tests {
 
     #[test]
     fn a_configuration_that_the_service_does_not_use_is_noted() {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, process) = Process::configured("a.toml", "");
         std::os::unix::fs::symlink("a.toml", dir.path().join("link")).unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
         for (config, expected) in [
             ("--config=/a.toml", None),
             ("--config=/link", None),
