@@ -5,7 +5,6 @@
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,7 +18,7 @@ use super::diagnosis::Diagnosis;
 use super::found::Found;
 use super::gaps::gaps;
 use super::reads::Reads;
-use super::service::{Service, given_config};
+use super::service::Service;
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{Clock, Mode, Round};
@@ -149,10 +148,10 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     let mut service = Service::read(&process.root);
     let (settings, findings) = settings(process, service.is_running() != Some(false));
     service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
-    let note = other_config(process, service.command_line().as_deref());
     shared.add("the firmware tables", |found| {
-        if let Some(note) = note {
-            found.checked.note(Group::Machine, note);
+        if process.config.is_some() {
+            let note = "checked with the file of --config; the service may use another";
+            found.checked.note(Group::Machine, note.to_owned());
         }
         found.checked.findings = findings;
         found.service = service;
@@ -207,19 +206,6 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
         let reported = found.service.reported(&found.checked.findings);
         found.checked.findings.extend(reported);
     });
-}
-
-/// Returns a note if the agent does not read the file of `--config`, or if that is unknown.
-fn other_config(process: &Process, command_line: Option<&[u8]>) -> Option<String> {
-    let only = process.config.as_deref()?;
-    let real = |path: &Path| process.root.resolve(path);
-    let rest = match command_line.map(given_config) {
-        None => "; whether the service uses it is unknown".to_owned(),
-        Some(None) => ", but the service uses the default files".to_owned(),
-        Some(Some(other)) if real(&other) == real(only) => return None,
-        Some(Some(other)) => format!(", but the service uses {}", other.display()),
-    };
-    Some(format!("checked with the file of --config{rest}"))
 }
 
 /// Returns the settings, or the defaults, and a finding for each warning or error in the configuration.
@@ -288,33 +274,9 @@ mod tests {
         // A stopped agent is seen beside its invalid configuration.
         assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
         assert!(
-            diagnosis.contains("whether the service uses it is unknown"),
+            diagnosis.contains("the service may use another"),
             "{diagnosis}"
         );
-    }
-
-    #[test]
-    fn a_configuration_that_the_service_does_not_use_is_noted() {
-        let (dir, process) = Process::configured("a.toml", "");
-        std::os::unix::fs::symlink("a.toml", dir.path().join("link")).unwrap();
-        for (config, expected) in [
-            ("--config=/a.toml", None),
-            ("--config=/link", None),
-            ("--config=/b.toml", Some("the service uses /b.toml")),
-            ("--verbose", Some("the service uses the default files")),
-        ] {
-            let line = format!("hna\0{config}\0run\0").into_bytes();
-            let note = other_config(&process, Some(&line));
-            assert_eq!(note.is_some(), expected.is_some(), "{config}");
-            assert!(
-                note.unwrap_or_default()
-                    .ends_with(expected.unwrap_or_default())
-            );
-            let plain = Process::plain(process.root.clone());
-            assert_eq!(other_config(&plain, Some(&line)), None);
-        }
-        let unknown = other_config(&process, None).unwrap();
-        assert!(unknown.ends_with("unknown"), "{unknown}");
     }
 
     #[test]

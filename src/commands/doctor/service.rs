@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running agent, according to its lock and its status file.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
 use super::case::Gap;
 use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::status::{last, unusable};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
-use crate::sys::lock::{Holder, Presence};
+use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 
 /// The drop-in of both packages for kernels without user namespaces.
 const NO_NAMESPACE: &str = "/usr/share/harvester-node-agent/systemd/no-user-namespace.conf";
-
-/// The maximum size of a command line, in bytes; that of the unit has some dozens.
-const COMMAND_LINE_MAX: u64 = 64 << 10;
 
 /// What is so if no agent holds the lock, and the configuration is invalid.
 pub(super) const IDLE: &str = "idle or not running: its configuration is invalid";
@@ -67,15 +60,6 @@ impl Service {
             Presence::Absent => Some(false),
             Presence::Unknown => None,
         }
-    }
-
-    /// Returns its command line, if it runs. It is read from the running kernel, like its presence.
-    pub(super) fn command_line(&self) -> Option<Vec<u8>> {
-        let Presence::Running(Holder { pid: Some(pid) }) = self.presence else {
-            return None;
-        };
-        let line = Root::new("/").read(format!("/proc/{pid}/cmdline"), COMMAND_LINE_MAX);
-        line.ok().filter(|line| !line.is_empty())
     }
 
     /// Returns a gap if it is unknown whether it runs.
@@ -153,17 +137,10 @@ impl Service {
     }
 }
 
-/// Returns the file of `--config` in a command line, in which a NUL byte ends each word. systemd starts the service in `/`.
-pub(super) fn given_config(line: &[u8]) -> Option<PathBuf> {
-    let mut words = line.split(|byte| *byte == 0);
-    let value = words.find_map(|word| word.strip_prefix(b"--config"))?;
-    let value = value.strip_prefix(b"=").or_else(|| words.next())?;
-    Some(Path::new("/").join(OsStr::from_bytes(value)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::lock::Holder;
 
     fn service(presence: Presence) -> Service {
         let problem = |code, since: Option<&str>| Problem {
@@ -235,17 +212,6 @@ mod tests {
         assert!(finding.seen.starts_with(IDLE), "{}", finding.seen);
         let mut commands = finding.commands().iter();
         assert!(!commands.any(|one| one.text.contains("enable")));
-    }
-
-    #[test]
-    fn the_command_line_of_the_agent_has_its_configuration() {
-        for (line, expected) in [
-            (&b"hna\0run\0--config\0/a b.toml\0"[..], Some("/a b.toml")),
-            (b"hna\0--config=a.toml\0run\0", Some("/a.toml")),
-            (b"hna\0run\0", None),
-        ] {
-            assert_eq!(given_config(line), expected.map(PathBuf::from));
-        }
     }
 
     #[test]
