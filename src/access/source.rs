@@ -32,14 +32,10 @@ pub enum LoadOutcome {
     Unchanged,
     /// There is a new credential.
     Changed,
-    /// The files cannot currently be used; the earlier credential stays in use.
-    KeptOld(CredentialError),
-    /// The files cannot be used, and there is no earlier credential.
+    /// The files cannot be used; the earlier credential of the kubeconfig, if there is one, stays in use.
     Failed(CredentialError),
     /// The kubeconfig exists and cannot be read; the earlier credential, if there is one, stays in use.
     Unreadable(ReadError),
-    /// The kubeconfig does not exist; the earlier credential, if there is one, stays in use.
-    Absent,
 }
 
 impl CredentialSource {
@@ -55,23 +51,17 @@ impl CredentialSource {
         root: &Root,
         candidates: &'a [Candidate],
     ) -> Option<(&'a Candidate, LoadOutcome)> {
-        candidates
-            .iter()
-            .find_map(|candidate| match self.refresh_from(root, &candidate.path) {
-                LoadOutcome::Absent => None,
-                outcome => Some((candidate, outcome)),
-            })
+        let mut candidates = candidates.iter();
+        candidates.find_map(|one| Some((one, self.refresh_from(root, &one.path)?)))
     }
 
-    /// Reads a kubeconfig again, or another one, which then replaces the credential if it can be read.
-    fn refresh_from(&mut self, root: &Root, path: &Path) -> LoadOutcome {
+    /// Reads a kubeconfig again, or another one, which then replaces the credential if it can be read. Returns `None` if it does not
+    /// exist; the earlier credential, if there is one, stays in use.
+    fn refresh_from(&mut self, root: &Root, path: &Path) -> Option<LoadOutcome> {
         let mut touched = Vec::new();
         let loaded = match read(root, path, &mut touched) {
             Err(CredentialError::Unreadable(error)) => {
-                return match error.is_absent() {
-                    true => LoadOutcome::Absent,
-                    false => LoadOutcome::Unreadable(error),
-                };
+                return (!error.is_absent()).then_some(LoadOutcome::Unreadable(error));
             }
             loaded => loaded,
         };
@@ -80,7 +70,7 @@ impl CredentialSource {
             self.last_good = None;
         }
         self.touched = touched;
-        match (loaded, &self.last_good) {
+        Some(match (loaded, &self.last_good) {
             (Ok(loaded), Some(good)) if loaded.digest.as_ref() == good.digest.as_ref() => {
                 LoadOutcome::Unchanged
             }
@@ -88,9 +78,8 @@ impl CredentialSource {
                 self.last_good = Some(loaded);
                 LoadOutcome::Changed
             }
-            (Err(error), Some(_)) => LoadOutcome::KeptOld(error),
-            (Err(error), None) => LoadOutcome::Failed(error),
-        }
+            (Err(error), _) => LoadOutcome::Failed(error),
+        })
     }
 
     /// Returns every path whose change requires a new read: each file, each symbolic link on its path, and the target.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use crate::facts::trigger::{HintSink, Next, Reasons, Scope, Trigger};
+pub use crate::facts::trigger::{Next, Reasons, Scope, Trigger};
 pub use round::{Answer, Round};
 
 use crate::config::Settings;
@@ -78,7 +78,7 @@ pub trait Apply {
 pub trait Publish {
     /// Reports changes since the last call.
     fn publish(&mut self, round: &Round, settings: &Settings);
-    /// Reports a migration hint before its result is known. Its source may have reported it already.
+    /// Reports a migration hint before its result is known.
     fn hint(&mut self, hint: Trigger);
     /// Notifies systemd that the process is alive, after a finished step.
     fn alive(&mut self);
@@ -100,18 +100,6 @@ pub trait Wait {
     fn verify(&mut self, since: Duration);
 }
 
-/// Reloads the configuration.
-pub trait Reload {
-    /// Returns the new settings, or an error of one or more lines.
-    fn reload(&mut self) -> Result<Settings, String>;
-}
-
-/// The clocks and the random number generator.
-pub trait Clock {
-    /// Returns the current time.
-    fn now(&self) -> Now;
-}
-
 /// The parts of a running agent.
 #[derive(Debug)]
 pub struct Agent<IO, P, T, R, C> {
@@ -121,9 +109,9 @@ pub struct Agent<IO, P, T, R, C> {
     pub publish: P,
     /// The source of triggers.
     pub wait: T,
-    /// The source of the configuration.
+    /// Returns the settings of the new configuration, or an error of one or more lines.
     pub reload: R,
-    /// The clock.
+    /// Returns the current time with new random bits.
     pub clock: C,
 }
 
@@ -136,8 +124,8 @@ pub async fn run<IO, P, T, R, C>(
     IO: Observe + Apply,
     P: Publish,
     T: Wait<Targets = IO::Targets>,
-    R: Reload,
-    C: Clock,
+    R: FnMut() -> Result<Settings, String>,
+    C: Fn() -> Now,
 {
     let Agent {
         io,
@@ -149,16 +137,16 @@ pub async fn run<IO, P, T, R, C>(
     let mut memory = memory;
     // The local facts were read before this: an unavailable API must not delay the boot.
     publish.alive();
-    let mut wake = Wake::Reconcile(Reasons::new(Trigger::Startup, clock.now().uptime));
+    let mut wake = Wake::Reconcile(Reasons::new(Trigger::Startup, clock().uptime));
     let mut cuts: u32 = 0;
     let mut next_cut = None;
     let mut reported = None;
     loop {
         match wake {
             Wake::Reload => {
-                let outcome = reload.reload();
+                let outcome = reload();
                 publish.reloaded(outcome.as_ref().map(|_| ()).map_err(String::as_str));
-                let at = clock.now().uptime;
+                let at = clock().uptime;
                 if let Ok(new) = outcome {
                     settings = new;
                     // The new configuration may resolve a conflict.
@@ -232,12 +220,12 @@ pub async fn once(
     settings: &Settings,
     io: &mut (impl Observe + Apply),
     publish: &mut dyn Publish,
-    clock: &impl Clock,
+    clock: &impl Fn() -> Now,
     memory: Memory,
     mode: Mode,
 ) -> Round {
     let attempt = Attempt {
-        reasons: Reasons::new(Trigger::Startup, clock.now().uptime),
+        reasons: Reasons::new(Trigger::Startup, clock().uptime),
         run_kind: RunKind::Once,
         mode,
     };
@@ -272,7 +260,7 @@ async fn round(
     settings: &Settings,
     io: &mut (impl Observe + Apply),
     publish: &mut dyn Publish,
-    clock: &impl Clock,
+    clock: &impl Fn() -> Now,
     memory: Memory,
     attempt: Attempt,
     renamed: Pin<&mut dyn Future<Output = ()>>,
@@ -287,7 +275,7 @@ async fn round(
     let (reasons, cut, observed) = match reading {
         Some(observed) => (wanted, None, observed),
         None => {
-            let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
+            let reasons = Reasons::new(Trigger::Hostname, clock().uptime);
             let observed = observed(settings, io, publish, clock, &memory, reasons.scope).await;
             // File changes that were read but not applied yet are lost, so all facts that depend on them are read again.
             let cut = Reasons {
@@ -299,7 +287,7 @@ async fn round(
         }
     };
     let (observation, identity, placement) = observed;
-    let now = clock.now();
+    let now = clock();
     let scene = decide::Scene {
         reasons,
         observation: &observation,
@@ -326,7 +314,7 @@ async fn round(
         let answer = io.apply(&action, round.now).await;
         publish.alive();
         if round.note(&action, answer) {
-            round.conclude(settings, attempt.run_kind, clock.now());
+            round.conclude(settings, attempt.run_kind, clock());
         }
     }
     round.requests = io.requests();
@@ -347,12 +335,12 @@ async fn observed(
     settings: &Settings,
     io: &mut impl Observe,
     publish: &mut dyn Publish,
-    clock: &impl Clock,
+    clock: &impl Fn() -> Now,
     memory: &Memory,
     scope: Scope,
 ) -> (Observation, Identity, Option<Placement>) {
     let observation = io
-        .observation(settings, scope, clock.now(), &mut || publish.alive())
+        .observation(settings, scope, clock(), &mut || publish.alive())
         .await;
     publish.alive();
     let identity = identify(
@@ -365,7 +353,7 @@ async fn observed(
     );
     let mut placement = None;
     if let Some(located) = locate(&identity, &observation) {
-        placement = Some(io.placement(settings, &located, clock.now()).await);
+        placement = Some(io.placement(settings, &located, clock()).await);
         publish.alive();
     }
     (observation, identity, placement)

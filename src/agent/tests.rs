@@ -163,26 +163,13 @@ impl Wait for FakeWait {
     }
 }
 
-struct FakeReload(VecDeque<Result<Settings, String>>);
-
-impl Reload for FakeReload {
-    fn reload(&mut self) -> Result<Settings, String> {
-        self.0
-            .pop_front()
-            .unwrap_or_else(|| Err("nothing to read".to_owned()))
-    }
-}
-
-struct PausedClock(Instant);
-
-impl Clock for PausedClock {
-    fn now(&self) -> Now {
-        let wall = time::UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
-        Now {
-            uptime: Instant::now() - self.0 + Duration::from_secs(1),
-            wall,
-            random: Random::from_bits(u64::MAX / 2),
-        }
+/// Returns a clock that starts now.
+fn paused_clock() -> impl Fn() -> Now {
+    let start = Instant::now();
+    move || Now {
+        uptime: Instant::now() - start + Duration::from_secs(1),
+        wall: time::UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap(),
+        random: Random::from_bits(u64::MAX / 2),
     }
 }
 
@@ -229,6 +216,7 @@ async fn run_tuned(
     let log = Log::default();
     let limits = Rc::new(RefCell::new(Vec::new()));
     let settings = facts.settings.clone();
+    let mut reloads = reloads.into_iter();
     let mut agent = Agent {
         io: FakeIo {
             facts,
@@ -247,8 +235,11 @@ async fn run_tuned(
             rename: None,
             restless: false,
         },
-        reload: FakeReload(reloads.into()),
-        clock: PausedClock(Instant::now()),
+        reload: || {
+            let next = reloads.next();
+            next.unwrap_or_else(|| Err("nothing to read".to_owned()))
+        },
+        clock: paused_clock(),
     };
     tune(&mut agent.io, &mut agent.wait);
     // The loop never ends by itself: it is dropped, like in the service.
@@ -577,7 +568,7 @@ async fn once_writes_all_in_one_round_and_a_dry_run_writes_nothing() {
             slow: Duration::ZERO,
         };
         let mut publish = FakePublish { log: log.clone() };
-        let clock = PausedClock(Instant::now());
+        let clock = paused_clock();
         let round = Box::pin(once(
             &settings,
             &mut io,

@@ -74,6 +74,10 @@ pub enum Flag {
     ErrorText,
     /// The agent, the kubelet, RKE2 or Harvester may resolve it without intervention. It has an Event only as the reason of a condition.
     MayPass,
+    /// It is why labels that differ from those of the host stay as they are.
+    LabelsStay,
+    /// It is why it is not known which labels are right, or which the Node has.
+    LabelsUnknown,
 }
 
 /// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
@@ -164,7 +168,7 @@ catalog! {
         ],
         run: [Vm "systemctl disable --now harvester-node-agent"];
 
-    NameOfAnotherVm, "name-of-another-vm", Identity, Error [NeedsPlacement, OfNames], "hostname or Node name is the name of a different VM",
+    NameOfAnotherVm, "name-of-another-vm", Identity, Error [NeedsPlacement, OfNames, LabelsUnknown], "hostname or Node name is the name of a different VM",
         see: [CSI_DRIVER, issue!("harvester/harvester", 6981)],
         impact: "The Harvester components treat this Node as the other VM. If this Node is not ready while that VM is stopped, CSI driver 0.2.3 and later taints this Node `out-of-service`, which deletes its pods, and removes the hot-plugged volumes of that VM. The agent writes no labels.",
         fix: [
@@ -217,7 +221,7 @@ catalog! {
         impact: "The name changes at the next boot, and the kubelet may register a second Node.",
         fix: ["If the kubelet of this VM alone reports the Node, set both to the name of the Node. If there is no Node yet, set both to the VM name: `hostnamectl set-hostname <NAME>`."],
         run: [Vm "hostnamectl"];
-    IdentityAmbiguous, "identity-ambiguous", Identity, Error [NeedsPlacement], "several VMs match this node equally well",
+    IdentityAmbiguous, "identity-ambiguous", Identity, Error [NeedsPlacement, LabelsUnknown], "several VMs match this node equally well",
         see: [CSI_DRIVER, issue!("harvester/harvester", 9798)],
         impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
@@ -226,7 +230,7 @@ catalog! {
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES],
         suppresses: [NoTopologySource, HardwareShared];
-    VmNotFound, "vm-not-found", Identity, Error [NeedsPlacement], "no VM in the namespace matches this node",
+    VmNotFound, "vm-not-found", Identity, Error [NeedsPlacement, LabelsUnknown], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
         fix: [
             "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
@@ -252,7 +256,7 @@ catalog! {
             DOCTOR_REPLACES,
         ],
         run: [Guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", Guest SYSTEM_UUID, Vm PRODUCT_UUID];
-    NodeOfAnotherVm, "node-of-another-vm", Identity, Error [NeedsMemory], "Node belongs to a different VM",
+    NodeOfAnotherVm, "node-of-another-vm", Identity, Error [NeedsMemory, LabelsUnknown], "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential, or that VM has one of this. Nothing is written to the Node until only this VM has reported it for some minutes.",
         fix: [
             "Find the copy. STARTED in the first command is only the last start of a VM. CREATED in the second one is the age of the VM: a copy is later than its original, unless it was restored under the old name. If that is not certain, change nothing.",
@@ -274,7 +278,7 @@ catalog! {
         ],
         run: [Harvester VM_HARDWARE, Harvester VM_AGES];
 
-    NoTopologySource, "no-topology-source", Placement, Error [NeedsPlacement, MayPass], "no source provides region and zone of the host",
+    NoTopologySource, "no-topology-source", Placement, Error [NeedsPlacement, MayPass, LabelsUnknown], "no source provides region and zone of the host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 10399)],
         impact: "The Node gets no new topology labels; existing labels are kept.",
         fix: [
@@ -283,7 +287,7 @@ catalog! {
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
         run: [Vm ROLES, Harvester REVIEW, Harvester APPLY];
-    AnnotationsStale, "annotations-stale", Placement, Warning [NeedsPlacement, MayPass], "topology annotations of the VM are not known to be those of its host",
+    AnnotationsStale, "annotations-stale", Placement, Warning [NeedsPlacement, MayPass, LabelsStay], "topology annotations of the VM are not known to be those of its host",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 3142)],
         impact: "The labels of the Node are unchanged until Harvester updates the annotations.",
         fix: [
@@ -297,14 +301,14 @@ catalog! {
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [Harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement], "host lacks a topology label that the Node has",
+    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a topology label that the Node has",
         impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [Harvester TOPOLOGY];
-    LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement], "topology value is not a valid label value",
+    LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
         fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
         run: [Vm "harvester-node-agent whoami -v"],
@@ -336,7 +340,7 @@ catalog! {
         ],
         run: [Harvester "kubectl -n <NAMESPACE> get vm <VM> -o 'jsonpath={.metadata.labels}{.spec.template.spec.evictionStrategy}'"];
 
-    PinnedByConfig, "pinned-by-config", Node, Warning [NeedsPlacement], "topology labels differ from the host, pinned by configuration",
+    PinnedByConfig, "pinned-by-config", Node, Warning [NeedsPlacement, LabelsStay], "topology labels differ from the host, pinned by configuration",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
         fix: [
@@ -352,7 +356,7 @@ catalog! {
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [Guest MANAGERS];
-    LabelConflict, "label-conflict", Node, Error [NeedsPlacement, NeedsMemory], "another writer keeps reverting the agent's labels or annotations",
+    LabelConflict, "label-conflict", Node, Error [NeedsPlacement, NeedsMemory, LabelsStay], "another writer keeps reverting the agent's labels or annotations",
         see: [NODE_LABELS, issue!("kubevirt/cloud-provider-kubevirt", 225)],
         impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
@@ -467,7 +471,7 @@ catalog! {
         ],
         run: [Guest "kubectl get node <NODE> -o wide", Vm "systemctl --no-pager status qemu-guest-agent", Guest CLOUD_PROVIDER_LOG];
 
-    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [MayPass], "no Harvester kubeconfig found",
+    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error [MayPass, LabelsUnknown], "no Harvester kubeconfig found",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 9503)],
         impact: "The VM and its host cannot be read. Where the CSI driver and the cloud provider mount the same path, their new pods do not start, and no volume is attached. On a new node this is expected until Rancher has written the file.",
         fix: [
@@ -477,7 +481,7 @@ catalog! {
         ],
         run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
+    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error [LabelsUnknown], "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
         fix: [
             "Correct the key, the file or the link that the error names: the agent reloads it automatically.",
@@ -489,7 +493,7 @@ catalog! {
         ],
         run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "Harvester kubeconfig points to the API of this guest cluster",
+    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error [LabelsUnknown], "Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
         fix: [
             "If only the address is wrong, set `server:` in the reported file to the Harvester API, https://VIP:6443.",
@@ -501,7 +505,7 @@ catalog! {
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
         fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
         run: [Vm "grep -n server: <KUBECONFIG>", Harvester VIP];
-    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [MayPass], "no kubelet kubeconfig found",
+    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error [MayPass, LabelsUnknown], "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml.",
@@ -509,7 +513,7 @@ catalog! {
         ],
         run: [Vm SERVICES, Vm JOURNAL, Guest "kubectl get node <NODE> -o wide", Guest "kubectl -n kube-system get secrets | grep node-password"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
+    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error [LabelsUnknown], "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "See in the journal whether the kubelet works: if only the agent cannot read or use the file, correct its permissions, the key that the error names, or the path in `[guest_cluster] kubeconfig`.",
@@ -561,7 +565,7 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent whoami", Harvester "kubectl get vmi -A"],
         suppresses: [VmNotFound, HarvesterForbidden];
-    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "path of the Harvester kubeconfig is a directory",
+    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error [LabelsUnknown], "path of the Harvester kubeconfig is a directory",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
@@ -570,7 +574,7 @@ catalog! {
         ],
         run: [Vm "ls -la <KUBECONFIG>", Vm "rmdir <KUBECONFIG>", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
-    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
+    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error [LabelsUnknown], "Harvester kubeconfig is an empty file",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 34969)],
         impact: "The VM and its host cannot be read. Rancher writes an empty file if the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
@@ -627,7 +631,7 @@ catalog! {
         run: [Vm "timedatectl", Vm JOURNAL],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [ErrorText, MayPass], "Harvester API is unreachable or returns server errors",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning [ErrorText, MayPass, LabelsUnknown], "Harvester API is unreachable or returns server errors",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
@@ -638,7 +642,7 @@ catalog! {
         ],
         run: [Vm RESPONSE, Vm "ip route", Vm "cat /etc/resolv.conf"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [ErrorText], "Harvester API rejects the credential",
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error [ErrorText, LabelsUnknown], "Harvester API rejects the credential",
         see: [CLOUD_PROVIDER, issue!("rancher/rancher", 44912)],
         impact: "The VM and its host cannot be read; labels are unchanged. If the CSI driver and the cloud provider use the same file, volumes are not attached.",
         fix: [
@@ -650,12 +654,12 @@ catalog! {
         ],
         run: [Harvester "kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since", Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
+    HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error [LabelsUnknown], "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
         run: [Vm ROLES, Harvester REVIEW, Harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [ErrorText], "certificate of the Harvester API cannot be verified",
+    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error [ErrorText, LabelsUnknown], "certificate of the Harvester API cannot be verified",
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11338)],
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
         fix: [
@@ -683,12 +687,12 @@ catalog! {
         ],
         run: [Vm "harvester-node-agent status -v"],
         suppresses: [WatchUnavailable];
-    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [ErrorText], "unexpected response from the Harvester API",
+    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error [ErrorText, LabelsUnknown], "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
         fix: ["Check what responds at the reported address: a proxy, a login page, or a service without TLS instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [ErrorText, MayPass], "guest cluster API is unreachable or returns server errors",
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning [ErrorText, MayPass, LabelsUnknown], "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: [
             "If no service of RKE2, K3s or kubeadm runs, find out in its journal why it stopped. Do not start it if it was stopped on purpose, or if this VM may be a copy of another one. Otherwise start it.",
@@ -697,7 +701,7 @@ catalog! {
         ],
         run: [Vm SERVICES, Vm JOURNAL, Vm RESPONSE, Vm "cat /etc/resolv.conf"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [ErrorText], "guest cluster API rejects the kubelet credential",
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error [ErrorText, LabelsUnknown], "guest cluster API rejects the kubelet credential",
         impact: "The Node can be neither read nor labeled. The kubelet uses the same certificate: if it is rejected as well, the Node becomes NotReady.",
         fix: [
             "See in the log of the kubelet whether it is rejected as well, and check the clock. RKE2 has this log in a file, K3s and kubeadm have it in the journal.",
@@ -706,12 +710,12 @@ catalog! {
         ],
         run: [Vm JOURNAL, Vm KUBELET_LOG, Vm "timedatectl", Vm KUBELET_ISSUER],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
+    GuestApiForbidden, "guest-api-forbidden", Node, Error [LabelsUnknown], "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
         fix: ["The certificate must be for system:node:<NODE> in group system:nodes; the first command prints its subject (CN: user, O: group)."],
         run: [Vm KUBELET_ISSUER, Guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiTlsError, "guest-api-tls-error", Node, Error [ErrorText], "certificate of the guest cluster API cannot be verified",
+    GuestApiTlsError, "guest-api-tls-error", Node, Error [ErrorText, LabelsUnknown], "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "Check the clock.",
@@ -719,12 +723,12 @@ catalog! {
         ],
         run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiBadResponse, "guest-api-bad-response", Node, Error [ErrorText], "unexpected response from the guest cluster API",
+    GuestApiBadResponse, "guest-api-bad-response", Node, Error [ErrorText, LabelsUnknown], "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
         fix: ["Check what responds at the reported address: a proxy, a load balancer, or a service without TLS instead of the API?"],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    NodeMissing, "node-missing", Node, Warning [MayPass], "Node does not exist in the guest cluster",
+    NodeMissing, "node-missing", Node, Warning [MayPass, LabelsUnknown], "Node does not exist in the guest cluster",
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
@@ -735,7 +739,7 @@ catalog! {
         ],
         run: [Guest "kubectl get nodes", Vm JOURNAL, Vm KUBELET_LOG],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error [NeedsMemory, ErrorText, MayPass], "update of the Node was rejected",
+    NodeWriteFailed, "node-write-failed", Node, Error [NeedsMemory, ErrorText, MayPass, LabelsStay], "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
@@ -940,7 +944,7 @@ catalog! {
             "If they are the same, empty the file in the image, and create new VMs from it. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
         ],
         run: [Vm "sha256sum /etc/machine-id /etc/rancher/node/password", Image "harvester-node-agent bake-check --root /mnt"];
-    UnexpectedObject, "unexpected-object", HarvesterApi, Error [NeedsMemory], "API returned an object that was not requested",
+    UnexpectedObject, "unexpected-object", HarvesterApi, Error [NeedsMemory, LabelsUnknown], "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"];

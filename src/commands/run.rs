@@ -7,7 +7,6 @@ mod write_access;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::process::Process;
 use super::rbac::permissions;
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId, State};
-use crate::agent::{self, Agent, Clock, Mode, Observe, Publish, Reload, Round};
+use crate::agent::{self, Agent, Mode, Observe, Publish, Round};
 use crate::catalog::{Code, Finding};
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
@@ -45,7 +44,6 @@ use crate::report::status::{AgentStatus, PermissionStatus, Status};
 use crate::report::text::Text;
 use crate::sys::escape::{chain, shell_path};
 use crate::sys::lock;
-use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
 
 /// The text after the options in the help of `run`.
@@ -137,7 +135,8 @@ pub(super) async fn reconcile(
     mode: Mode,
 ) -> Round {
     let (memory, mut silent) = (Memory::default(), Silent);
-    let round = agent::once(settings, observer, &mut silent, clock, memory, mode);
+    let now = || clock.now();
+    let round = agent::once(settings, observer, &mut silent, &now, memory, mode);
     Box::pin(round).await
 }
 
@@ -286,7 +285,6 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
             random,
             machine: machine.phase(),
         },
-        reporter.hint_sink(),
     )?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -295,12 +293,8 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         io: observer,
         publish: reporter,
         wait,
-        reload: Reloader {
-            root: process.root.clone(),
-            config: process.config.clone(),
-            journal,
-        },
-        clock,
+        reload: || reload(process, &journal),
+        clock: || clock.now(),
     };
     // On the heap: the future lives as long as the process.
     let work = Box::pin(agent::run(settings, &mut agent, memory));
@@ -342,10 +336,8 @@ impl SystemClock {
             start: Instant::now(),
         }
     }
-}
 
-impl Clock for SystemClock {
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now {
             uptime: self.start.elapsed(),
             wall: UtcDateTime::now(),
@@ -364,23 +356,13 @@ fn random() -> Random {
 }
 
 /// Loads the configuration again from the same paths.
-#[derive(Debug)]
-struct Reloader {
-    root: Root,
-    config: Option<PathBuf>,
-    journal: Journal,
-}
-
-impl Reload for Reloader {
-    fn reload(&mut self) -> Result<Settings, String> {
-        let only: Option<&Path> = self.config.as_deref();
-        let loaded = config::load(&self.root, only)
-            .map_err(|errors| errors.lines().collect::<Vec<_>>().join("; "))?;
-        let level = loaded.settings.log.level;
-        self.journal.set_level(level);
-        logging::debug_to_journal(&self.journal, level);
-        Ok(loaded.settings)
-    }
+fn reload(process: &Process, journal: &Journal) -> Result<Settings, String> {
+    let loaded = config::load(&process.root, process.config.as_deref())
+        .map_err(|errors| errors.lines().collect::<Vec<_>>().join("; "))?;
+    let level = loaded.settings.log.level;
+    journal.set_level(level);
+    logging::debug_to_journal(journal, level);
+    Ok(loaded.settings)
 }
 
 /// A publisher without output, for a single round that prints its result at the end.

@@ -28,44 +28,6 @@ pub enum LabelState {
     Unknown(Code, String),
 }
 
-/// The codes of [`LabelState::NotSynced`].
-const NOT_SYNCED: [Code; 6] = [
-    Code::PinnedByConfig,
-    Code::AnnotationsStale,
-    Code::TopologyPartial,
-    Code::LabelValueInvalid,
-    Code::LabelConflict,
-    Code::NodeWriteFailed,
-];
-
-/// The codes of [`LabelState::Unknown`].
-const UNKNOWN: [Code; 24] = [
-    Code::NodeMissing,
-    Code::NodeOfAnotherVm,
-    Code::NameOfAnotherVm,
-    Code::KubeletCredentialMissing,
-    Code::KubeletCredentialInvalid,
-    Code::GuestApiUnreachable,
-    Code::GuestApiUnauthorized,
-    Code::GuestApiForbidden,
-    Code::GuestApiTlsError,
-    Code::GuestApiBadResponse,
-    Code::UnexpectedObject,
-    Code::NoTopologySource,
-    Code::IdentityAmbiguous,
-    Code::VmNotFound,
-    Code::HarvesterCredentialMissing,
-    Code::HarvesterCredentialInvalid,
-    Code::CredentialIsDirectory,
-    Code::CredentialIsEmpty,
-    Code::HarvesterIsOwnApi,
-    Code::HarvesterUnreachable,
-    Code::HarvesterUnauthorized,
-    Code::HarvesterForbidden,
-    Code::HarvesterTlsError,
-    Code::HarvesterBadResponse,
-];
-
 /// Returns all states.
 pub fn all() -> Vec<LabelState> {
     let others = [
@@ -74,9 +36,8 @@ pub fn all() -> Vec<LabelState> {
         LabelState::HarvesterNotRead,
         LabelState::HostWithoutTopology,
     ];
-    let others = others.into_iter();
-    let others = others.chain(NOT_SYNCED.map(not_synced));
-    others.chain(UNKNOWN.map(unknown)).collect()
+    let explained = Code::ALL.iter().copied().filter(|code| is_reason(*code));
+    others.into_iter().chain(explained.map(because)).collect()
 }
 
 /// Reports whether a state, as in reports, does not change by waiting: the labels are in sync, stay as they are by configuration, or
@@ -92,7 +53,7 @@ pub fn is_final_state(name: &str) -> bool {
 
 /// Reports whether a code is the reason of a state that is not in sync.
 pub fn is_reason(code: Code) -> bool {
-    NOT_SYNCED.contains(&code) || UNKNOWN.contains(&code)
+    code.is(Flag::LabelsStay) || code.is(Flag::LabelsUnknown)
 }
 
 impl LabelState {
@@ -140,17 +101,13 @@ impl LabelState {
     }
 }
 
-/// Returns the title of a code with what it means for the labels.
-fn unchanged(code: Code) -> String {
-    format!("{}; labels are unchanged", code.entry().title)
-}
-
-fn not_synced(code: Code) -> LabelState {
-    LabelState::NotSynced(code, unchanged(code))
-}
-
-fn unknown(code: Code) -> LabelState {
-    LabelState::Unknown(code, unchanged(code))
+/// Returns the state that a code explains, with the title of the code and what it means for the labels.
+fn because(code: Code) -> LabelState {
+    let message = format!("{}; labels are unchanged", code.entry().title);
+    match code.is(Flag::LabelsStay) {
+        true => LabelState::NotSynced(code, message),
+        false => LabelState::Unknown(code, message),
+    }
 }
 
 /// Returns the state of the labels. `refusal` is the error of our last change, if it was refused and will be again.
@@ -158,13 +115,13 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     let node = &seen.observation.node;
     let is_of_another = |why: &Unavailable| why.kind == UnavailableKind::AnotherMachine;
     if node.why().is_some_and(is_of_another) {
-        return unknown(Code::NodeOfAnotherVm);
+        return because(Code::NodeOfAnotherVm);
     }
     let Some(placement) = seen.placement else {
         return without_host(seen);
     };
     if seen.identity.is_named_as_another() {
-        return unknown(Code::NameOfAnotherVm);
+        return because(Code::NameOfAnotherVm);
     }
     match &wanted.doing {
         Doing::Settling(_) | Doing::Withheld(_) => return LabelState::Pending,
@@ -191,14 +148,14 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if seen.identity.vmi().is_none() => without_host(seen),
-        None if let Some(why) = &placement.trouble => unknown(failure_code::source(why.kind)),
-        None if tried(PlacementOutcome::Invalid, None) => not_synced(Code::LabelValueInvalid),
+        None if let Some(why) = &placement.trouble => because(failure_code::source(why.kind)),
+        None if tried(PlacementOutcome::Invalid, None) => because(Code::LabelValueInvalid),
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => {
-            not_synced(Code::AnnotationsStale)
+            because(Code::AnnotationsStale)
         }
-        None => unknown(Code::NoTopologySource),
+        None => because(Code::NoTopologySource),
         Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => {
-            not_synced(Code::PinnedByConfig)
+            because(Code::PinnedByConfig)
         }
         Some(_)
             if left(&[
@@ -207,15 +164,15 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
                 SkipReason::HostNotRead,
             ]) =>
         {
-            not_synced(Code::TopologyPartial)
+            because(Code::TopologyPartial)
         }
         Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
         Some(_) => match node {
             Fact::Known(_) => LabelState::Synced,
-            Fact::Absent => unknown(Code::NodeMissing),
+            Fact::Absent => because(Code::NodeMissing),
             // Without a code, it is read soon.
             Fact::Failed(_) => {
-                failure_code::api(seen.observation, Api::Guest).map_or(LabelState::Pending, unknown)
+                failure_code::api(seen.observation, Api::Guest).map_or(LabelState::Pending, because)
             }
         },
     }
@@ -225,12 +182,12 @@ fn without_host(seen: Scene<'_>) -> LabelState {
     let unread = failure_code::api(seen.observation, Api::Harvester);
     match &seen.identity.vm {
         // The VM may be known without Harvester. The reason is the same.
-        _ if unread == Some(Code::HarvesterIsOwnApi) => unknown(Code::HarvesterIsOwnApi),
-        OwnVm::Identified(_) => unknown(Code::NoTopologySource),
-        OwnVm::Ambiguous(_) => unknown(Code::IdentityAmbiguous),
-        OwnVm::NotFound(_) => unknown(Code::VmNotFound),
+        _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi),
+        OwnVm::Identified(_) => because(Code::NoTopologySource),
+        OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous),
+        OwnVm::NotFound(_) => because(Code::VmNotFound),
         OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) | OwnVm::Remembered(..) => {
-            unread.map_or(LabelState::HarvesterNotRead, unknown)
+            unread.map_or(LabelState::HarvesterNotRead, because)
         }
     }
 }

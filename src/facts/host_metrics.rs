@@ -5,7 +5,6 @@
 //! and a `<value>`. KubeVirt's `HostName` is the name of the Harvester Node that runs this VM (`pkg/downwardmetrics/scraper.go`).
 
 use roxmltree::{Document, Node, ParsingOptions};
-use serde::Serialize;
 
 use super::fact::Unavailable;
 use super::fact::UnavailableKind::{Malformed, Refused, Unreachable};
@@ -23,7 +22,7 @@ const ATTRIBUTES_MAX: usize = 512;
 const SHOWN_MAX: usize = 120;
 
 /// The metrics of the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostMetrics {
     /// The Harvester host that runs this VM.
     pub host: HostName,

@@ -3,15 +3,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 /// The features that driver and host must negotiate so that a NIC announces itself (`drivers/net/virtio_net.c`,
 /// `include/uapi/linux/virtio_net.h`): feature bits, and their names without `VIRTIO_NET_F_`.
 const ANNOUNCE_NEEDS: [(usize, &str); 3] =
     [(21, "GUEST_ANNOUNCE"), (17, "CTRL_VQ"), (16, "STATUS")];
 
 /// A NIC that has a device; never one that CNI created.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// The name. Root can set any name, so escape it before it is printed.
     pub name: String,
@@ -24,8 +22,7 @@ pub struct Nic {
 }
 
 /// The announcement of a NIC after a live migration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Announce {
     /// It announces itself.
     Negotiated,
@@ -83,12 +80,6 @@ impl fmt::Display for Mac {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, f] = self.0;
         write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-    }
-}
-
-impl Serialize for Mac {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

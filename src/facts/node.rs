@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::names::{NodeName, NotAName};
 use crate::sys::document::json::{
     Cut, KEY_BYTES, Keys, Leading, MESSAGE_BYTES, StringMap, annotations, conditions, labels,
-    managed_fields, name, resource_version, uid,
+    managed_fields, name, objects, resource_version, uid,
 };
 
 /// The prefix of our annotations on the Node.
@@ -101,16 +101,6 @@ pub struct NodeCondition {
     pub message: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireCondition {
-    #[serde(rename = "type")]
-    kind: Cut<317>,
-    status: Cut,
-    reason: Option<Cut<1024>>,
-    message: Option<Cut<MESSAGE_BYTES>>,
-}
-
 impl From<WireCondition> for NodeCondition {
     fn from(wire: WireCondition) -> Self {
         Self {
@@ -133,58 +123,75 @@ pub enum NotANode {
     Name(#[source] NotAName),
 }
 
-#[derive(Deserialize)]
-struct WireNode {
-    metadata: WireNodeMetadata,
-    #[serde(default)]
-    spec: WireNodeSpec,
-    #[serde(default)]
-    status: WireNodeStatus,
-}
+objects! {
+    struct WireNode {
+        metadata: WireNodeMetadata,
+        spec: WireNodeSpec,
+        status: WireNodeStatus,
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeMetadata {
-    #[serde(default, deserialize_with = "name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "resource_version")]
-    resource_version: Option<String>,
-    #[serde(default, deserialize_with = "labels")]
-    labels: StringMap,
-    #[serde(default, deserialize_with = "annotations")]
-    annotations: StringMap,
-    #[serde(default, deserialize_with = "managed_fields")]
-    managed_fields: Managers,
-}
+    struct WireNodeMetadata {
+        #[serde(deserialize_with = "name")]
+        name: Option<String>,
+        #[serde(deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(deserialize_with = "resource_version")]
+        resource_version: Option<String>,
+        #[serde(deserialize_with = "labels")]
+        labels: StringMap,
+        #[serde(deserialize_with = "annotations")]
+        annotations: StringMap,
+        #[serde(deserialize_with = "managed_fields")]
+        managed_fields: Managers,
+    }
 
-/// An entry of `metadata.managedFields`. Of its fields, only labels and annotations are parsed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNodeManagedFields {
-    manager: Option<String>,
-    time: Option<String>,
-    fields_v1: Option<WireNodeFields>,
-}
+    /// An entry of `metadata.managedFields`. Of its fields, only labels and annotations are parsed.
+    struct WireNodeManagedFields {
+        manager: Option<String>,
+        time: Option<String>,
+        fields_v1: Option<WireNodeFields>,
+    }
 
-#[derive(Deserialize)]
-struct WireNodeFields {
-    #[serde(rename = "f:metadata")]
-    metadata: Option<WireNodeMetadataFields>,
-}
+    struct WireNodeFields {
+        #[serde(rename = "f:metadata")]
+        metadata: Option<WireNodeMetadataFields>,
+    }
 
-#[derive(Deserialize)]
-struct WireNodeMetadataFields {
-    #[serde(rename = "f:labels", default)]
-    labels: Keys<MANAGED_MAX>,
-    #[serde(rename = "f:annotations", default)]
-    annotations: Keys<MANAGED_MAX>,
+    struct WireNodeMetadataFields {
+        #[serde(rename = "f:labels")]
+        labels: Keys<MANAGED_MAX>,
+        #[serde(rename = "f:annotations")]
+        annotations: Keys<MANAGED_MAX>,
+    }
+
+    struct WireNodeSpec {
+        #[serde(rename = "providerID")]
+        provider_id: Option<Cut<1024>>,
+    }
+
+    struct WireNodeStatus {
+        #[serde(deserialize_with = "conditions")]
+        conditions: Leading<NodeCondition, CONDITIONS_MAX>,
+        node_info: Option<WireNodeInfo>,
+    }
+
+    struct WireNodeInfo {
+        #[serde(rename = "systemUUID")]
+        system_uuid: Option<Cut>,
+    }
+
+    struct WireCondition {
+        #[serde(rename = "type")]
+        kind: Cut<317>,
+        status: Cut,
+        reason: Option<Cut<1024>>,
+        message: Option<Cut<MESSAGE_BYTES>>,
+    }
 }
 
 /// The latest field manager of each label and annotation, with the RFC 3339 timestamp, which is compared as text. An object may have
 /// tens of thousands of entries: each is read once and not kept.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Managers(BTreeMap<String, (Option<String>, String)>);
 
 impl Managers {
@@ -242,26 +249,6 @@ impl<'de> Visitor<'de> for ManagersVisitor {
         }
         Ok(managers)
     }
-}
-
-#[derive(Deserialize, Default)]
-struct WireNodeSpec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<Cut<1024>>,
-}
-
-#[derive(Deserialize, Default)]
-struct WireNodeStatus {
-    #[serde(default, deserialize_with = "conditions")]
-    conditions: Leading<NodeCondition, CONDITIONS_MAX>,
-    #[serde(rename = "nodeInfo", default)]
-    node_info: Option<WireNodeInfo>,
-}
-
-#[derive(Deserialize)]
-struct WireNodeInfo {
-    #[serde(rename = "systemUUID")]
-    system_uuid: Option<Cut>,
 }
 
 /// Returns a text, unless it is empty.

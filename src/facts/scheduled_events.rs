@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::names::HostName;
 use super::node::text;
-use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, annotations, labels};
+use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, annotations, labels, objects};
 use crate::sys::named::named;
 
 /// The label with the host that a migration moves the VM to.
@@ -127,19 +127,37 @@ impl MaintenanceStrategy {
     }
 }
 
-/// `status.migrationState` as the API returns it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct WireMigration {
-    migration_uid: Option<Cut>,
-    source_node: Option<Cut>,
-    target_node: Option<Cut>,
-    start_timestamp: Option<Cut>,
-    end_timestamp: Option<Cut>,
-    completed: Option<bool>,
-    failed: Option<bool>,
-    failure_reason: Option<Cut<MESSAGE_BYTES>>,
-    abort_requested: Option<bool>,
+objects! {
+    /// `status.migrationState` as the API returns it.
+    pub(super) struct WireMigration {
+        migration_uid: Option<Cut>,
+        source_node: Option<Cut>,
+        target_node: Option<Cut>,
+        start_timestamp: Option<Cut>,
+        end_timestamp: Option<Cut>,
+        completed: Option<bool>,
+        failed: Option<bool>,
+        failure_reason: Option<Cut<MESSAGE_BYTES>>,
+        abort_requested: Option<bool>,
+    }
+
+    struct WireVm {
+        metadata: WireVmMetadata,
+        spec: WireVmSpec,
+    }
+
+    struct WireVmMetadata {
+        #[serde(deserialize_with = "labels")]
+        labels: StringMap,
+        #[serde(deserialize_with = "annotations")]
+        annotations: StringMap,
+        deletion_timestamp: Option<Cut>,
+    }
+
+    struct WireVmSpec {
+        run_strategy: Option<Cut>,
+        running: Option<bool>,
+    }
 }
 
 impl WireMigration {
@@ -172,31 +190,6 @@ pub(super) fn host(name: &str) -> Option<HostName> {
 /// Parses a time of the API.
 pub(crate) fn timestamp(text: &str) -> Option<UtcDateTime> {
     UtcDateTime::parse(text, &Rfc3339).ok()
-}
-
-#[derive(Deserialize)]
-struct WireVm {
-    #[serde(default)]
-    metadata: WireVmMetadata,
-    #[serde(default)]
-    spec: WireVmSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireVmMetadata {
-    #[serde(deserialize_with = "labels")]
-    labels: StringMap,
-    #[serde(deserialize_with = "annotations")]
-    annotations: StringMap,
-    deletion_timestamp: Option<Cut>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireVmSpec {
-    run_strategy: Option<Cut>,
-    running: Option<bool>,
 }
 
 impl From<WireVm> for VirtualMachine {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Triggers of a reconcile, and the scope of its reads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bitflags::bitflags;
 
 use crate::sys::named::named;
-
-/// A callback that reports a migration hint immediately, before the host is read.
-pub type HintSink = Arc<dyn Fn(Trigger) + Send + Sync>;
 
 named! {
     /// A reason to reconcile.

@@ -19,7 +19,8 @@ use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
 use crate::sys::document::json::{
     Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
-    node_name, owner_references, resource_version, spec_interfaces, status_interfaces, uid,
+    node_name, objects, owner_references, resource_version, spec_interfaces, status_interfaces,
+    uid,
 };
 use crate::sys::escape::one_line;
 
@@ -129,33 +130,78 @@ impl NotAVmi {
     }
 }
 
-#[derive(Deserialize)]
-struct WireVmi {
-    metadata: WireVmiMetadata,
-    #[serde(default)]
-    spec: WireVmiSpec,
-    #[serde(default)]
-    status: WireVmiStatus,
-}
+objects! {
+    struct WireVmi {
+        metadata: WireVmiMetadata,
+        spec: WireVmiSpec,
+        status: WireVmiStatus,
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireVmiMetadata {
-    #[serde(default, deserialize_with = "name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "namespace")]
-    namespace: Option<String>,
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "resource_version")]
-    resource_version: Option<String>,
-    #[serde(default, deserialize_with = "labels")]
-    labels: StringMap,
-    #[serde(default, deserialize_with = "annotations")]
-    annotations: StringMap,
-    #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Owners,
-    deletion_timestamp: Option<Cut>,
+    struct WireVmiMetadata {
+        #[serde(deserialize_with = "name")]
+        name: Option<String>,
+        #[serde(deserialize_with = "namespace")]
+        namespace: Option<String>,
+        #[serde(deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(deserialize_with = "resource_version")]
+        resource_version: Option<String>,
+        #[serde(deserialize_with = "labels")]
+        labels: StringMap,
+        #[serde(deserialize_with = "annotations")]
+        annotations: StringMap,
+        #[serde(deserialize_with = "owner_references")]
+        owner_references: Owners,
+        deletion_timestamp: Option<Cut>,
+    }
+
+    struct WireVmiOwner {
+        kind: Option<Cut>,
+        uid: Option<Cut>,
+    }
+
+    struct WireVmiSpec {
+        hostname: Option<Cut>,
+        domain: WireVmiDomain,
+        termination_grace_period_seconds: Option<i64>,
+    }
+
+    struct WireVmiDomain {
+        firmware: Option<WireVmiFirmware>,
+        devices: Option<WireVmiDevices>,
+    }
+
+    struct WireVmiFirmware {
+        uuid: Option<Cut>,
+        serial: Option<Cut<1024>>,
+    }
+
+    struct WireVmiDevices {
+        #[serde(deserialize_with = "spec_interfaces")]
+        interfaces: Leading<WireVmiSpecInterface, INTERFACES_MAX>,
+    }
+
+    struct WireVmiSpecInterface {
+        mac_address: Option<Cut>,
+    }
+
+    struct WireVmiStatus {
+        #[serde(deserialize_with = "node_name")]
+        node_name: Option<String>,
+        #[serde(deserialize_with = "status_interfaces")]
+        interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
+        #[serde(deserialize_with = "active_pods")]
+        active_pods: StringMap,
+        #[serde(deserialize_with = "conditions")]
+        conditions: Leading<NodeCondition, CONDITIONS_MAX>,
+        evacuation_node_name: Option<Cut>,
+        migration_state: Option<WireMigration>,
+    }
+
+    struct WireVmiStatusInterface {
+        name: Option<Cut>,
+        mac: Option<Cut>,
+    }
 }
 
 /// The owners of an instance, of which only the VirtualMachine matters.
@@ -174,66 +220,6 @@ impl From<Leading<WireVmiOwner, OWNERS_MAX>> for Owners {
             vm_uid: vm.and_then(|owner| owner.uid).map(|uid| uid.0),
         }
     }
-}
-
-#[derive(Deserialize)]
-struct WireVmiOwner {
-    kind: Option<Cut>,
-    uid: Option<Cut>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct WireVmiSpec {
-    hostname: Option<Cut>,
-    #[serde(default)]
-    domain: WireVmiDomain,
-    termination_grace_period_seconds: Option<i64>,
-}
-
-#[derive(Deserialize, Default)]
-struct WireVmiDomain {
-    firmware: Option<WireVmiFirmware>,
-    devices: Option<WireVmiDevices>,
-}
-
-#[derive(Deserialize)]
-struct WireVmiFirmware {
-    uuid: Option<Cut>,
-    serial: Option<Cut<1024>>,
-}
-
-#[derive(Deserialize)]
-struct WireVmiDevices {
-    #[serde(default, deserialize_with = "spec_interfaces")]
-    interfaces: Leading<WireVmiSpecInterface, INTERFACES_MAX>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireVmiSpecInterface {
-    mac_address: Option<Cut>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct WireVmiStatus {
-    #[serde(default, deserialize_with = "node_name")]
-    node_name: Option<String>,
-    #[serde(default, deserialize_with = "status_interfaces")]
-    interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
-    #[serde(default, deserialize_with = "active_pods")]
-    active_pods: StringMap,
-    #[serde(default, deserialize_with = "conditions")]
-    conditions: Leading<NodeCondition, CONDITIONS_MAX>,
-    evacuation_node_name: Option<Cut>,
-    migration_state: Option<WireMigration>,
-}
-
-#[derive(Deserialize)]
-struct WireVmiStatusInterface {
-    name: Option<Cut>,
-    mac: Option<Cut>,
 }
 
 impl TryFrom<WireVmi> for Vmi {

@@ -255,14 +255,12 @@ impl ApiAccess {
                     }
                 }
             }
-            LoadOutcome::KeptOld(error) => {
-                self.is_unread = error.is_passing();
-                return Some(chain(&error));
-            }
-            LoadOutcome::Absent => {}
             LoadOutcome::Failed(error) => {
                 self.is_unread = error.is_passing();
                 let text = chain(&error);
+                if self.source.credential().is_some() {
+                    return Some(text);
+                }
                 self.refuse(unusable(root, &candidate.path, error.is_denied(), text));
             }
         }

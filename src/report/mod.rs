@@ -25,7 +25,6 @@ pub mod systemd;
 pub mod text;
 pub mod textfile;
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::source_board::SourceBoard;
@@ -36,7 +35,7 @@ use crate::config::Settings;
 use crate::decide::name_match::Verdict;
 use crate::facts::UnavailableKind;
 use crate::facts::clock::rfc3339;
-use crate::facts::trigger::{HintSink, Trigger};
+use crate::facts::trigger::Trigger;
 use crate::report::endpoint::MetricsPage;
 use crate::sys::disk::FileWriter;
 use crate::sys::root::Root;
@@ -62,7 +61,7 @@ pub struct Reporter {
     journal: Journal,
     systemd: Notifier,
     board: SourceBoard,
-    reported: Arc<Mutex<Reported>>,
+    reported: Reported,
     state: State,
     state_file: FileWriter,
     status_file: FileWriter,
@@ -98,7 +97,7 @@ impl Reporter {
             journal,
             systemd,
             board,
-            reported: Arc::default(),
+            reported: Reported::default(),
             state,
             state_file: files.writer("state"),
             status_file: files.writer("status"),
@@ -117,15 +116,6 @@ impl Reporter {
             message_id,
             ..Record::new(priority, message)
         });
-    }
-
-    /// Returns a sink that reports a migration hint immediately, from any thread, with the last reported VM and host.
-    pub fn hint_sink(&self) -> HintSink {
-        let (journal, reported) = (self.journal.clone(), Arc::clone(&self.reported));
-        Arc::new(move |hint| {
-            let reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.send(reported.hint(hint));
-        })
     }
 
     /// Returns the interval of the watchdog notifications to systemd.
@@ -230,10 +220,8 @@ impl Publish for Reporter {
         }
         self.context.scheduled_event = self.state.events.last().cloned();
         let status = Status::new(round, &self.context);
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = reported.news(&status, round, self.board.clock_steps());
-        drop(reported);
-        for record in records {
+        let clock = self.board.clock_steps();
+        for record in self.reported.news(&status, round, clock) {
             self.journal.send(record);
         }
         self.status_file.write(status_file::content(&status));
@@ -248,10 +236,7 @@ impl Publish for Reporter {
     }
 
     fn hint(&mut self, hint: Trigger) {
-        // The listener has already reported it, from its own thread.
-        if hint != Trigger::Link {
-            self.hint_sink()(hint);
-        }
+        self.journal.send(self.reported.hint(hint));
     }
 
     fn alive(&mut self) {

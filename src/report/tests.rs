@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use harvester_lab::world::SOON;
 use uuid::Uuid;

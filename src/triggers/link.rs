@@ -17,8 +17,8 @@ use nix::sys::epoll::EpollFlags;
 use tokio::time::Instant;
 
 use super::source::{Lost, Output, Source, Work};
+use crate::agent::Trigger;
 use crate::agent::source_board::SourceState;
-use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
@@ -35,17 +35,15 @@ const MESSAGE_MAX: usize = 8 << 10;
 /// The event source.
 pub(super) struct Link {
     root: Root,
-    hint_sink: HintSink,
     /// Whether announcements may have been missed before the socket was opened.
     was_deaf: bool,
     burst: Burst,
 }
 
 impl Link {
-    pub(super) fn new(root: Root, hint_sink: HintSink) -> Self {
+    pub(super) fn new(root: Root) -> Self {
         Self {
             root,
-            hint_sink,
             was_deaf: false,
             burst: Burst::default(),
         }
@@ -71,8 +69,6 @@ impl Link {
 
     fn tell(&mut self, out: &Output) {
         if self.burst.begins(Instant::now()) {
-            // Journal readers are notified first.
-            (self.hint_sink)(Trigger::Link);
             out.fire(Trigger::Link);
             // NICs may have been added or removed, and another QEMU may offer other features.
             out.state(standing(&self.root));

@@ -25,7 +25,6 @@ mod watch_cuts;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -34,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::source_board::SourceBoard;
-use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
+use crate::agent::{Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
 use crate::facts::vmi::Vmi;
@@ -97,13 +96,12 @@ impl Listener {
         watchdog: Option<Duration>,
         board: SourceBoard,
         chance: Chance,
-        hint_sink: HintSink,
     ) -> std::io::Result<Self> {
         let Chance { random, machine } = chance;
         let (sender, reasons) = Inbox::new(random);
         let files = tokio::sync::watch::Sender::default();
         let mut guest = JoinSet::new();
-        for mut source in sources(root, bus, hint_sink, &files.subscribe()) {
+        for mut source in sources(root, bus, &files.subscribe()) {
             let (root, out) = (root.clone(), output_of(&*source, &sender, &board));
             guest.spawn(async move { keep(&mut *source, &root, &out).await });
         }
@@ -202,18 +200,13 @@ impl Listener {
 }
 
 /// Returns the event sources of this machine. `files` are those that the agent reads.
-fn sources(
-    root: &Root,
-    bus: &Bus,
-    hint_sink: HintSink,
-    files: &Receiver<BTreeSet<PathBuf>>,
-) -> Vec<Box<dyn Source>> {
+fn sources(root: &Root, bus: &Bus, files: &Receiver<BTreeSet<PathBuf>>) -> Vec<Box<dyn Source>> {
     #[cfg(test)]
     if crate::testing::is_simulated() {
         return Vec::new();
     }
     vec![
-        Box::new(link::Link::new(root.clone(), hint_sink)),
+        Box::new(link::Link::new(root.clone())),
         Box::new(clock::Clock),
         Box::new(files::Files::new(root, files)),
         Box::new(hostname::Hostname(root.clone())),
@@ -231,7 +224,7 @@ fn output_of(source: &dyn Source, sender: &Sender, board: &SourceBoard) -> Outpu
 /// Reports the state of the event sources of this machine, for a process that does not listen to them. `files` are those that it read.
 pub async fn probe(root: &Root, bus: &Bus, files: BTreeSet<PathBuf>, board: &SourceBoard) {
     let (_kept, files) = tokio::sync::watch::channel(files);
-    for mut source in sources(root, bus, Arc::new(|_| {}), &files) {
+    for mut source in sources(root, bus, &files) {
         let (sender, _) = Inbox::new(|| Random::from_bits(0));
         let out = Output::new(&*source, sender, SourceBoard::default());
         let state = source.probe(&out).await;

@@ -16,9 +16,7 @@ fn listener(files_delay: Duration) -> Listener {
         machine: 1,
     };
     let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
-    let hint_sink = Arc::new(|_| {});
-    let mut listener =
-        Listener::new(&root, &bus, Instant::now(), None, board, chance, hint_sink).unwrap();
+    let mut listener = Listener::new(&root, &bus, Instant::now(), None, board, chance).unwrap();
     listener.subscribe(Targets {
         files_delay,
         ..Targets::default()
@@ -101,7 +99,7 @@ async fn each_source_has_one_name_and_those_that_others_can_cause_at_will_have_a
         Root::new("/nonexistent"),
         tokio::sync::watch::channel(BTreeSet::new()),
     );
-    let sources = sources(&root, &Bus::new(&root, None), Arc::new(|_| {}), &files.1);
+    let sources = sources(&root, &Bus::new(&root, None), &files.1);
     let names: BTreeSet<_> = sources.iter().map(|source| source.about().0).collect();
     assert_eq!(names.len(), sources.len());
     let paced = sources.iter().filter(|source| source.is_paced());
@@ -216,9 +214,7 @@ async fn rounds_by_event_sources(limit: &str) -> usize {
     };
     let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
     let started = Instant::now();
-    let sink = Arc::new(|_| {});
-    let mut listener =
-        Listener::new(&root, &bus, started, None, board.clone(), chance, sink).unwrap();
+    let mut listener = Listener::new(&root, &bus, started, None, board.clone(), chance).unwrap();
     let mut count = 0;
     for _ in 0..20 {
         listener.subscribe(Targets {

@@ -18,7 +18,7 @@ use super::record::Why;
 use super::store::{Side, namespace, vm_name};
 use super::wire::Line;
 use crate::agent::source_board::SourceBoard;
-use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Round, Trigger, Wait, Wake};
+use crate::agent::{Agent, Next, Publish, Reasons, Round, Trigger, Wait, Wake};
 use crate::config::{FilePath, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
@@ -210,18 +210,17 @@ pub(super) fn start_with(
     let root = Root::new(trees.root(agent));
     let bus = Bus::new(&root, None);
     let board = SourceBoard::default();
-    let clock = PausedClock(Instant::now());
+    let start = Instant::now();
     let listener = Listener::new(
         &root,
         &bus,
-        clock.0,
+        start,
         None,
         board.clone(),
         Chance {
             random,
             machine: read_machine(&root).phase(),
         },
-        Arc::new(|_| {}),
     )
     .expect("a process can listen to SIGHUP");
     let reload = Rc::new(Notify::new());
@@ -235,12 +234,13 @@ pub(super) fn start_with(
         network: Arc::clone(network),
         agent,
     };
+    let same = settings.clone();
     let mut parts = Agent {
         io: Observer::new(root, bus, board, None).backing_off(random),
         publish,
         wait,
-        reload: Same(settings.clone()),
-        clock,
+        reload: move || Ok(same.clone()),
+        clock: paused_clock(start),
     };
     network.because(agent, Why::Start);
     tokio::task::spawn_local(async move {
@@ -310,19 +310,10 @@ impl Publish for Silent {
     fn reloaded(&mut self, _: Result<(), &str>) {}
 }
 
-struct Same(Settings);
-
-impl Reload for Same {
-    fn reload(&mut self) -> Result<Settings, String> {
-        Ok(self.0.clone())
-    }
-}
-
-pub(super) struct PausedClock(pub(super) Instant);
-
-impl Clock for PausedClock {
-    fn now(&self) -> Now {
-        let uptime = self.0.elapsed();
+/// Returns a clock that started at `start`.
+pub(super) fn paused_clock(start: Instant) -> impl Fn() -> Now {
+    move || {
+        let uptime = start.elapsed();
         let began = UtcDateTime::from_unix_timestamp(1_795_000_000).expect("it is in range");
         Now {
             uptime,

@@ -11,12 +11,12 @@ use harvester_lab::names::ZONE;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::agents::{self, Handle, PausedClock, Silent, Trees, attach, settings};
+use super::agents::{self, Handle, Silent, Trees, attach, paused_clock, settings};
 use super::network::{Answer, NEVER, Network, Request, SERVERS, Way};
 use super::scenarios::{simulate, tick};
 use super::store::{Side, vm_name};
 use crate::agent::source_board::SourceBoard;
-use crate::agent::{self, Clock, Mode, Publish, Round, Trigger};
+use crate::agent::{self, Mode, Publish, Round, Trigger};
 use crate::commands::doctor::case::{Checked, Gap};
 use crate::commands::doctor::checks;
 use crate::commands::doctor::reads::Reads;
@@ -668,7 +668,7 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
             let root = Root::new(trees.root(OURS));
             let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
             let mut observer = Observer::new(root, bus, board, None).with_short_timeouts();
-            let (settings, clock) = (settings(OURS), PausedClock(Instant::now()));
+            let (settings, clock) = (settings(OURS), paused_clock(Instant::now()));
             let (memory, mode) = (Memory::default(), Mode::DryRun);
             let mut silent = Silent;
             let round = agent::once(&settings, &mut observer, &mut silent, &clock, memory, mode);
@@ -676,7 +676,7 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
             trouble(&network);
             network.noted();
             assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
-            let reads = Box::pin(Reads::after(&round, &observer, &settings, clock.now())).await;
+            let reads = Box::pin(Reads::after(&round, &observer, &settings, clock())).await;
             let checked = Box::pin(checks::all(&reads)).await;
             (checked, network.noted())
         })

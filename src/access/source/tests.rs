@@ -19,7 +19,7 @@ impl CredentialSource {
         }
     }
 
-    fn refresh(&mut self, root: &Root) -> LoadOutcome {
+    fn refresh(&mut self, root: &Root) -> Option<LoadOutcome> {
         let path = self.path.clone().unwrap();
         self.refresh_from(root, &path)
     }
@@ -43,17 +43,23 @@ fn token(source: &CredentialSource) -> String {
 fn a_file_that_is_not_there_yet_is_waited_for() {
     let (_dir, root) = tree();
     let mut source = source();
-    assert!(matches!(source.refresh(&root), LoadOutcome::Absent));
+    assert!(source.refresh(&root).is_none());
     assert_eq!(source.watched(&root), [Path::new(PATH)]);
     write(&root, PATH, "");
-    assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
+    assert!(matches!(
+        source.refresh(&root),
+        Some(LoadOutcome::Failed(_))
+    ));
     write(
         &root,
         PATH,
         &harvester_kubeconfig(&Authority::new("ca"), "one"),
     );
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
-    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
+    assert!(matches!(
+        source.refresh(&root),
+        Some(LoadOutcome::Unchanged)
+    ));
 }
 
 #[test]
@@ -63,16 +69,16 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     let kubeconfig = |token: &str| harvester_kubeconfig(&authority, token);
     let mut source = source();
     write(&root, PATH, &kubeconfig("one"));
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
 
     // The same length, and possibly within one tick of the clock.
     write(&root, PATH, &kubeconfig("two"));
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     assert_eq!(token(&source), "two");
 
     write(&root, "/etc/kubernetes/new", &kubeconfig("three"));
     std::fs::rename(root.join("/etc/kubernetes/new"), root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     assert_eq!(token(&source), "three");
 
     // As the kubelet and projected Secrets do.
@@ -81,16 +87,19 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     symlink("1", root.join("/data/current")).unwrap();
     std::fs::remove_file(root.join(PATH)).unwrap();
     symlink("/data/current/config", root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     let watched: Vec<PathBuf> = ["/data/1/config", "/data/current", PATH]
         .map(PathBuf::from)
         .into();
     assert_eq!(source.watched(&root), watched);
     symlink("2", root.join("/data/next")).unwrap();
     std::fs::rename(root.join("/data/next"), root.join("/data/current")).unwrap();
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     assert_eq!(token(&source), "five");
-    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
+    assert!(matches!(
+        source.refresh(&root),
+        Some(LoadOutcome::Unchanged)
+    ));
 }
 
 #[test]
@@ -111,17 +120,20 @@ fn the_old_credential_stays_while_the_new_one_is_unusable_or_gone() {
     ] {
         write(&root, PATH, broken);
         match source.refresh(&root) {
-            LoadOutcome::KeptOld(error) => {
+            Some(LoadOutcome::Failed(error)) => {
                 assert!(!format!("{error} {error:?}").contains("CANARY"));
             }
             other => panic!("{other:?}"),
         }
     }
     std::fs::remove_file(root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), LoadOutcome::Absent));
+    assert!(source.refresh(&root).is_none());
     assert!(Arc::ptr_eq(&first, source.credential().unwrap()));
     write(&root, PATH, &text);
-    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
+    assert!(matches!(
+        source.refresh(&root),
+        Some(LoadOutcome::Unchanged)
+    ));
 }
 
 #[test]
@@ -132,15 +144,18 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     let mut source = CredentialSource::new("/agent/kubelet.kubeconfig");
     write(&root, "/agent/kubelet.kubeconfig", &kubelet_kubeconfig());
     write(&root, "/agent/server-ca.crt", &authority.pem());
-    assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
+    assert!(matches!(
+        source.refresh(&root),
+        Some(LoadOutcome::Failed(_))
+    ));
     // The missing file is watched, otherwise its creation would not be noticed.
     let missing = PathBuf::from("/agent/client-kubelet.crt");
     assert!(source.watched(&root).contains(&missing));
     write(&root, &missing, &old.certificate);
     write(&root, "/agent/client-kubelet.key", &old.key);
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     write(&root, &missing, &new.certificate);
-    let LoadOutcome::KeptOld(error) = source.refresh(&root) else {
+    let Some(LoadOutcome::Failed(error)) = source.refresh(&root) else {
         panic!("half of a rotation is used");
     };
     let error = error.to_string();
@@ -151,7 +166,7 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     };
     assert_eq!(leaf(&source), old.der);
     write(&root, "/agent/client-kubelet.key", &new.key);
-    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), Some(LoadOutcome::Changed)));
     assert_eq!(leaf(&source), new.der);
 }
 

@@ -14,7 +14,7 @@ use crate::commands::doctor::release::Release;
 use crate::facts::node::NodeCondition;
 use crate::facts::topology::{LabelValue, ZONE};
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{Leading, StringMap};
+use crate::sys::document::json::{Leading, StringMap, objects};
 
 /// The taint of a Node that a cloud provider has not initialized, or must initialize again.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -41,15 +41,6 @@ pub(super) struct Object<S, T> {
     metadata: Metadata,
     pub(super) spec: S,
     status: T,
-}
-
-/// Declares parts of objects. Each has its fields in camelCase, and may lack any of them.
-macro_rules! objects {
-    ($($shown:vis struct $name:ident { $($(#[$meta:meta])* $visible:vis $field:ident: $type:ty,)* })*) => {$(
-        #[derive(Debug, Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        $shown struct $name { $($(#[$meta])* $visible $field: $type,)* }
-    )*};
 }
 
 objects! {

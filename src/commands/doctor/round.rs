@@ -21,7 +21,7 @@ use super::reads::Reads;
 use super::service::Service;
 use crate::agent::source_board::SourceBoard;
 use crate::agent::state::{self, MachineId};
-use crate::agent::{Clock, Mode, Round};
+use crate::agent::{Mode, Round};
 use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;

@@ -235,6 +235,18 @@ fn too_many<E: serde::de::Error>(limit: usize) -> E {
     E::custom(format_args!("more than {limit} entries"))
 }
 
+/// Declares parts of objects. Each has its fields in camelCase, and may lack any of them.
+macro_rules! objects {
+    ($($(#[$doc:meta])* $shown:vis struct $name:ident { $($(#[$meta:meta])* $visible:vis $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Default, serde::Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        $shown struct $name { $($(#[$meta])* $visible $field: $type,)* }
+    )*};
+}
+
+pub(crate) use objects;
+
 /// Defines functions that add the name of the field to an error in its value.
 macro_rules! named_fields {
     ($($(#[$doc:meta])* $function:ident = $path:literal;)*) => {$(

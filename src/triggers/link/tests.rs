@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::testing::{own_namespaces, run};
+use crate::triggers::Inbox;
 use crate::triggers::testing::{output, probed};
 use crate::wire::netlink::filter::only;
 use crate::wire::netlink::message::{NOTIFY_PEERS, RTM_NEWLINK};
@@ -14,51 +15,44 @@ use socket2::{SockFilter, SockRef};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{advance, timeout};
 
-type Reasons = crate::triggers::Inbox;
-
-/// The event source with its output.
-struct Listening(Link, Output);
-
-/// The effects of an event source.
-struct Effects {
-    reasons: Reasons,
-    announced: Arc<AtomicU64>,
+/// The event source with its output, and the number of reasons that arrived.
+struct Listening {
+    link: Link,
+    out: Output,
+    inbox: Inbox,
+    reasons: usize,
 }
 
 fn link() -> Link {
-    Link::new(Root::new("/"), Arc::new(|_| {}))
+    Link::new(Root::new("/"))
 }
 
-fn listening() -> (Listening, Effects) {
-    let announced = Arc::new(AtomicU64::default());
-    let recorded = Arc::clone(&announced);
-    let announce = move |hint| {
-        assert_eq!(hint, Trigger::Link);
-        recorded.fetch_add(1, Ordering::Relaxed);
-    };
-    let link = Link::new(Root::new("/"), Arc::new(announce));
-    let (out, reasons) = output(&link);
-    (Listening(link, out), Effects { reasons, announced })
-}
-
-impl Listening {
-    fn take(&mut self, received: Received, buffer: &[u8]) {
-        self.0.take(received, buffer, &self.1);
+fn listening() -> Listening {
+    let link = link();
+    let (out, inbox) = output(&link);
+    Listening {
+        link,
+        out,
+        inbox,
+        reasons: 0,
     }
 }
 
-impl Effects {
-    /// Returns the number of reasons since the last call, which are also recorded.
-    fn reported(&mut self) -> u64 {
-        let recorded = self.announced.swap(0, Ordering::Relaxed);
-        let reasons = std::iter::from_fn(|| self.reasons.try_recv()).count();
-        assert!(reasons as u64 <= recorded.min(1), "{reasons} of {recorded}");
-        recorded
+impl Listening {
+    /// Handles a message. Its reason is received at once, so that the inbox joins none.
+    fn take(&mut self, received: Received, buffer: &[u8]) {
+        self.link.take(received, buffer, &self.out);
+        self.reasons += std::iter::from_fn(|| self.inbox.try_recv()).count();
+    }
+
+    /// Returns the number of reasons since the last call.
+    fn reported(&mut self) -> usize {
+        std::mem::take(&mut self.reasons)
     }
 }
 
@@ -107,12 +101,12 @@ fn only_the_kernel_and_only_a_virtio_nic_announces() {
         assert_eq!(nic.as_deref(), expected, "{datagram:?}");
     }
     // What a process sends is not parsed, whatever it is.
-    let (mut listening, mut effects) = listening();
+    let mut listening = listening();
     for datagram in [&announced[..], b"nonsense"] {
         let (length, sender) = (datagram.len(), 4711);
         listening.take(Received::Datagram { length, sender }, datagram);
     }
-    assert_eq!(effects.reported(), 0);
+    assert_eq!(listening.reported(), 0);
 }
 
 #[test]
@@ -210,7 +204,7 @@ impl MessageSource for Played {
 
 #[tokio::test(start_paused = true)]
 async fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_another() {
-    let (mut listening, mut effects) = listening();
+    let mut listening = listening();
     let nics = ["eth0", "eth1", "eth2"];
     let storm = || {
         // Each announcement is followed by another event (IFLA_EVENT_IGMP_RESEND).
@@ -222,7 +216,7 @@ async fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_mo
     };
     for _ in 1..=2 {
         assert_eq!(follow(&mut listening, &storm()).messages, 30);
-        assert_eq!(effects.reported(), 1);
+        assert_eq!(listening.reported(), 1);
         advance(Duration::from_secs(2)).await;
     }
 }
@@ -230,9 +224,9 @@ async fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_mo
 #[test]
 fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
     for next in [Next::Message(vec![0; MESSAGE_MAX + 1]), Next::Overrun] {
-        let (mut listening, mut effects) = listening();
+        let mut listening = listening();
         follow(&mut listening, &Played::new([next]));
-        assert_eq!(effects.reported(), 1);
+        assert_eq!(listening.reported(), 1);
     }
 }
 
@@ -302,8 +296,8 @@ fn interfaces_that_come_and_go_cause_no_wake_up() {
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut filtered, mut effects) = listening();
-    let (mut unfiltered, _) = listening();
+    let mut filtered = listening();
+    let mut unfiltered = listening();
     let ours = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
     let plain = open(&EVERYTHING, RECEIVE_BUFFER);
     let is_done = AtomicBool::new(false);
@@ -323,7 +317,7 @@ fn interfaces_that_come_and_go_cause_no_wake_up() {
     );
     assert_eq!(with_filter, Tally::default());
     assert!(without.messages > 0, "{without:?}");
-    assert_eq!(effects.reported(), 0);
+    assert_eq!(filtered.reported(), 0);
     // The socket works: announcements pass the filter.
     forge(&event(VIRTIO, NOTIFY_PEERS));
     assert_eq!(drain(&mut filtered, &ours).messages, 1);
@@ -335,7 +329,7 @@ fn an_announcement_that_root_makes_up_is_refused() {
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut listening, mut effects) = listening();
+    let mut listening = listening();
     let socket = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
     for message in [
         event(VIRTIO, NOTIFY_PEERS),
@@ -353,7 +347,7 @@ fn an_announcement_that_root_makes_up_is_refused() {
         forge(&message);
     }
     assert_eq!(drain(&mut listening, &socket).messages, 2);
-    assert_eq!(effects.reported(), 0);
+    assert_eq!(listening.reported(), 0);
 }
 
 #[test]
@@ -362,8 +356,8 @@ fn other_events_of_the_kernel_are_no_reason() {
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut filtered, mut effects) = listening();
-    let (mut unfiltered, mut others) = listening();
+    let mut filtered = listening();
+    let mut unfiltered = listening();
     let ours = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
     let plain = open(&EVERYTHING, RECEIVE_BUFFER);
     run(&[
@@ -373,14 +367,14 @@ fn other_events_of_the_kernel_are_no_reason() {
     let tally = drain(&mut unfiltered, &plain);
     assert!(tally.messages >= 3, "{tally:?}");
     // IFLA_EVENT_FEATURES, from the kernel itself. A filter for it passes it, so the one for announcements was effective.
-    let (mut features, mut none) = listening();
+    let mut features = listening();
     let theirs = open(&only(2), RECEIVE_BUFFER);
     run(&["ethtool", "-K", "v0", "tso", "off", "gso", "off"]);
     assert!(drain(&mut unfiltered, &plain).messages > 0);
     assert_eq!(drain(&mut features, &theirs).messages, 1);
     assert_eq!(drain(&mut filtered, &ours), Tally::default());
-    for effects in [&mut effects, &mut others, &mut none] {
-        assert_eq!(effects.reported(), 0);
+    for source in [&mut filtered, &mut unfiltered, &mut features] {
+        assert_eq!(source.reported(), 0);
     }
 }
 
@@ -390,12 +384,12 @@ fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut listening, mut effects) = listening();
+    let mut listening = listening();
     // A buffer for one or two messages, which are not read in the meantime.
     let socket = open(&EVERYTHING, 0);
     churn(20);
     assert_eq!(drain(&mut listening, &socket).overruns, 1);
-    assert_eq!(effects.reported(), 1);
+    assert_eq!(listening.reported(), 1);
     forge(VIRTIO);
     assert_eq!(drain(&mut listening, &socket).messages, 1);
 }
