@@ -9,14 +9,11 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
-use time::UtcDateTime;
 use zeroize::Zeroizing;
 
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
 use crate::access::kubeconfig;
-use crate::access::token::{TokenKind, classify};
-use crate::facts::clock::date;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
@@ -58,15 +55,10 @@ pub struct Options {
 /// The type of a Secret with the token of a service account.
 const TYPE: &str = "kubernetes.io/service-account-token";
 
-/// The label of a Secret whose token the API server rejects (`LegacyServiceAccountTokenCleanUp`).
-const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-
 /// The fields of a Secret of this type that a kubeconfig needs, in base64.
 #[derive(Deserialize)]
 struct Secret {
     kind: Option<String>,
-    #[serde(default)]
-    metadata: serde_json::Value,
     #[serde(rename = "type")]
     type_name: Option<String>,
     #[serde(default)]
@@ -74,25 +66,19 @@ struct Secret {
 }
 
 impl Secret {
-    /// Returns why it is not the Secret of a token that is valid.
-    fn problem(&self) -> Option<String> {
-        Some(match (self.kind.as_deref(), self.type_name.as_deref()) {
-            (Some(kind), _) if kind != "Secret" => format!(
-                "standard input is a {}, not one Secret: add the name of the Secret to `kubectl get secret`",
-                one_line(kind, SHOWN_MAX)
-            ),
-            (_, Some(it)) if it != TYPE => {
-                let it = one_line(it, SHOWN_MAX);
-                format!("the Secret has the type {it}, not {TYPE}")
+    /// Returns why a key is missing.
+    fn lacks(&self, key: &str) -> String {
+        let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
+            (Some(kind), _) if kind != "Secret" => {
+                let kind = one_line(kind, SHOWN_MAX);
+                return format!(
+                    "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
+                );
             }
-            _ => {
-                let since = self.metadata.get("labels")?.get(INVALID_SINCE)?.as_str()?;
-                let since = one_line(since, SHOWN_MAX);
-                format!(
-                    "the token is rejected since {since}, as it was not used for a year: to make it valid again, remove the label {INVALID_SINCE} of the Secret"
-                )
-            }
-        })
+            (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
+            _ => "Harvester adds it after the Secret is created, if the service account exists",
+        };
+        format!("the Secret has no `{key}`: {why}")
     }
 }
 
@@ -187,14 +173,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
-    if let Some(problem) = secret.problem() {
-        return Err(problem);
-    }
-    let encoded = |key: &str| {
-        secret.data.get(key).ok_or_else(|| {
-            format!("the Secret has no `{key}`: Harvester adds it after the Secret is created, if the service account exists")
-        })
-    };
+    let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -202,12 +181,6 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
-    let now = UtcDateTime::now().unix_timestamp();
-    if let TokenKind::Jwt(claims) = classify(&token.as_str().into())
-        && let Some(at) = claims.expires.filter(|at| *at <= now)
-    {
-        return Err(format!("the token has expired at {}", date(at)));
-    }
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
          clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
@@ -372,22 +345,7 @@ mod tests {
             ),
             (
                 r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
-                "has the type Opaque, not kubernetes.io/service-account-token",
-            ),
-            (
-                good.replace(r#""kind""#, r#""type":"Opaque","kind""#),
-                "has the type Opaque, not kubernetes.io/service-account-token",
-            ),
-            (
-                good.replace(
-                    r#""kind""#,
-                    r#""metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-02"}},"kind""#,
-                ),
-                "is rejected since 2026-01-02",
-            ),
-            (
-                secret(&jwt(r#"{"exp":1700000000}"#), &authority, ""),
-                "has expired at 2023-11-14T22:13:20Z",
+                "its type is not kubernetes.io/service-account-token",
             ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (
