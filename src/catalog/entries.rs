@@ -635,7 +635,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11440)],
         impact: "Unless another source has the host, migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
-            "If the connection is refused, the route works, but nothing listens on the port: check the port in `server:`, and rke2-server on the management nodes.",
+            "If the connection is refused, the route works, but nothing listens on the port, or a firewall rejects it: check the port in `server:`, and rke2-server on the management nodes.",
             "Otherwise test the API. 000: no response, check the route to the Harvester VIP. 401 or 403: it responds. 500 or higher: check rke2-server and etcd on the management nodes of Harvester.",
             NAME_RESOLUTION,
             "During an upgrade of Harvester this is expected.",
@@ -809,7 +809,7 @@ catalog! {
 
     ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         see: [TOML],
-        impact: "A service that starts with it stays idle until it is fixed. A check that cannot load it uses the defaults.",
+        impact: "A service that starts with it stays idle until it is fixed. `doctor` uses the defaults meanwhile.",
         fix: ["Correct the lines. A service that is idle loads the corrected files automatically; any other one when it is reloaded or started."],
         run: [Vm "harvester-node-agent config check", Vm "systemctl reload harvester-node-agent"],
         suppresses: [ConfigReloadFailed, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,

@@ -9,11 +9,13 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
 use crate::access::kubeconfig;
+use crate::decide::findings::reads::INVALID_SINCE;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
@@ -59,6 +61,8 @@ const TYPE: &str = "kubernetes.io/service-account-token";
 #[derive(Deserialize)]
 struct Secret {
     kind: Option<String>,
+    #[serde(default)]
+    metadata: Value,
     #[serde(rename = "type")]
     type_name: Option<String>,
     #[serde(default)]
@@ -117,18 +121,19 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
         return Answer::new(text.as_str(), Exit::Ok);
     };
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
-    if root.metadata(file).is_ok_and(|found| found.is_dir()) {
-        return failed(format!("{name} is a directory, not the path of a file"));
-    }
-    if root.metadata(file).is_ok_and(|found| !found.is_file()) {
-        return failed(format!("{name} is not a regular file"));
-    }
     if root.link_target(file).is_some() {
         let target = root.resolve(file);
         let target = one_line(&target.to_string_lossy(), SHOWN_MAX).into_owned();
         return failed(format!(
             "{name} is a symbolic link, which is neither followed nor replaced; its target is {target}"
         ));
+    }
+    match root.metadata(file) {
+        Ok(found) if found.is_dir() => {
+            return failed(format!("{name} is a directory, not the path of a file"));
+        }
+        Ok(found) if !found.is_file() => return failed(format!("{name} is not a regular file")),
+        _ => {}
     }
     if !options.replace && is_other(root, file, text.as_bytes()) {
         // A copy of `cp -p` has the mode of the file, which may be too open.
@@ -173,6 +178,12 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
+    let since = secret.metadata["labels"][INVALID_SINCE].as_str();
+    if since.is_some_and(|since| !since.is_empty()) {
+        return Err(format!(
+            "the Secret has the label {INVALID_SINCE}: Kubernetes rejects its token, which was not used for a year. To make it valid again, run on Harvester: kubectl -n NAMESPACE label secret NAME {INVALID_SINCE}-"
+        ));
+    }
     let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
@@ -346,6 +357,13 @@ mod tests {
             (
                 r#"{"kind": "Secret", "type": "Opaque", "data": {"a": "CANARY"}}"#.to_owned(),
                 "its type is not kubernetes.io/service-account-token",
+            ),
+            (
+                good.replace(
+                    r#""kind""#,
+                    r#""metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-02"}},"kind""#,
+                ),
+                "the label kubernetes.io/legacy-token-invalid-since: Kubernetes rejects its token",
             ),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (

@@ -44,6 +44,7 @@ use crate::report::status::{AgentStatus, PermissionStatus, Status};
 use crate::report::text::Text;
 use crate::sys::escape::{chain, shell_path};
 use crate::sys::lock;
+use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
 
 /// The text after the options in the help of `run`.

@@ -146,10 +146,14 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
         let restart = "systemctl restart harvester-node-agent";
         let why = chain(&error);
         let text = match &error {
-            StatusError::Unreadable(cause) if !cause.is_absent() => format!("{why}; {NO_STATUS}"),
-            StatusError::Unreadable(_) if !has_published(&process.root) => return missing(process),
+            StatusError::Unreadable(cause)
+                if cause.is_absent() && !has_published(&process.root) =>
+            {
+                return missing(process);
+            }
+            StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
             StatusError::Version(_) => format!("{why}. After an upgrade, restart it:\n  {restart}"),
-            _ => format!("{why}. To write it again:\n  {restart}"),
+            StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
         };
         let exit = match error {
             StatusError::Version(_) => Exit::Failed,
@@ -162,20 +166,11 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
 }
 
 /// Reports whether the agent has run for so long that it has published a status. It writes its lock when it starts.
-fn has_published(root: &Root) -> bool {
+pub(super) fn has_published(root: &Root) -> bool {
     let is_long_ago = |at: SystemTime| at.elapsed().is_ok_and(|age| age > STARTING);
     let lock = root.metadata(LOCK_FILE);
     let is_old = lock.is_ok_and(|lock| lock.modified().is_ok_and(is_long_ago));
     is_old && matches!(presence(root, None), Presence::Running(_))
-}
-
-/// Returns why the status of the running agent cannot be used, if that is known.
-pub(super) fn unusable(root: &Root) -> Option<String> {
-    let read = status_file::read(root).and_then(|value| Status::from_json(&value));
-    match read.err()? {
-        StatusError::Unreadable(cause) if cause.is_absent() && !has_published(root) => None,
-        error => Some(chain(&error)),
-    }
 }
 
 fn missing(process: &Process) -> Answer {
@@ -450,7 +445,7 @@ mod tests {
         let hour = std::time::UNIX_EPOCH + Duration::from_secs(3600);
         file.set_modified(hour).unwrap();
         let said = answer(&root).stderr;
-        assert!(said.contains("does not exist. To write it again"), "{said}");
+        assert!(said.contains("does not exist; check the service"), "{said}");
         drop(lock);
         let said = answer(&root).stderr;
         assert!(said.contains("the agent is not running"), "{said}");

@@ -5,7 +5,7 @@ pub mod expiry;
 mod labels;
 mod names;
 mod placement;
-mod reads;
+pub mod reads;
 
 use super::doing::{Doing, Labeling};
 use super::guest_agent;

@@ -3,9 +3,12 @@
 
 use super::case::Gap;
 use crate::catalog::{Code, Finding, Flag, Group};
-use crate::commands::status::{last, unusable};
+use crate::commands::status::{has_published, last};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
+use crate::report::status::Status;
+use crate::report::status_file::{self, StatusError};
+use crate::sys::escape::chain;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
 
@@ -34,8 +37,8 @@ pub(super) struct Service {
     pub(super) updated_at: Option<String>,
     /// The problems in its status.
     problems: Vec<Problem>,
-    /// Why the status of an agent that runs cannot be used.
-    unusable: Option<String>,
+    /// The finding if the status of an agent that runs cannot be used.
+    unusable: Option<Finding>,
 }
 
 impl Service {
@@ -73,11 +76,7 @@ impl Service {
     /// Returns a finding if no agent keeps the labels up to date, or its status cannot be used.
     pub(super) fn finding(&self) -> Option<Finding> {
         if self.is_running() != Some(false) {
-            let why = self.unusable.as_ref()?;
-            let finding = Finding::new(Code::FileNotWritten, why.as_str());
-            let finding = finding.with_remedy("Restart the agent, which then writes the file.");
-            let restart = "systemctl restart harvester-node-agent".to_owned();
-            return Some(finding.with_commands(vec![restart]));
+            return self.unusable.clone();
         }
         let what = if self.is_invalid { IDLE } else { STOPPED };
         let seen = match &self.updated_at {
@@ -134,6 +133,22 @@ impl Service {
             .filter_map(|one| one.first_observed_time.as_deref())
             .min()?;
         (self.is_running() == Some(true)).then_some(since)
+    }
+}
+
+fn unusable(root: &Root) -> Option<Finding> {
+    let read = status_file::read(root).and_then(|value| Status::from_json(&value));
+    let error = read.err()?;
+    let finding = Finding::new(Code::FileNotWritten, chain(&error));
+    match error {
+        StatusError::Unreadable(cause) if cause.is_absent() && !has_published(root) => None,
+        // To restart the agent does not help against an error of the disk.
+        StatusError::Unreadable(_) => Some(finding),
+        StatusError::Version(_) | StatusError::Damaged(_) => {
+            let finding = finding.with_remedy("Restart the agent, which then writes the file.");
+            let restart = "systemctl restart harvester-node-agent".to_owned();
+            Some(finding.with_commands(vec![restart]))
+        }
     }
 }
 
@@ -198,7 +213,17 @@ mod tests {
             let finding = Service::read(&root).finding().unwrap();
             assert_eq!(finding.code, Code::FileNotWritten);
             assert!(finding.seen.contains(says), "{}", finding.seen);
+            assert!(finding.commands()[0].text.contains("restart"));
         }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let finding = Service::read(&root).finding().unwrap();
+        assert!(
+            finding
+                .commands()
+                .iter()
+                .all(|one| !one.text.contains("restart"))
+        );
     }
 
     #[test]

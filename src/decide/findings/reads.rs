@@ -135,7 +135,7 @@ const AFTER_DELETION: [&str; 3] = [
 
 /// The label with which Kubernetes 1.29 and later invalidates a token without expiry (`LegacyServiceAccountTokenCleanUp`). The
 /// server does not say so, since 401 never has a reason.
-const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+pub const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 /// Names the Secret of the token, which may be deleted or labeled, and how to make the token valid again.
 fn unauthorized(mut finding: Finding, observation: &Observation) -> Finding {

@@ -271,7 +271,9 @@ impl Target {
     ) -> Error {
         let said = status.message.as_deref().unwrap_or_default();
         let plural = status.details.kind.as_deref();
-        let is_named = plural.is_some_and(|plural| self.0.contains(&format!("/{plural}/")));
+        // The path that was requested, and not that of a proxy in the address of the server.
+        let path = self.0.split("` at ").next().unwrap_or_default();
+        let is_named = plural.is_some_and(|plural| path.contains(&format!("/{plural}/")));
         let (kind, meaning) = Kind::of_status(code, said, is_named);
         if let (Kind::Forbidden, Some(own)) = (kind, own_node(said)) {
             let problem = format!("the credential is for Node `{}` ({code})", described(own));

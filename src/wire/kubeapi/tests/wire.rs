@@ -375,7 +375,8 @@ async fn only_a_status_confirms_that_an_object_is_not_there() {
     for (kind, expected) in [("nodes", Kind::Absent), ("clusters", Kind::NotFound)] {
         let server = Server::saying(absent(kind)).await;
         let path = NODES.named("n");
-        let error = client(&server.url()).get::<Value>(&path).await.unwrap_err();
+        let proxy = format!("{}/k8s/clusters/c", server.url());
+        let error = client(&proxy).get::<Value>(&path).await.unwrap_err();
         is(&error, expected, "not found (404)");
     }
     for unsure in [
