@@ -259,7 +259,7 @@ const DESTRUCTIVE: &[(&str, &[Code])] = &[
         &[Code::KubeletCredentialMissing],
     ),
     (
-        "a Node is drained before its VM restarts; the kubelet writes the file of its configuration again",
+        "a Node is drained before its VM restarts or reboots; the kubelet writes a file of its configuration again",
         &[
             Code::NoTopologySource,
             Code::VmLabelsMissing,
@@ -279,7 +279,11 @@ const DESTRUCTIVE: &[(&str, &[Code])] = &[
     ),
     (
         "the controllers create the pods again; the step says what to check",
-        &[Code::PodsInOtherZone, Code::OverlayMtuTooLarge],
+        &[Code::PodsInOtherZone],
+    ),
+    (
+        "the controllers create the pods again, with another MTU",
+        &[Code::OverlayMtuTooLarge],
     ),
 ];
 

@@ -298,6 +298,7 @@ fn each_tree_has_the_expected_settings() {
             } else if let Some((path, target)) = line.split_once(" -> ") {
                 tree = tree.link(path, target);
             } else {
+                assert!(line.starts_with('/'), "{case}");
                 files.push((line, String::new()));
             }
         }
@@ -361,6 +362,7 @@ fn a_file_that_is_too_large_or_no_text_is_an_error_that_names_it() {
     let path = format!("{VENDOR}/10-big.toml");
     let tree = Tree::new().file(&path, big + "#");
     let lines = tree.file(ADMIN_FILE, [0xff, 0xfe]).errors();
+    assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains(&format!("`{path}`")), "{lines:?}");
     assert_eq!(lines[1], format!("`{ADMIN_FILE}` is not valid UTF-8"));
 }

@@ -211,7 +211,8 @@ fn plant<'c>(tree: &Tree, case: &'c str) -> Vec<(&'c str, String)> {
         } else if let Some((path, target)) = line.split_once(" -> ") {
             let _ = fs::remove_file(tree.path(path));
             tree.link(target, path);
-        } else if line.starts_with('/') {
+        } else {
+            assert!(line.starts_with('/'), "{case}");
             files.push((line, String::new()));
         }
     }

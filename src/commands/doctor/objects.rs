@@ -386,6 +386,7 @@ mod tests {
                 let component = Pods::new(vec![object(json)]).component(CSI_DRIVER);
                 format!("{component:?}, zone {:?}", pod.zone)
             } else {
+                assert_eq!(kind, "VMI");
                 let vmi: Instance = object(json);
                 let parts = (vmi.label("a"), vmi.not_migratable(), vmi.launcher());
                 let is_connected = vmi.is_agent_connected();

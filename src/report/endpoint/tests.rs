@@ -202,7 +202,12 @@ async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_ref
         "POST /metrics HTTP/1.1",
         "get /metrics HTTP/1.1",
     ] {
-        let whole = format!("{request}\r\nHost: here\r\n\r\n");
+        // Only HTTP/1.1 needs a host.
+        let host = match request.ends_with("1.1") {
+            true => "Host: here\r\n",
+            false => "",
+        };
+        let whole = format!("{request}\r\n{host}\r\n");
         let reply = ask(connect(address).await, whole.as_bytes()).await;
         let reply = reply
             .split("\r\n")

@@ -17,7 +17,8 @@ pub fn is_expected(file: &str, text: &str, part: impl Fn(&str) -> String) {
     assert_eq!(part(text), part(&expected), "{file}:\n{text}");
 }
 
-/// Holds that `report` returns of each case of a file the lines that follow it, which begin with `>>> `. An empty line separates cases.
+/// Holds that `report` returns of each case of a file the lines that follow it, which begin with `>>> `. An empty line separates cases;
+/// lines that begin with `# ` are comments.
 ///
 /// # Panics
 /// When they differ, or there is no such file.
@@ -25,10 +26,15 @@ pub fn cases_are_expected(file: &str, report: impl Fn(&str) -> String) {
     const REPORT: &str = ">>> ";
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(file);
     let cases = std::fs::read_to_string(path).expect("the file of the cases");
+    assert!(cases.contains(REPORT), "{file}");
     let whole = |case: &str| {
         let lines = case.lines().filter(|line| !line.starts_with(REPORT));
-        let case = lines.collect::<Vec<_>>().join("\n");
-        let report = report(&case);
+        let lines: Vec<&str> = lines.collect();
+        let case = lines.join("\n");
+        assert!(!case.contains(REPORT.trim_end()), "{file}: {case}");
+        let input = lines.iter().filter(|line| !line.starts_with("# "));
+        let input: Vec<&str> = input.copied().collect();
+        let report = report(&input.join("\n"));
         let report = report.lines().map(|line| format!("\n{REPORT}{line}"));
         format!("{case}{}\n", report.collect::<String>())
     };

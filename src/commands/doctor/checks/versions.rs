@@ -163,7 +163,8 @@ mod tests {
                 release: provider,
                 pod: "kube-system/p".to_owned(),
             };
-            let others = words.get(3) != Some(&"alone");
+            assert!(matches!(words[3..], [] | ["alone"]), "{case}");
+            let others = words.len() == 3;
             let found =
                 Bench::new().texts(|case| judge(case, harvester, kubelet, Some(&provider), others));
             found.join("\n")

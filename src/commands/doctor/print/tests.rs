@@ -136,9 +136,10 @@ fn unhealthy() -> Found {
     found
 }
 
-/// A healthy node with this gap.
+/// A healthy node with this gap, whose only name is its hostname.
 fn gapped(gap: Gap) -> Found {
     let mut found = healthy();
+    found.status.as_mut().unwrap().identity.names.truncate(1);
     found.checked.gaps = vec![gap];
     found
 }
@@ -164,6 +165,7 @@ fn each_diagnosis_has_the_expected_text() {
         let text = text(&diagnosis(&found), style, verbose);
         is_expected(name, &text);
         assert!(!verbose || text.is_ascii(), "{text}");
+        assert!(style.color || !text.contains('\u{1b}'), "{text}");
     }
 }
 
