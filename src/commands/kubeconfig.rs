@@ -178,7 +178,8 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
-    let since = secret.metadata["labels"][INVALID_SINCE].as_str();
+    let labels = secret.metadata.get("labels");
+    let since = labels.and_then(|labels| labels.get(INVALID_SINCE)?.as_str());
     if since.is_some_and(|since| !since.is_empty()) {
         return Err(format!(
             "the Secret has the label {INVALID_SINCE}: Kubernetes rejects its token, which was not used for a year. To make it valid again, run on Harvester: kubectl -n NAMESPACE label secret NAME {INVALID_SINCE}-"
