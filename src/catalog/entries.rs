@@ -910,7 +910,7 @@ catalog! {
             "Restart the service: it can write only to directories that exist and are configured when it starts.",
         ],
         run: [Vm "ss -ltnp", Vm "systemctl restart harvester-node-agent"];
-    FileNotWritten, "file-not-written", Machine, Warning [NeedsMemory], "file of the agent cannot be written or used",
+    FileNotWritten, "file-not-written", Machine, Warning [NeedsMemory], "file of the agent is not up to date",
         impact: "Labels do not depend on these files. Until they are written, `status`, `events` or the metrics are outdated, and the last migration is unknown after a restart.",
         fix: [
             "Disk full or read-only: `df` and `findmnt` show it.",

@@ -55,6 +55,7 @@ impl Tree {
         tree.write("/var/lib/rancher/rke2/agent/images/rke2.tar.zst", "images");
         tree.write("/var/lib/rancher/rke2/server/manifests/ours.yaml", "a: b");
         tree.write("/etc/rancher/rke2/config.yaml", "cni: cilium\n");
+        tree.write("/etc/kubernetes/kubelet.conf.d/10-a.conf", "maxPods: 50\n");
         fs::create_dir_all(tree.path("/var/lib/cloud/seed")).unwrap();
         tree.link("/etc/machine-id", "/var/lib/dbus/machine-id");
         tree

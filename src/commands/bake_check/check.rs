@@ -329,7 +329,13 @@ impl Check<'_> {
                     .collect(),
             };
         }
-        paths.iter().for_each(|path| self.thing(code, path));
+        for path in &paths {
+            // A copy is a file: kubelet.conf.d is a directory of settings.
+            let is_dir = || self.root.metadata(path).is_ok_and(|found| found.is_dir());
+            if !pattern.ends_with(".*") || !is_dir() {
+                self.thing(code, path);
+            }
+        }
     }
 
     /// Returns the entries of a directory whose names have this prefix and suffix.
