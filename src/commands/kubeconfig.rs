@@ -129,9 +129,7 @@ pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
         ));
     }
     match root.metadata(file) {
-        Ok(found) if found.is_dir() => {
-            return failed(format!("{name} is a directory, not the path of a file"));
-        }
+        Ok(found) if found.is_dir() => return failed(format!("{name} is a directory, not a file")),
         Ok(found) if !found.is_file() => return failed(format!("{name} is not a regular file")),
         _ => {}
     }
@@ -316,7 +314,7 @@ mod tests {
         std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
         for (file, says) in [
-            ("/a", "/a is a directory, not the path of a file"),
+            ("/a", "/a is a directory, not a file"),
             ("/socket", "/socket is not a regular file"),
             (
                 "/link",
