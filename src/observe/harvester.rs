@@ -150,13 +150,9 @@ impl Search<'_> {
                     "no VM with a name of this node matches; the VMs of the namespace are listed in {} s",
                     left.as_secs()
                 );
-                let why = match &unreadable {
-                    Some(error) => why(error),
-                    None => Unavailable::new(UnavailableKind::NotAsked, text),
-                };
                 let why = Unavailable {
                     retry_after: Some(left),
-                    ..why
+                    ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
                 return Fact::Failed(why);
             }
