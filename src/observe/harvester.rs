@@ -146,8 +146,12 @@ impl Search<'_> {
             ListPolicy::IfNeeded if !is_found => {}
             ListPolicy::Always => {}
             ListPolicy::After(left) if !is_found => {
+                let seen = unreadable.map_or_else(
+                    || "no VM with a name of this node matches".to_owned(),
+                    |error| why(&error).text,
+                );
                 let text = format!(
-                    "no VM with a name of this node matches; the VMs of the namespace are listed in {} s",
+                    "{seen}; the VMs of the namespace are listed in {} s",
                     left.as_secs()
                 );
                 let why = Unavailable {
