@@ -13,7 +13,7 @@ use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::scheduled_events::VirtualMachine;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, Readable, Selectors, VIRTUAL_MACHINES};
+use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, Selectors, VIRTUAL_MACHINES};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -131,7 +131,7 @@ impl Search<'_> {
         let Named {
             vmis: named,
             refused,
-            unreadable,
+            mut unreadable,
         } = match self.named().await {
             Ok(named) => named,
             Err(error) => return failed(&error),
@@ -169,7 +169,7 @@ impl Search<'_> {
         }
         *list = List::Failed;
         let candidates;
-        (candidates, *list) = match self.listed(&named).await {
+        (candidates, *list) = match self.listed(&named, &mut unreadable).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
                 (known(vmis, Coverage::Namespace), List::Done)
@@ -195,24 +195,30 @@ impl Search<'_> {
         is_certain(self.facts, vmi, self.pinned)
     }
 
+    /// Reads one instance. It is the inner error if it cannot be parsed or is too large.
+    async fn read(&self, name: &VmName) -> Result<Result<Option<Vmi>, Error>, Error> {
+        let path = INSTANCES.within(self.namespace).named(name);
+        match self.client.get_foreign::<Vmi>(&path).await {
+            Ok(read) => Ok(read.map(|vmi| Some(vmi).filter(|vmi| vmi.name == *name))),
+            Err(error) if error.kind == Kind::Absent => Ok(Ok(None)),
+            Err(error) if error.kind == Kind::TooLarge => Ok(Err(error)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads the instances with our names.
     async fn named(&self) -> Result<Named, Error> {
         let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
         let mut is_readable = false;
         let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
         for name in self.names.0.iter().chain(duplicates) {
-            match get(self.client, self.namespace, name).await {
-                Ok(vmi) => {
-                    is_readable = true;
-                    vmis.extend(vmi);
-                }
+            match self.read(name).await {
                 // With `resourceNames`, every other name is forbidden.
                 Err(error) if error.kind == Kind::Forbidden => refused = Some(error),
-                // Other users may give their VM one of our names: it must not keep us from finding ours.
-                Err(error) if matches!(error.kind, Kind::Refused | Kind::TooLarge) => {
-                    unreadable = Some(error);
+                read => {
+                    is_readable = true;
+                    vmis.extend(keep(read?, &mut unreadable));
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(Named {
@@ -222,8 +228,12 @@ impl Search<'_> {
         })
     }
 
-    /// Reads the other instances of the namespace that may be ours.
-    async fn listed(&self, named: &[Vmi]) -> Result<Vec<Vmi>, Error> {
+    /// Reads the other instances of the namespace that may be ours. A likely one that cannot be parsed is `unreadable`.
+    async fn listed(
+        &self,
+        named: &[Vmi],
+        unreadable: &mut Option<Error>,
+    ) -> Result<Vec<Vmi>, Error> {
         let collection = INSTANCES.within(self.namespace);
         let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
@@ -239,16 +249,20 @@ impl Search<'_> {
                 false => rest.push(name),
             }
         }
+        // Anyone who may create VMs can make any number of them likely. Those that are not read here may be ours.
+        let is_complete = likely.len() <= READ_MAX;
+        rest.extend(likely.drain(likely.len().min(READ_MAX)..));
         let mut vmis = Vec::new();
-        for name in likely.iter().take(READ_MAX) {
-            vmis.extend(get(self.client, self.namespace, name).await?);
+        for name in &likely {
+            vmis.extend(keep(self.read(name).await?, unreadable));
         }
-        if self.list != ListPolicy::Always && vmis.iter().any(|vmi| self.is_ours(vmi)) {
+        let is_found = is_complete && vmis.iter().any(|vmi| self.is_ours(vmi));
+        if is_found && self.list != ListPolicy::Always {
             return Ok(vmis);
         }
         if rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
-                vmis.extend(get_readable(self.client, self.namespace, name).await?);
+                vmis.extend(self.read(name).await?.ok().flatten());
             }
         } else {
             let all = Selectors::default();
@@ -329,19 +343,13 @@ async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Op
     }
 }
 
-/// Reads an instance that is probably not ours. One that cannot be parsed is skipped, because a user who may write it must not
-/// keep us from the others.
-async fn get_readable(
-    client: &Client,
-    namespace: &Namespace,
-    name: &VmName,
-) -> Result<Option<Vmi>, Error> {
-    let path = INSTANCES.within(namespace).named(name);
-    match client.get::<Readable<Vmi>>(&path).await {
-        Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
-        Err(error) if error.kind == Kind::Absent => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Returns an instance that was read. One that cannot be parsed is `unreadable`: another user may have given it one of our names, or
+/// our owner, and it must not keep us from finding ours.
+fn keep(read: Result<Option<Vmi>, Error>, unreadable: &mut Option<Error>) -> Option<Vmi> {
+    read.unwrap_or_else(|error| {
+        *unreadable = Some(error);
+        None
+    })
 }
 
 fn failed(error: &Error) -> Fact<Candidates> {

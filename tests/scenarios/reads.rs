@@ -20,6 +20,7 @@ use harvester_node_agent::facts::observation::Observation;
 use harvester_node_agent::observe::observer::Observer;
 use harvester_node_agent::sys::root::Root;
 use harvester_node_agent::wire::dbus::Bus;
+use serde_json::{Value, json};
 
 use crate::lab;
 
@@ -115,6 +116,40 @@ impl Reader {
         assert!(created.is_ok(), "{:?}", created.err());
     }
 
+    /// A VM that looks like ours in a list, because of its owner.
+    async fn likely(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let spec = VmSpec::named(name).firmware(Firmware::Random);
+        let created = self.world.harvester.create_vm(spec, "hv-b").await;
+        created.unwrap();
+        self.owned(name, change).await;
+    }
+
+    /// Gives a VM the owner of ours.
+    async fn owned(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let path = paths::vmi(&self.world.vm.spec.namespace, name);
+        let mut change = Some(change);
+        let change = |vmi: &mut Value| {
+            vmi["metadata"]["ownerReferences"][0]["uid"] = json!(self.world.vm.uid);
+            if let Some(change) = change.take() {
+                change(vmi);
+            }
+        };
+        let updated = self.world.harvester.admin().update(&path, change).await;
+        updated.unwrap();
+    }
+
+    /// Reads each minute until the namespace was listed.
+    async fn read_until_listed(&mut self) -> Read {
+        for minute in 0..5 {
+            self.uptime = Duration::from_secs(1 + minute * 60);
+            let read = self.read(HINTED).await;
+            if read.lists > 0 {
+                return read;
+            }
+        }
+        panic!("the namespace was not listed");
+    }
+
     async fn delete(&self, name: &str) {
         let path = paths::vmi(&self.world.vm.spec.namespace, name);
         self.world.harvester.admin().delete(&path).await.unwrap();
@@ -166,6 +201,54 @@ async fn duplicates_that_others_create_cost_four_reads_however_many_they_are() {
         // Ours, and four of theirs.
         assert_eq!((read.lists, read.gets), (0, 5));
     }
+}
+
+/// Our VM has a name that no name of this machine leads to, and comes last.
+async fn renamed() -> Reader {
+    let reader = Reader::new().await;
+    reader.twin("zz-renamed").await;
+    reader.owned("zz-renamed", |_| {}).await;
+    reader.delete(VM_NAME).await;
+    reader
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn likely_vms_that_others_create_do_not_hide_ours() {
+    for others in [4, 30] {
+        let mut reader = renamed().await;
+        for number in 0..others {
+            reader.likely(&format!("aa-{number:02}"), |_| {}).await;
+        }
+        let read = reader.read_until_listed().await;
+        let OwnVm::Identified(vmi) = &read.identity.vm else {
+            panic!("{:?}", read.identity.vm);
+        };
+        assert_eq!(vmi.name.as_str(), "zz-renamed");
+    }
+    // With four of them, a copy is not taken for the only VM with our hardware.
+    let mut reader = renamed().await;
+    for number in 0..3 {
+        reader.likely(&format!("aa-{number:02}"), |_| {}).await;
+    }
+    reader.twin("bb-copy").await;
+    reader.owned("bb-copy", |_| {}).await;
+    let read = reader.read_until_listed().await;
+    assert!(matches!(read.identity.vm, OwnVm::Ambiguous(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_likely_vm_that_cannot_be_parsed_does_not_hide_ours_and_is_named_if_there_is_no_other() {
+    let damage = |vmi: &mut Value| vmi["status"] = json!("damaged");
+    let mut reader = renamed().await;
+    reader.likely("aa-damaged", damage).await;
+    let read = reader.read_until_listed().await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
+
+    let mut reader = renamed().await;
+    reader.owned("zz-renamed", damage).await;
+    let read = reader.read_until_listed().await;
+    let text = format!("{:?}", read.observation.candidates);
+    assert!(text.contains("zz-renamed"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -101,6 +101,15 @@ impl Client {
         self.object(&Call::read("get", path, JSON)).await
     }
 
+    /// Reads the current state of one object that any user may have written. One that cannot be parsed is the inner error, and no
+    /// failure of the API: no other request backs off because of it.
+    pub async fn get_foreign<T: DeserializeOwned>(
+        &self,
+        path: &ObjectPath,
+    ) -> Result<Result<T, Error>, Error> {
+        self.parsed(&Call::read("get", path, JSON), Ok).await
+    }
+
     /// Reads the current metadata of one object.
     pub async fn get_metadata(&self, path: &ObjectPath) -> Result<PartialObjectMetadata, Error> {
         self.object(&Call::read("get", path, METADATA)).await
@@ -246,10 +255,19 @@ impl Client {
     }
 
     async fn object<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Error> {
+        self.parsed(call, |object| object).await
+    }
+
+    /// Sends a request, and parses the object in the response. `take` gets the result of the parser.
+    async fn parsed<T: DeserializeOwned, U>(
+        &self,
+        call: &Call<'_>,
+        take: impl FnOnce(Result<T, Error>) -> Result<U, Error>,
+    ) -> Result<U, Error> {
         let target = self.transport.target(call.verb, call.path);
         let object = (OBJECT_IN_BYTES, MAXIMUM_OBJECT);
         let sent = self.send(call, &target, object, |body| {
-            let object = self.transport.parse(&body, &target)?;
+            let object = take(self.transport.parse(&body, &target))?;
             // After the parser, whose message for text that is not an object is more precise.
             self.transport
                 .expect(call.path, call.path.compare(&body), &target)?;

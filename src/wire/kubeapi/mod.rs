@@ -32,8 +32,8 @@ pub use lines::MAXIMUM_LINE;
 pub use object::{INSTANCES, NAMESPACES, NODES, ObjectName, ObjectPath, PODS, VIRTUAL_MACHINES};
 pub use tls::ServerShown;
 pub use types::{
-    AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, Readable,
-    ResourceAttributes, StatusDetails,
+    AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, ResourceAttributes,
+    StatusDetails,
 };
 pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest, silence_limit};
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few fields that all Kubernetes objects share. Every one may be missing: the caller decides which ones are required.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::sys::document::json::{Capped, StringMap, labels, name, null_is_default, uid};
@@ -35,17 +34,6 @@ pub struct ObjectMeta {
     /// Labels.
     #[serde(deserialize_with = "labels")]
     pub labels: StringMap,
-}
-
-/// An object, or `None` if it cannot be parsed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Readable<T>(pub Option<T>);
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(serde_json::from_slice(text.get().as_bytes()).ok()))
-    }
 }
 
 /// One page of a list, as the API sends it. The objects are parsed later, one at a time.
@@ -165,16 +153,6 @@ mod tests {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
         }
-    }
-
-    #[test]
-    fn an_unreadable_object_is_nothing_and_text_that_is_no_json_is_an_error() {
-        let read = serde_json::from_str::<Readable<PartialObjectMetadata>>;
-        let twice = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
-        assert_eq!(read(twice).unwrap().0, None);
-        let empty = PartialObjectMetadata::default();
-        assert_eq!(read("{}").unwrap().0, Some(empty));
-        read("{").unwrap_err();
     }
 
     #[test]
