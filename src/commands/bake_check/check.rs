@@ -31,7 +31,7 @@ use crate::sys::root::{ReadError, Root};
 /// The maximum size of a file with one short line; the rest of a longer one does not matter.
 const LINE_MAX: u64 = 4 << 10;
 
-/// The maximum number of paths for one place; the tree is untrusted.
+/// The maximum number of paths for one place; the tree is untrusted. More are a finding of their own.
 const PATHS_MAX: usize = 10_000;
 
 /// The maximum number of paths or errors in the text of one finding; there may be thousands.
@@ -68,6 +68,13 @@ const SERVER_FILES: [&str; 6] = [
     "server/agent-token",
 ];
 
+/// The fix for what is in a home directory, where a command of root could remove another file.
+const BY_HAND: &str = "Check where the path leads: the user of the home directory can put a link into it, and `rm` of root would follow. \
+A file of the user: remove it as that user, with any link to it. A file of the system: remove only the link.";
+
+/// The fix for more paths than [`PATHS_MAX`].
+const MANY: &str = "Only the first ones were checked. Remove those that the image does not need, and run the check again.";
+
 /// Returns all findings, in the order of the catalog. `only` is the single configuration file to read, as for every command, and
 /// `dir` the directory of the tree, for commands.
 pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding> {
@@ -75,7 +82,6 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
         root,
         dir,
         things: BTreeMap::new(),
-        linked: BTreeMap::new(),
         known: BTreeSet::new(),
         findings: Vec::new(),
     };
@@ -98,17 +104,13 @@ pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding
         }
     }
     check.settings();
-    for (code, places) in std::mem::take(&mut check.things) {
-        let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
-        let remove = check.remove(&paths);
-        check.find_with(code, first(&places, NAMED_MAX, ", "), remove);
-    }
-    for (code, places) in &check.linked {
-        let finding = Finding::new(*code, first(places, NAMED_MAX, ", "));
-        check.findings.push(finding.with_remedy(
-            "Check where the link in the home directory leads. A file of the user: remove it there, then the link. A file of the system: \
-             remove only the link.",
-        ));
+    for ((code, is_by_hand), places) in std::mem::take(&mut check.things) {
+        let finding = Finding::new(code, first(&places, NAMED_MAX, ", "));
+        let finding = match is_by_hand {
+            true => finding.with_remedy(BY_HAND),
+            false => finding.and_command(CommandPlace::Image, check.remove(&places)),
+        };
+        check.add(finding);
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
@@ -137,23 +139,26 @@ impl fmt::Display for ImagePlace {
 struct Check<'a> {
     root: &'a Root,
     dir: &'a Path,
-    /// The files and directories that must not be there.
-    things: BTreeMap<Code, Vec<ImagePlace>>,
-    /// Those that are in a home directory only through a link.
-    linked: BTreeMap<Code, Vec<ImagePlace>>,
+    /// The files and directories that must not be there, and whether they are removed by hand.
+    things: BTreeMap<(Code, bool), Vec<ImagePlace>>,
     /// Those that were looked at: there may be thousands for one code.
     known: BTreeSet<(Code, PathBuf)>,
     findings: Vec<Finding>,
 }
 
 impl Check<'_> {
+    fn add(&mut self, finding: Finding) {
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
     fn find(&mut self, code: Code, seen: String) {
-        self.findings.push(Finding::new(code, seen));
+        self.add(Finding::new(code, seen));
     }
 
     fn find_with(&mut self, code: Code, seen: String, command: String) {
-        let finding = Finding::new(code, seen).and_command(CommandPlace::Image, command);
-        self.findings.push(finding);
+        self.add(Finding::new(code, seen).and_command(CommandPlace::Image, command));
     }
 
     /// Checks the programs that each machine needs. Each has one finding at most: the first that prevents its start.
@@ -211,8 +216,7 @@ impl Check<'_> {
         for value in values.filter(is_of_one_vm) {
             if let Some(FileLine { path, line }) = &value.origin {
                 let place = format!("{} line {line}", self.root.resolve(path).display());
-                let finding = setting(Code::ImageConfigurationOfOneVm, &value.key, &place);
-                self.findings.push(finding);
+                self.add(setting(Code::ImageConfigurationOfOneVm, &value.key, &place));
             }
         }
     }
@@ -237,33 +241,29 @@ impl Check<'_> {
     fn settings(&mut self) {
         let settings = settings::read(self.root);
         for problem in &settings.problems {
-            self.unreadable(chain(problem));
+            self.find(Code::ImageUnreadable, chain(problem));
         }
         self.credentials(&settings.distributions);
         for path in &settings.secret_files {
             self.file(Code::ImageClusterToken, path);
         }
         // With a node ID that is unique to each machine, the name can be the same on all of them.
+        let is_of_one_vm = self.root.exists(NODE_ID);
         let has_id = |kind| {
             let mut distributions = settings.distributions.iter();
-            distributions.any(|one| one.kind == kind && one.with_node_id)
-                && !self.root.exists(NODE_ID)
+            !is_of_one_vm && distributions.any(|one| one.kind == kind && one.with_node_id)
         };
-        // Our drop-in is already a finding as a whole.
-        let ours = self.things.get(&Code::ImageRegistrationDropIn);
-        let is_ours = |place: &ImagePlace| ours.is_some_and(|places| places.contains(place));
-        let mut findings: Vec<Finding> = Vec::new();
         for found in &settings.unshareable {
             let place = self.at(&found.path);
-            if is_ours(&place) || found.code == Code::ImageNodeName && has_id(found.kind) {
+            // Our drop-in is already a finding as a whole.
+            let is_known = (Code::ImageRegistrationDropIn, place.path.clone());
+            if self.known.contains(&is_known)
+                || found.code == Code::ImageNodeName && has_id(found.kind)
+            {
                 continue;
             }
-            let finding = setting(found.code, &found.key, &place.to_string());
-            if !findings.contains(&finding) {
-                findings.push(finding);
-            }
+            self.add(setting(found.code, &found.key, &place.to_string()));
         }
-        self.findings.extend(findings);
     }
 
     /// Checks for credentials at all paths where the agent searches for them, and next to those.
@@ -295,12 +295,10 @@ impl Check<'_> {
         let place = self.at(Path::new(path));
         if let Some(target) = &place.leads_to {
             let is_in_memory = self.root.is_live() && target.starts_with("/run");
-            let mut steps = self.root.steps(path).into_iter();
-            let is_other = |step: PathBuf| {
-                let mut others = others.iter().filter(|other| **other != path);
-                others.any(|other| step == Path::new(other))
-            };
-            if is_in_memory || steps.any(is_other) {
+            let steps = self.root.steps(path);
+            let is_passed = |other: &str| steps.iter().any(|step| step == Path::new(other));
+            let mut others = others.iter().filter(|other| **other != path);
+            if is_in_memory || others.any(|other| is_passed(other)) {
                 return None;
             }
         }
@@ -322,17 +320,23 @@ impl Check<'_> {
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
             paths = match part.split_once('*') {
                 None => paths.iter().map(|path| path.join(part)).collect(),
-                Some((start, end)) => paths
-                    .iter()
-                    .flat_map(|dir| self.entries(dir, start, end))
-                    .take(PATHS_MAX)
-                    .collect(),
+                Some((start, end)) => {
+                    let found = paths.iter().flat_map(|dir| self.entries(dir, start, end));
+                    let found: Vec<PathBuf> = found.take(PATHS_MAX + 1).collect();
+                    if found.len() > PATHS_MAX {
+                        let all = dir.join(pattern);
+                        let seen = format!("more than {PATHS_MAX} paths match {}", all.display());
+                        self.add(Finding::new(Code::ImageUnreadable, seen).with_remedy(MANY));
+                    }
+                    found
+                }
             };
         }
         for path in &paths {
             // A copy is a file: kubelet.conf.d is a directory of settings.
+            let is_copy = pattern.ends_with(".*") || pattern.ends_with("/*kubeconfig");
             let is_dir = || self.root.metadata(path).is_ok_and(|found| found.is_dir());
-            if !pattern.ends_with(".*") || !is_dir() {
+            if !is_copy || !is_dir() {
                 self.thing(code, path);
             }
         }
@@ -359,8 +363,7 @@ impl Check<'_> {
     /// Adds the file that a setting names, if it is present and not empty. A directory is never added: the setting is wrong, and the
     /// directory may be one of the system.
     fn file(&mut self, code: Code, path: &Path) {
-        let is_directory = |metadata: std::fs::Metadata| metadata.is_dir();
-        if !self.root.metadata(path).is_ok_and(is_directory) {
+        if !self.root.metadata(path).is_ok_and(|found| found.is_dir()) {
             self.thing(code, path);
         } else if !self.root.list(path).is_ok_and(|names| names.is_empty()) {
             let seen = format!(
@@ -368,32 +371,35 @@ impl Check<'_> {
                 path.display()
             );
             let finding = Finding::new(Code::ImageUnreadable, seen);
-            let finding = finding.with_remedy("Correct the setting that names this path.");
-            if !self.findings.contains(&finding) {
-                self.findings.push(finding);
-            }
+            self.add(finding.with_remedy("Correct the setting that names this path."));
         }
     }
 
     /// Adds a file or directory, if it is present and not empty.
     fn thing(&mut self, code: Code, path: &Path) {
-        let place = self.at(path);
-        // The user may have linked a directory of the system, whose files no command may remove.
-        let is_linked = self
-            .home(path)
-            .is_some_and(|home| !place.path.starts_with(home));
+        let mut place = self.at(path);
+        if !self.known.insert((code, place.path.clone())) {
+            return;
+        }
         // This file has an effect even if it is empty or a broken link.
         let is_mark = code == Code::ImageCloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
-        if self.known.insert((code, place.path.clone())) && (is_there || self.counts(path)) {
-            if is_linked {
-                let (path, leads_to) = (path.to_owned(), Some(place.path));
-                let place = ImagePlace { path, leads_to };
-                self.linked.entry(code).or_default().push(place);
-            } else {
-                self.things.entry(code).or_default().push(place);
-            }
+        if !is_there && !self.counts(path) {
+            return;
         }
+        // On a running system, a user can replace a directory by a link before the command is run. In a tree, there is no user.
+        let homes = self.root.resolve("/home");
+        let mut steps = self.root.steps(path).into_iter();
+        let is_open = self.dir == Path::new("/") && steps.any(|step| step.starts_with(&homes));
+        // The user may have linked a directory of the system, whose files no command may remove.
+        let home = self.home(path);
+        let is_linked = home.is_some_and(|home| !place.path.starts_with(home));
+        if is_linked {
+            let (path, leads_to) = (path.to_owned(), Some(place.path));
+            place = ImagePlace { path, leads_to };
+        }
+        let things = self.things.entry((code, is_open || is_linked));
+        things.or_default().push(place);
     }
 
     /// Reports whether a path exists, and is neither an empty file nor an empty directory.
@@ -413,24 +419,17 @@ impl Check<'_> {
 
     fn failed(&mut self, error: &ReadError) {
         if !error.is_absent() {
-            self.unreadable(chain(error));
-        }
-    }
-
-    fn unreadable(&mut self, seen: String) {
-        let mut findings = self.findings.iter();
-        if !findings.any(|finding| finding.seen == seen) {
-            self.find(Code::ImageUnreadable, seen);
+            self.find(Code::ImageUnreadable, chain(error));
         }
     }
 
     /// Returns the home directory that has this path, with the links that only root can make resolved.
     fn home(&self, path: &Path) -> Option<PathBuf> {
         if path.starts_with("/root") {
-            return Some(self.root.resolve(Path::new("/root")));
+            return Some(self.root.resolve("/root"));
         }
         let user = path.strip_prefix("/home").ok()?.components().next()?;
-        Some(self.root.resolve(Path::new("/home")).join(user))
+        Some(self.root.resolve("/home").join(user))
     }
 
     /// Resolves all links in a path. If the path itself is a link, its target is returned separately.
@@ -452,15 +451,15 @@ impl Check<'_> {
         let is_of_dbus = place.path.ends_with("dbus/machine-id");
         let command = match place.leads_to {
             None if !is_of_dbus => format!("truncate -s 0 {}", self.path(&place.path)),
-            _ => self.remove(&[&place.path]),
+            _ => self.remove(std::slice::from_ref(place)),
         };
         self.find_with(code, seen, command);
     }
 
     /// Returns the command that removes files, and directories with all their content.
-    fn remove(&self, paths: &[&Path]) -> String {
-        let paths: Vec<String> = paths.iter().map(|path| self.path(path)).collect();
-        format!("rm -rf {}", paths.join(" "))
+    fn remove(&self, places: &[ImagePlace]) -> String {
+        let paths = places.iter().map(|place| self.path(&place.path));
+        format!("rm -rf {}", paths.collect::<Vec<_>>().join(" "))
     }
 
     /// Returns the option of a program that works in the tree; nothing for the running system.

@@ -53,9 +53,12 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/scheduler.conf",
         "/root/.kube/config", "/home/*/.kube/config", "/etc/rancher/rke2/rke2.yaml.*", "/etc/rancher/k3s/k3s.yaml.*",
         "/etc/kubernetes/admin.conf.*", "/etc/kubernetes/super-admin.conf.*", "/root/.kube/config.*", "/home/*/.kube/config.*",
+        "/root/*kubeconfig", "/root/rke2.yaml", "/root/k3s.yaml", "/home/*/*kubeconfig", "/home/*/kubeconfig.*",
+        "/home/*/rke2.yaml", "/home/*/k3s.yaml",
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"]),
+    (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials"]),
     (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
     (Code::ImageSystemAgentConnection, &[
         "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",

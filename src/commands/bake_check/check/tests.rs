@@ -61,6 +61,67 @@ fn an_invalid_configuration_is_one_problem() {
 }
 
 #[test]
+fn in_a_home_directory_of_a_running_system_no_command_removes_anything() {
+    let dir = tree(&[
+        ("/home/a/.ssh/id_rsa", "x"),
+        ("/srv/token", "x"),
+        ("/root/.ssh/id_rsa", "x"),
+        (
+            "/etc/rancher/k3s/config.yaml",
+            "token-file: /etc/a/b/token\n",
+        ),
+    ]);
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
+    link("/home/a", "etc/a");
+    link("/srv", "home/a/b");
+    let found = |at: &Path| -> Vec<_> {
+        let findings = check(&Root::new(dir.path()), None, at).into_iter();
+        let codes = [Code::ImageClusterToken, Code::ImageSshPrivateKey];
+        let findings = findings.filter(|one| codes.contains(&one.code));
+        findings
+            .map(|one| {
+                (
+                    one.commands().first().map(|it| it.text.to_string()),
+                    one.seen,
+                )
+            })
+            .collect()
+    };
+    let said = |command: Option<&str>, seen: &str| (command.map(str::to_owned), seen.to_owned());
+    let (token, key, of_root) = ("/srv/token", "/home/a/.ssh/id_rsa", "/root/.ssh/id_rsa");
+    let running = [
+        said(None, token),
+        said(Some("rm -rf /root/.ssh/id_rsa"), of_root),
+        said(None, key),
+    ];
+    assert_eq!(found(Path::new("/")), running);
+    let image = [
+        said(Some("rm -rf /image/srv/token"), token),
+        said(
+            Some("rm -rf /image/root/.ssh/id_rsa /image/home/a/.ssh/id_rsa"),
+            "/root/.ssh/id_rsa, /home/a/.ssh/id_rsa",
+        ),
+    ];
+    assert_eq!(found(Path::new("/image")), image);
+}
+
+#[test]
+fn what_is_not_checked_is_said() {
+    let dir = tree(&[("/home/a/.kube/config.z", "x")]);
+    let below = dir.path().join("home/a/.kube");
+    let empty = |number| std::fs::write(below.join(format!("config.{number}")), "").unwrap();
+    (1..PATHS_MAX).for_each(empty);
+    let code = Code::ImageUnreadable;
+    assert_eq!(found(&dir, code), None);
+    assert_ne!(found(&dir, Code::ImageAdminKubeconfig), None);
+    empty(PATHS_MAX);
+    let (finding, commands) = found(&dir, code).unwrap();
+    let seen = "more than 10000 paths match /home/*/.kube/config.*";
+    assert_eq!((finding.seen.as_str(), finding.fix()), (seen, vec![MANY]));
+    assert_eq!(commands, [""; 0]);
+}
+
+#[test]
 fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
     let dir = tree(&[
         ("/var/home/a/.ssh/id_rsa", "x"),
