@@ -26,7 +26,7 @@ use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
 use crate::wire::netlink::inventory::{bus_of, read_nics};
 use crate::wire::netlink::socket::{
-    KERNEL, MESSAGE_MAX, MessageSource, RECEIVE_BUFFER, Received, subscribe,
+    KERNEL, MESSAGE_MAX, RECEIVE_BUFFER, Received, receive, subscribe,
 };
 use burst::Burst;
 use judge::judge;
@@ -103,7 +103,7 @@ impl Source for Link {
             }
             let mut buffer = vec![0; MESSAGE_MAX];
             loop {
-                let ended = match socket.file.receive(&mut buffer) {
+                let ended = match receive(&socket.file, &mut buffer) {
                     Ok(received) => {
                         self.take(received, &buffer, out);
                         // Messages without end must not block the thread for the rest of the agent.

@@ -8,6 +8,7 @@ use super::*;
 use crate::facts::Unavailable;
 use crate::facts::UnavailableKind;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
+use crate::wire::virtio::downward_metrics::ReadTimeouts;
 use crate::wire::virtio::port::PortError;
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {

@@ -150,13 +150,8 @@ impl BusAddress {
 /// The system bus. Clones share one connection, which is opened at the first use, and again after it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    shared: Arc<SharedBus>,
-}
-
-#[derive(Debug)]
-struct SharedBus {
     address: BusAddress,
-    connection: Mutex<Option<Connection>>,
+    connection: Arc<Mutex<Option<Connection>>>,
 }
 
 impl Bus {
@@ -170,21 +165,19 @@ impl Bus {
             },
             _ => BusAddress::Socket(root.join(SOCKET)),
         };
-        Self::at(address)
-    }
-
-    fn at(address: BusAddress) -> Self {
-        let connection = Mutex::new(None);
-        let shared = Arc::new(SharedBus {
+        let connection = Arc::default();
+        Self {
             address,
             connection,
-        });
-        Self { shared }
+        }
     }
 
     /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
     pub fn with_own_connection(&self) -> Self {
-        Self::at(self.shared.address.clone())
+        Self {
+            address: self.address.clone(),
+            connection: Arc::default(),
+        }
     }
 
     /// Returns the open connection, or opens one.
@@ -193,12 +186,12 @@ impl Bus {
     ///
     /// When there is no connection and none can be opened before the deadline.
     pub async fn connection(&self) -> Result<Connection, BusError> {
-        let mut slot = self.shared.connection.lock().await;
+        let mut slot = self.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
         }
         *slot = None;
-        let fresh = timeout(DEADLINE, self.shared.address.connect())
+        let fresh = timeout(DEADLINE, self.address.connect())
             .await
             .map_err(|_| BusError::silent())??;
         Ok(slot.insert(fresh).clone())

@@ -5,6 +5,7 @@
 //! us that many signals, regardless of match rules, but only to us alone: these have a destination and are dropped. The bus delivers
 //! all others by our rules, so their sender is the one that a rule names.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 
 use futures_core::Stream;
@@ -28,7 +29,9 @@ impl Signals {
         let (sender, received) = unbounded_channel();
         let mut reader = JoinSet::new();
         reader.spawn(async move {
-            while let Some(message) = next(&mut stream).await {
+            while let Some(Ok(message)) =
+                poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await
+            {
                 let is_signal = message.message_type() == Type::Signal;
                 if is_signal && message.header().destination().is_none() {
                     let _ = sender.send(message);
@@ -45,12 +48,6 @@ impl Signals {
     pub async fn next(&mut self) -> Option<Message> {
         self.received.recv().await
     }
-}
-
-async fn next(stream: &mut MessageStream) -> Option<Message> {
-    std::future::poll_fn(|context| Pin::new(&mut *stream).poll_next(context))
-        .await?
-        .ok()
 }
 
 #[cfg(test)]

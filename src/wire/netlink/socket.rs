@@ -30,11 +30,6 @@ pub const MESSAGE_MAX: usize = 8 << 10;
 /// The timeout of a response. The kernel responds within the system call.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The attribute of a request that defines what the response contains, u32.
-const IFLA_EXT_MASK: u16 = 29;
-/// In [`IFLA_EXT_MASK`]: no statistics, which are half of a response.
-const RTEXT_FILTER_SKIP_STATS: u32 = 8;
-
 /// The result of a read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
@@ -47,16 +42,6 @@ pub enum Received {
     },
     /// The receive buffer was full, and the kernel dropped messages.
     Overrun,
-}
-
-/// A source of messages: the kernel, or a test.
-pub trait MessageSource {
-    /// Returns the next message.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 }
 
 /// Opens a non-blocking socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in
@@ -77,21 +62,24 @@ pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Soc
     Ok(socket)
 }
 
-impl MessageSource for Socket {
-    fn receive(&self, mut buffer: &mut [u8]) -> io::Result<Received> {
-        loop {
-            let error = match self.recv_from(&mut buffer, MSG_TRUNC) {
-                Ok((length, sender)) => {
-                    let sender = sender.port_number();
-                    return Ok(Received::Datagram { length, sender });
-                }
-                Err(error) => error,
-            };
-            match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
-                Some(Errno::EINTR) => {}
-                _ => return Err(error),
+/// Returns the next message.
+///
+/// # Errors
+///
+/// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
+pub fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
+    loop {
+        let error = match socket.recv_from(&mut buffer, MSG_TRUNC) {
+            Ok((length, sender)) => {
+                let sender = sender.port_number();
+                return Ok(Received::Datagram { length, sender });
             }
+            Err(error) => error,
+        };
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
+            Some(Errno::EINTR) => {}
+            _ => return Err(error),
         }
     }
 }
@@ -106,7 +94,7 @@ pub fn read_link(name: &OsStr) -> io::Result<Link> {
     SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
     socket.send_to(&request(name.as_bytes()), &SocketAddr::new(KERNEL, 0), 0)?;
     let mut buffer = vec![0; MESSAGE_MAX];
-    let answer = match socket.receive(&mut buffer)? {
+    let answer = match receive(&socket, &mut buffer)? {
         Received::Datagram {
             length,
             sender: KERNEL,
@@ -120,16 +108,13 @@ pub fn read_link(name: &OsStr) -> io::Result<Link> {
     }
 }
 
-/// Returns an `RTM_GETLINK` for the link with this name, without statistics.
+/// Returns an `RTM_GETLINK` for the link with this name.
 fn request(name: &[u8]) -> Vec<u8> {
     let mut request = vec![0; HEADER + LINK_HEADER];
-    let mask = RTEXT_FILTER_SKIP_STATS.to_ne_bytes();
-    for (kind, value) in [(IFLA_EXT_MASK, &mask[..]), (IFLA_IFNAME, name)] {
-        request.extend((value.len() as u16 + 4).to_ne_bytes());
-        request.extend(kind.to_ne_bytes());
-        request.extend(value);
-        request.resize(request.len().next_multiple_of(4), 0);
-    }
+    request.extend((name.len() as u16 + 4).to_ne_bytes());
+    request.extend(IFLA_IFNAME.to_ne_bytes());
+    request.extend(name);
+    request.resize(request.len().next_multiple_of(4), 0);
     let length = request.len() as u32;
     let mut request = NetlinkBuffer::new(request);
     request.set_length(length);

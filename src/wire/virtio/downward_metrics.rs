@@ -8,6 +8,7 @@
 //!
 //! The port is open only during a request, because other programs need it too. The host accepts one request per second.
 
+use std::fmt::Display;
 use std::io::ErrorKind::PermissionDenied;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::port::{Port, PortError, READ_MAX, Read};
 use crate::facts::UnavailableKind::{Forbidden, Malformed, Refused, Unreachable};
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::{Fact, Unavailable};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
@@ -48,32 +49,28 @@ pub struct ReadTimeouts {
     pub again: Duration,
 }
 
-impl Default for ReadTimeouts {
-    /// For each request the host queries QEMU, which may take 12 s.
-    fn default() -> Self {
-        Self {
-            send: Duration::from_secs(5),
-            receive: Duration::from_secs(15),
-            again: Duration::from_secs(2),
-        }
-    }
-}
+/// The usual timeouts. For each request the host queries QEMU, which may take 12 s.
+pub const TIMEOUTS: ReadTimeouts = ReadTimeouts {
+    send: Duration::from_secs(5),
+    receive: Duration::from_secs(15),
+    again: Duration::from_secs(2),
+};
 
 impl From<PortError> for Unavailable {
     fn from(error: PortError) -> Self {
-        let text = format!("failed to use the port `{PORT}`: {}", chain(&error));
-        match error {
-            PortError::Io(error) if error.kind() == PermissionDenied => Self::new(Forbidden, text),
-            PortError::Busy => unreachable(format!(
-                "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
-            )),
-            _ => unreachable(text),
+        match &error {
+            PortError::Io(why) if why.kind() == PermissionDenied => of_port(Forbidden, chain(why)),
+            PortError::Busy => of_port(
+                Unreachable,
+                format_args!("{error}, such as vm-dump-metrics; retrying later"),
+            ),
+            _ => of_port(Unreachable, chain(&error)),
         }
     }
 }
 
-fn unreachable(text: String) -> Unavailable {
-    Unavailable::new(Unreachable, text)
+fn of_port(kind: UnavailableKind, what: impl Display) -> Unavailable {
+    Unavailable::new(kind, format!("port `{PORT}`: {what}"))
 }
 
 /// Requests the metrics of the host once; absent if the host has no such port. `wall` is the current time, in seconds since 1970: an
@@ -90,14 +87,12 @@ pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Fact<HostMet
 async fn ask_on(port: &Port, wall: i64, limits: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
     timeout(limits.send, send(port)).await.map_err(|_| {
         let limit = limits.send.as_millis();
-        unreachable(format!(
-            "nothing on the host reads from `{PORT}`: sending the request timed out after {limit} ms"
-        ))
+        let what = "nothing on the host reads from it: sending the request timed out after";
+        of_port(Unreachable, format_args!("{what} {limit} ms"))
     })??;
     let limit = limits.receive.as_millis();
-    let mut problem = unreachable(format!(
-        "no response from the host on `{PORT}` within {limit} ms"
-    ));
+    let silent = format_args!("no response from the host within {limit} ms");
+    let mut problem = of_port(Unreachable, silent);
     let mut deadline = Instant::now() + limits.receive;
     let (mut received, mut answer) = (Vec::new().into_iter(), MetricsAnswer::default());
     while let Ok(message) = timeout_at(deadline, next(port, &mut received, &mut answer)).await {
@@ -145,8 +140,10 @@ async fn next(
             Read::Data(bytes) => *received = bytes.into_iter(),
             Read::Nothing => drop(port.changed().await?),
             Read::HostAway => {
-                let text = format!("the host closed `{PORT}` before it responded");
-                return Err(unreachable(text));
+                return Err(of_port(
+                    Unreachable,
+                    "the host closed it before it responded",
+                ));
             }
         }
     }
@@ -155,23 +152,22 @@ async fn next(
 /// Checks that a message has current metrics.
 fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, Unavailable> {
     if message == REFUSAL {
-        let text = format!("the host responded `INVALID REQUEST` on `{PORT}`");
-        return Err(Unavailable::new(Refused, text));
+        return Err(of_port(Refused, "the host responded `INVALID REQUEST`"));
     }
-    let text = std::str::from_utf8(message).map_err(|_| {
-        let text = format!("the response on `{PORT}` is not valid UTF-8");
-        Unavailable::new(Malformed, text)
-    })?;
+    let text = std::str::from_utf8(message)
+        .map_err(|_| of_port(Malformed, "the response is not valid UTF-8"))?;
     let metrics = HostMetrics::parse(text).map_err(|why| {
-        let text = format!("unexpected response on `{PORT}`: {}", why.text);
-        Unavailable::new(why.kind, text)
+        let what = format_args!("unexpected response: {}", why.text);
+        of_port(why.kind, what)
     })?;
     match metrics.time {
         Some(time) if time < wall.saturating_sub(CLOCK_TOLERANCE) => {
             let age = wall.saturating_sub(time);
-            Err(unreachable(format!(
-                "the response on `{PORT}` is stale: it is {age} s older than the request, or the clocks of host and guest differ"
-            )))
+            let what = "older than the request, or the clocks of host and guest differ";
+            Err(of_port(
+                Unreachable,
+                format_args!("the response is stale: it is {age} s {what}"),
+            ))
         }
         _ => Ok(metrics),
     }
@@ -199,8 +195,8 @@ impl MetricsAnswer {
         for byte in bytes {
             self.received += 1;
             if self.received > ANSWER_MAX {
-                let text = format!("the response on `{PORT}` is longer than {ANSWER_MAX} bytes");
-                return Err(Unavailable::new(Refused, text));
+                let what = format_args!("the response is longer than {ANSWER_MAX} bytes");
+                return Err(of_port(Refused, what));
             }
             self.message.push(byte);
             if self.message.ends_with(END) {

@@ -300,7 +300,6 @@ fn an_error_of_the_kernel_names_the_port_once() {
     let error = PortError::from(std::io::Error::from_raw_os_error(
         nix::errno::Errno::ENOSPC as i32,
     ));
-    let text =
-        "failed to use the port `org.github.vhostmd.1`: No space left on device (os error 28)";
+    let text = "port `org.github.vhostmd.1`: No space left on device (os error 28)";
     assert_eq!(Unavailable::from(error).text, text);
 }
