@@ -21,7 +21,7 @@ use crate::decide::HookRun;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::{chain, one_line};
 use crate::sys::root::Root;
-use crate::wire::dbus::{Bus, BusError, DEADLINE, DRIVER, MANAGER};
+use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER};
 use find::Hooks;
 
 /// The maximum number of runs of hooks, and of sendings of Events, beside the loop. Each run of hooks has a connection to the bus, of
@@ -75,19 +75,14 @@ async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
     let began = Instant::now();
     let mut failures = Vec::new();
     let mut jobs = BTreeMap::new();
-    let mut messages = match bus.messages().await {
-        Ok(messages) => messages,
+    let mut signals = match bus.signals().await {
+        Ok(signals) => signals,
         Err(error) => return vec![format!("no hook was started: {}", chain(&error))],
     };
     for path in hooks {
         let unit = unit_name(&run.event, path);
-        let started = messages.during(start(bus, &unit, path, run)).await;
-        match started {
-            Ok(job) => {
-                // A hook may end while others are started.
-                messages.trust(&job.0);
-                jobs.insert(job, (path, unit));
-            }
+        match start(bus, &unit, path, run).await {
+            Ok(job) => drop(jobs.insert(job, (path, unit))),
             // The agent was restarted, and the hook has not ended.
             Err(error)
                 if error.name().as_deref() == Some("org.freedesktop.systemd1.UnitExists") => {}
@@ -96,7 +91,7 @@ async fn run(bus: &Bus, hooks: &[String], run: &HookRun) -> Vec<String> {
     }
     // The end of the connection is no failure of a hook.
     while !jobs.is_empty()
-        && let Some(message) = messages.next().await
+        && let Some(message) = signals.next().await
     {
         if let Some((job, result)) = removed_job(&message)
             && let Some((path, unit)) = jobs.remove(&job)
@@ -134,7 +129,7 @@ async fn start(bus: &Bus, unit: &str, path: &str, run: &HookRun) -> Result<Job, 
     // `fail`: a hook must not replace a queued job, such as those of a shutdown.
     let arguments = (unit, "fail", properties, auxiliary);
     let answer = bus
-        .call_typed(DEADLINE, MANAGER, "StartTransientUnit", &arguments)
+        .call_typed(MANAGER, "StartTransientUnit", &arguments)
         .await?;
     let malformed = || BusError::Malformed("StartTransientUnit".to_owned());
     let header = answer.header();

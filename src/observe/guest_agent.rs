@@ -152,9 +152,7 @@ fn known(answer: Result<String, BusError>) -> Result<Option<String>, BusError> {
 pub fn why(error: &BusError) -> Unavailable {
     let kind = match error {
         BusError::Absent(_) => UnavailableKind::Missing,
-        BusError::Connect { .. } | BusError::Silent(_) | BusError::Ended => {
-            UnavailableKind::Unreachable
-        }
+        BusError::Unreachable(_) => UnavailableKind::Unreachable,
         BusError::Refused { .. } => UnavailableKind::Forbidden,
         BusError::Malformed(_) => UnavailableKind::Malformed,
     };

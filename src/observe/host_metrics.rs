@@ -6,14 +6,14 @@ use time::UtcDateTime;
 use crate::facts::Fact;
 use crate::facts::host_metrics::HostMetrics;
 use crate::sys::root::Root;
-use crate::wire::virtio::downward_metrics::{PORT, ReadTimeouts, ask};
+use crate::wire::virtio::downward_metrics::{PORT, TIMEOUTS, ask};
 use crate::wire::virtio::port;
 
 /// Reads the metrics. `wall` is the current time: an earlier response is rejected.
 ///
 /// Takes up to 20 s if the host is slow, and 5 s if the port is not served: read it concurrently with the other sources.
 pub async fn read(root: &Root, wall: UtcDateTime) -> Fact<HostMetrics> {
-    ask(root, wall.unix_timestamp(), ReadTimeouts::default()).await
+    ask(root, wall.unix_timestamp(), TIMEOUTS).await
 }
 
 /// Reports whether the host provides its metrics, and returns a description of the device.

@@ -6,35 +6,41 @@
 //! added to a separate, edge-triggered epoll(7) instance, and tokio waits for that instance, which is readable while it has an
 //! edge: one wake-up for each change.
 
+use std::io::{Error, ErrorKind};
 use std::os::fd::AsFd;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use tokio::net::unix::pipe;
 
-/// A watch for edges of one file descriptor.
+/// An open file, and a watch for its edges.
 #[derive(Debug)]
-pub struct EdgeTriggered {
+pub struct EdgeTriggered<F> {
+    // Dropped before the file: an epoll instance must not outlive the file that it watches.
     inner: Epoll,
     /// The same epoll instance, in a form for which tokio can wait.
     readable: pipe::Receiver,
+    /// The file.
+    pub file: F,
 }
 
-impl EdgeTriggered {
-    /// Watches `descriptor`, which must stay open while this is used. A state that already exists is the first edge.
+impl<F: AsFd> EdgeTriggered<F> {
+    /// Watches `file`. A state that already exists is the first edge.
     /// `EPOLLPRI` on a file in `/proc` is reported only together with `EPOLLIN`: a poll for one of them consumes the event.
     ///
     /// # Errors
     ///
     /// When the kernel provides no epoll instance, or the descriptor never changes, like that of a regular file.
-    pub fn of(descriptor: impl AsFd, interest: EpollFlags) -> std::io::Result<Self> {
+    pub fn of(file: F, interest: EpollFlags) -> Result<Self, Error> {
         let inner = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        inner.add(
-            descriptor,
-            EpollEvent::new(interest | EpollFlags::EPOLLET, 0),
-        )?;
+        let event = EpollEvent::new(interest | EpollFlags::EPOLLET, 0);
+        inner.add(&file, event)?;
         // tokio treats it like the read end of a pipe: a descriptor that becomes readable.
         let readable = pipe::Receiver::from_owned_fd_unchecked(inner.0.try_clone()?)?;
-        Ok(Self { inner, readable })
+        Ok(Self {
+            inner,
+            readable,
+            file,
+        })
     }
 
     /// Waits for the next edge, and returns the current readiness of the descriptor. Cancel-safe.
@@ -42,23 +48,21 @@ impl EdgeTriggered {
     /// # Errors
     ///
     /// When the epoll instance can no longer be read, which does not happen on any known kernel.
-    pub async fn next(&self) -> std::io::Result<EpollFlags> {
+    pub async fn next(&self) -> Result<EpollFlags, Error> {
         loop {
             self.readable.readable().await?;
             let taken = self.readable.try_io(|| {
                 let mut events = [EpollEvent::empty()];
-                match self.inner.wait(&mut events, EpollTimeout::ZERO) {
-                    Ok(0) => Err(std::io::ErrorKind::WouldBlock.into()),
-                    Ok(_) => Ok(events
-                        .first()
-                        .map_or(EpollFlags::empty(), EpollEvent::events)),
-                    Err(nix::errno::Errno::EINTR) => Ok(EpollFlags::empty()),
-                    Err(errno) => Err(errno.into()),
+                let count = self.inner.wait(&mut events, EpollTimeout::ZERO)?;
+                let [event] = events;
+                match count {
+                    0 => Err(ErrorKind::WouldBlock.into()),
+                    _ => Ok(event.events()),
                 }
             });
             match taken {
-                Ok(flags) if flags.is_empty() => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error)
+                    if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {}
                 taken => return taken,
             }
         }
@@ -81,15 +85,15 @@ mod tests {
         let path = dir.path().join("fifo");
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
-        let mut reader = std::fs::File::from(open(&path, flags, Mode::empty()).unwrap());
-        let edges = EdgeTriggered::of(&reader, EpollFlags::EPOLLIN).unwrap();
+        let reader = std::fs::File::from(open(&path, flags, Mode::empty()).unwrap());
+        let edges = EdgeTriggered::of(reader, EpollFlags::EPOLLIN).unwrap();
         let mut woken = 0;
         for _ in 0..100 {
             let mut writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             writer.write_all(b"x").unwrap();
             let data = timeout(SOON, edges.next()).await.unwrap().unwrap();
             assert!(data.contains(EpollFlags::EPOLLIN), "{data:?}");
-            assert_eq!(reader.read(&mut [0; 8]).unwrap(), 1);
+            assert_eq!((&edges.file).read(&mut [0; 8]).unwrap(), 1);
             drop(writer);
             let away = timeout(SOON, edges.next()).await.unwrap().unwrap();
             assert!(away.contains(EpollFlags::EPOLLHUP), "{away:?}");

@@ -5,7 +5,7 @@
 //! however small, and never slewing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -44,11 +44,11 @@ impl Source for Clock {
 }
 
 async fn follow(out: &Output) -> io::Result<std::convert::Infallible> {
-    let timer = StepTimer::new()?;
+    let timer = step_timer()?;
     let mut before = read_offset()?;
     out.active("timerfd");
     loop {
-        timer.stepped().await?;
+        stepped(&timer).await?;
         out.fire(Trigger::Clock);
         let after = read_offset()?;
         note(out, ClockStep(after - before));
@@ -77,48 +77,30 @@ fn offset(realtime: TimeSpec, monotonic: TimeSpec) -> i128 {
     nanoseconds(realtime) - nanoseconds(monotonic)
 }
 
-/// A timer that never expires and is canceled by each step of the wall clock.
-#[derive(Debug)]
-struct StepTimer {
-    // Dropped before the timer: an epoll instance must not outlive it.
-    edges: EdgeTriggered,
-    timer: TimerFd,
+/// Returns a timer that never expires and is canceled by each step of the wall clock.
+fn step_timer() -> io::Result<EdgeTriggered<TimerFd>> {
+    let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+    let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
+    let expiration = Expiration::OneShot(TimeSpec::from_duration(FAR_FUTURE));
+    let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+    match timer.set(expiration, flags) {
+        // ECANCELED: the clock was just set. The timer is armed nevertheless (fs/timerfd.c).
+        Ok(()) | Err(Errno::ECANCELED) => EdgeTriggered::of(timer, EpollFlags::EPOLLIN),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
-impl StepTimer {
-    fn new() -> io::Result<Self> {
-        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
-        let expiration = Expiration::OneShot(TimeSpec::from_duration(FAR_FUTURE));
-        let flags =
-            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
-        match timer.set(expiration, flags) {
-            // ECANCELED: the clock was just set. The timer is armed nevertheless (fs/timerfd.c).
-            Ok(()) | Err(Errno::ECANCELED) => {}
+/// Waits for the next step. Steps in quick succession may be reported as one. Cancel-safe.
+async fn stepped(timer: &EdgeTriggered<TimerFd>) -> io::Result<()> {
+    loop {
+        timer.next().await?;
+        // Not `TimerFd::wait`, which hides the expected error. The timer stays armed, and reports steps even after its expiry
+        // (fs/timerfd.c).
+        match nix::unistd::read(timer.file.as_fd(), &mut [0; 8]) {
+            Err(Errno::ECANCELED) => return Ok(()),
+            Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let edges = EdgeTriggered::of(&timer, EpollFlags::EPOLLIN)?;
-        Ok(Self { edges, timer })
-    }
-
-    /// Waits for the next step. Steps in quick succession may be reported as one. Cancel-safe.
-    async fn stepped(&self) -> io::Result<()> {
-        loop {
-            self.edges.next().await?;
-            if is_cancelled(self.timer.as_fd())? {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Reads the timer. It stays armed, and reports steps even after its expiry (fs/timerfd.c).
-fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
-    // Not `TimerFd::wait`, which hides the expected error.
-    match nix::unistd::read(timer, &mut [0; 8]) {
-        Err(Errno::ECANCELED) => Ok(true),
-        Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
     }
 }
 

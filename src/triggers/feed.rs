@@ -32,7 +32,7 @@ pub enum Reach {
 }
 
 /// The deliveries of one watch. Clones share them. Holds at most one object: the newest.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Feed<T>(Arc<Mutex<Waiting<T>>>);
 
 /// The deliveries that are not used yet.
@@ -56,12 +56,6 @@ impl<T> Default for Waiting<T> {
 impl<T> Default for Feed<T> {
     fn default() -> Self {
         Self(Arc::default())
-    }
-}
-
-impl<T> Clone for Feed<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

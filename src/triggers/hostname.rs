@@ -43,17 +43,15 @@ impl Source for Hostname {
 }
 
 async fn follow(root: &Root, out: &Output) -> Result<Infallible, Lost> {
-    let file = NameFile::open(root)?;
+    let file = open(root)?;
     // The first edge is not a change: the file is readable from the beginning.
-    file.reported().await?;
-    let mut name = file.read()?;
+    let mut before = name(&file).await.map_err(|error| failed(&error))?;
     out.active(PATH);
     loop {
-        file.reported().await?;
-        let now = file.read()?;
+        let now = name(&file).await.map_err(|error| failed(&error))?;
         // The name is unchanged, or was set in the namespace of a container: the kernel has one counter for all of them.
-        if now != name {
-            name = now;
+        if now != before {
+            before = now;
             out.fire(Trigger::Hostname);
         }
         // Any user can set the hostname of a UTS namespace at any rate, and each wakes this task. A change during the pause is reported after it.
@@ -66,57 +64,42 @@ fn failed(error: &io::Error) -> Lost {
     Lost::Failed(format!("failed to poll `{PATH}`: {}", chain(error)))
 }
 
-/// The open file, and its changes.
-#[derive(Debug)]
-struct NameFile {
-    // Dropped before the file: an epoll instance must not outlive the file.
-    edges: EdgeTriggered,
-    file: File,
+/// Opens the file of the kernel.
+fn open(root: &Root) -> Result<EdgeTriggered<File>, Lost> {
+    // A regular file in place of the kernel's file never reports a change.
+    let not_live = || {
+        let detail = format!("`{PATH}` is not the file of the running kernel");
+        Lost::Absent(detail, None)
+    };
+    let file = root.open_file(PATH).map_err(|error| match error {
+        _ if !root.is_live() => not_live(),
+        // A sandbox hides the file.
+        ReadError::NotFound(_) => Lost::Hidden(format!(
+            "`{PATH}` is hidden, as by `ProcSubset=pid` in a unit"
+        )),
+        error => Lost::Failed(format!(
+            "failed to open the kernel hostname: {}",
+            chain(&error)
+        )),
+    })?;
+    // EPOLLIN, which is always set, makes each wake-up an edge. EPOLLPRI alone would be lost: polling the file clears it, and
+    // two nested epoll instances poll it.
+    EdgeTriggered::of(file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN).map_err(|error| match error
+        .raw_os_error()
+        == Some(Errno::EPERM as i32)
+    {
+        true => not_live(),
+        false => failed(&error),
+    })
 }
 
-impl NameFile {
-    fn open(root: &Root) -> Result<Self, Lost> {
-        // A regular file in place of the kernel's file never reports a change.
-        let not_live = || {
-            let detail = format!("`{PATH}` is not the file of the running kernel");
-            Lost::Absent(detail, None)
-        };
-        let file = root.open_file(PATH).map_err(|error| match error {
-            _ if !root.is_live() => not_live(),
-            // A sandbox hides the file.
-            ReadError::NotFound(_) => Lost::Hidden(format!(
-                "`{PATH}` is hidden, as by `ProcSubset=pid` in a unit"
-            )),
-            error => Lost::Failed(format!(
-                "failed to open the kernel hostname: {}",
-                chain(&error)
-            )),
-        })?;
-        // EPOLLIN, which is always set, makes each wake-up an edge. EPOLLPRI alone would be lost: polling the file clears it, and
-        // two nested epoll instances poll it.
-        match EdgeTriggered::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
-            Ok(edges) => Ok(Self { edges, file }),
-            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => Err(not_live()),
-            Err(error) => Err(failed(&error)),
-        }
-    }
-
-    /// Waits until the name is set. Cancel-safe.
-    async fn reported(&self) -> Result<(), Lost> {
-        self.edges
-            .next()
-            .await
-            .map(drop)
-            .map_err(|error| failed(&error))
-    }
-
-    fn read(&self) -> Result<Vec<u8>, Lost> {
-        let mut name = vec![0; NAME_MAX];
-        let length = self.file.read_at(&mut name, 0);
-        let length = length.map_err(|error| failed(&error))?;
-        name.truncate(length);
-        Ok(name)
-    }
+/// Waits until the name is set, and returns it. Cancel-safe.
+async fn name(file: &EdgeTriggered<File>) -> io::Result<Vec<u8>> {
+    file.next().await?;
+    let mut name = vec![0; NAME_MAX];
+    let length = file.file.read_at(&mut name, 0)?;
+    name.truncate(length);
+    Ok(name)
 }
 
 #[cfg(test)]

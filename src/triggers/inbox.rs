@@ -81,16 +81,13 @@ pub struct Inbox {
 impl Inbox {
     /// Creates both ends of a queue.
     pub fn new(random: fn() -> Random) -> (Sender, Self) {
-        let queue = Arc::new(Queue::default());
-        let inbox = Self {
-            queue: Arc::clone(&queue),
-        };
+        let queue = Arc::<Queue>::default();
         let sender = Sender {
-            queue,
+            queue: Arc::clone(&queue),
             random,
             is_paced: false,
         };
-        (sender, inbox)
+        (sender, Self { queue })
     }
 
     /// Returns the next reason and the time at which it was queued. Cancel-safe.

@@ -25,12 +25,11 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
 use crate::wire::netlink::inventory::{bus_of, read_nics};
-use crate::wire::netlink::socket::{KERNEL, MessageSource, RECEIVE_BUFFER, Received, subscribe};
+use crate::wire::netlink::socket::{
+    KERNEL, MESSAGE_MAX, RECEIVE_BUFFER, Received, receive, subscribe,
+};
 use burst::Burst;
 use judge::judge;
-
-/// The size of the receive buffer: the kernel's messages have 1.5 kB, and less than a page.
-const MESSAGE_MAX: usize = 8 << 10;
 
 /// The event source.
 pub(super) struct Link {
@@ -92,12 +91,10 @@ impl Source for Link {
         Box::pin(async move {
             let was_deaf = std::mem::replace(&mut self.was_deaf, true);
             self.burst = Burst::default();
-            let opened = subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER).and_then(|socket| {
-                let edges = EdgeTriggered::of(&socket, EpollFlags::EPOLLIN)?;
-                Ok((socket, edges))
-            });
-            let (socket, edges) = match opened {
-                Ok(opened) => opened,
+            let opened = subscribe(&ANNOUNCEMENTS, RECEIVE_BUFFER)
+                .and_then(|socket| EdgeTriggered::of(socket, EpollFlags::EPOLLIN));
+            let socket = match opened {
+                Ok(socket) => socket,
                 Err(error) => return unopened(&error),
             };
             out.state(standing(&self.root));
@@ -106,14 +103,16 @@ impl Source for Link {
             }
             let mut buffer = vec![0; MESSAGE_MAX];
             loop {
-                let ended = match socket.receive(&mut buffer) {
+                let ended = match receive(&socket.file, &mut buffer) {
                     Ok(received) => {
                         self.take(received, &buffer, out);
                         // Messages without end must not block the thread for the rest of the agent.
                         tokio::task::yield_now().await;
                         continue;
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => edges.next().await.err(),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        socket.next().await.err()
+                    }
                     Err(error) => Some(error),
                 };
                 if let Some(error) = ended {

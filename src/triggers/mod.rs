@@ -294,9 +294,7 @@ impl Wait for Listener {
                 let by_itself = Reasons {
                     trigger: next.trigger,
                     scope: next.scope,
-                    at: self.since_start(now),
-                    hint: None,
-                    renamed: false,
+                    ..Reasons::new(Trigger::Timer, self.since_start(now))
                 };
                 return Wake::Reconcile(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),

@@ -66,8 +66,8 @@ impl Source for OperatorChannel {
             let detail = detail(&chain(&error));
             match error {
                 // Only a new port can help.
-                PortError::NotOffered | PortError::Unplugged => Lost::Absent(detail, Some(link)),
-                PortError::Busy | PortError::Denied | PortError::Io(_) => Lost::Failed(detail),
+                PortError::Absent => Lost::Absent(detail, Some(link)),
+                PortError::Busy | PortError::Io(_) => Lost::Failed(detail),
             }
         })
     }
@@ -76,7 +76,7 @@ impl Source for OperatorChannel {
     fn probe<'a>(&'a mut self, _: &'a Output) -> Work<'a, SourceState> {
         let (is_active, detail) = match port::find(&self.0, NAME) {
             Some(_) => (true, detail("provided")),
-            None => (false, detail(&PortError::NotOffered.to_string())),
+            None => (false, detail(&PortError::Absent.to_string())),
         };
         Box::pin(std::future::ready(SourceState { is_active, detail }))
     }

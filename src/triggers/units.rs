@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of the guest agent's unit, from systemd's signals on the system bus.
 //!
-//! The bus delivers only signals that match our rules, by sender, object and name, so nothing else wakes us. But any process may
-//! send a signal to us alone, regardless of the rules. Such a signal has a destination and counts for nothing.
-
-use zbus::Message;
-use zbus::message::Type;
+//! The bus delivers only signals that match our rules, by sender, object and name, so nothing else is a reason.
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::sys::escape::chain;
-use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, Messages, PROPERTIES, SOCKET, unit_path};
+use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, Signals, unit_path};
 
 /// The event source.
 #[derive(Debug)]
@@ -25,21 +21,24 @@ impl Source for Units {
     fn follow<'a>(&'a mut self, out: &'a Output) -> Work<'a, Lost> {
         Box::pin(async move {
             let bus = self.0.with_own_connection();
-            let mut messages = match subscribe(&bus).await {
-                Ok(messages) => messages,
+            let mut signals = match subscribe(&bus).await {
+                Ok(signals) => signals,
                 Err(lost) => return lost,
             };
             out.active(format!("{} on the system bus", MANAGER.name));
             // For changes before the subscription.
             out.fire(Trigger::Units);
-            while let Some(message) = messages.next().await {
-                match meaning(&message) {
-                    Meaning::Changed => out.fire(Trigger::Units),
-                    Meaning::Left => return absent(),
-                    Meaning::Nothing => {}
+            while let Some(signal) = signals.next().await {
+                let header = signal.header();
+                match header.member().map_or("", |member| member.as_str()) {
+                    // systemd left the bus, as when it executes itself anew.
+                    "NameOwnerChanged" => return absent(),
+                    // `true` is the beginning of a reload; the changes are known at its end.
+                    "Reloading" if signal.body().deserialize().unwrap_or(false) => {}
+                    _ => out.fire(Trigger::Units),
                 }
             }
-            Lost::Failed(chain(&BusError::Ended))
+            Lost::Failed(chain(&BusError::ended()))
         })
     }
 }
@@ -50,61 +49,25 @@ fn absent() -> Lost {
 
 /// Sets the match rules, and subscribes to systemd, which sends no signals without subscribers. The connection must have no other
 /// rules: they end with it.
-async fn subscribe(bus: &Bus) -> Result<Messages, Lost> {
+async fn subscribe(bus: &Bus) -> Result<Signals, Lost> {
     let failed = |error: BusError| match error {
         // A machine without a bus is intended; nothing on it is broken.
         BusError::Absent(_) => Lost::Absent(chain(&error), Some(SOCKET.into())),
         error => Lost::Failed(chain(&error)),
     };
     // Created before the first rule, so that no signal is lost.
-    let mut messages = bus.messages().await.map_err(failed)?;
+    let signals = bus.signals().await.map_err(failed)?;
     for rule in rules() {
-        let arguments = [rule.as_str()];
-        let call = bus.call(DRIVER, "AddMatch", &arguments);
-        messages.during(call).await.map_err(failed)?;
+        let added = bus.call(DRIVER, "AddMatch", &[&rule]).await;
+        added.map_err(failed)?;
     }
     // Asking the bus starts no service, unlike a call to the service.
-    let owner = bus.text(DRIVER, "GetNameOwner", &[MANAGER.name]);
-    match messages.during(owner).await {
+    match bus.text(DRIVER, "GetNameOwner", &[MANAGER.name]).await {
         Err(BusError::Refused { .. }) => return Err(absent()),
         owner => owner.map_err(failed)?,
     };
-    let call = bus.call(MANAGER, "Subscribe", &[]);
-    messages.during(call).await.map_err(failed)?;
-    Ok(messages)
-}
-
-/// The meaning of a message.
-#[derive(Debug, PartialEq, Eq)]
-enum Meaning {
-    /// A unit may have changed.
-    Changed,
-    /// systemd left the bus, as when it executes itself anew.
-    Left,
-    /// Nothing.
-    Nothing,
-}
-
-fn meaning(message: &Message) -> Meaning {
-    let header = message.header();
-    if message.message_type() != Type::Signal {
-        return Meaning::Nothing;
-    }
-    let member = header.member().map_or("", |member| member.as_str());
-    let sender = header.sender().map_or("", |sender| sender.as_str());
-    if sender == DRIVER.name {
-        // Nobody else can send as the bus. Its other signals are about our own name.
-        return match member {
-            "NameOwnerChanged" => Meaning::Left,
-            _ => Meaning::Nothing,
-        };
-    }
-    match member {
-        _ if header.destination().is_some() => Meaning::Nothing,
-        // `true` is the beginning of a reload; the changes are known at its end.
-        "Reloading" if message.body().deserialize().unwrap_or(false) => Meaning::Nothing,
-        _ => Meaning::Changed,
-    }
+    let subscribed = bus.call(MANAGER, "Subscribe", &[]).await;
+    subscribed.map(|_| signals).map_err(failed)
 }
 
 /// Returns the match rules, as narrow as the bus supports (D-Bus specification, "Match Rules").

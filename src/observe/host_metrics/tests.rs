@@ -8,6 +8,7 @@ use super::*;
 use crate::facts::Unavailable;
 use crate::facts::UnavailableKind;
 use crate::testing::{NO_ANSWER, NOT_SERVED, TIMEOUTS};
+use crate::wire::virtio::downward_metrics::ReadTimeouts;
 use crate::wire::virtio::port::PortError;
 
 fn guest() -> (tempfile::TempDir, GuestTree, Root) {
@@ -70,10 +71,11 @@ async fn each_failure_has_its_kind_and_one_line() {
 
 #[test]
 fn refused_access_is_distinguished_from_a_host_that_is_away() {
+    let denied = PortError::Io(std::io::ErrorKind::PermissionDenied.into());
     for (error, expected) in [
-        (PortError::Denied, UnavailableKind::Forbidden),
+        (denied, UnavailableKind::Forbidden),
         (PortError::Busy, UnavailableKind::Unreachable),
-        (PortError::Unplugged, UnavailableKind::Unreachable),
+        (PortError::Absent, UnavailableKind::Unreachable),
     ] {
         assert_eq!(Unavailable::from(error).kind, expected);
     }

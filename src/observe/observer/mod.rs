@@ -62,11 +62,11 @@ impl Observe for Observer {
             files_delay,
             vmi: vmi.map(|(vmi, link)| {
                 let path = INSTANCES.within(&vmi.namespace).named(&vmi.name);
-                target(link, path, &self.vmi_feed, delay)
+                target(link, path, self.vmi_feed.clone(), delay)
             }),
             node: node.map(|(kubelet, link)| {
                 let path = NODES.named(&kubelet.node_name);
-                target(link, path, &self.node_feed, delay)
+                target(link, path, self.node_feed.clone(), delay)
             }),
             files,
         }
@@ -138,12 +138,12 @@ fn own<'a>(connections: &'a Connections, facts: &'a Observation) -> Option<Own<'
     Some((&link.client, &kubelet.node_name))
 }
 
-fn target<T>(link: &ApiLink, path: ObjectPath, feed: &Feed<T>, delay: Duration) -> Target<T> {
+fn target<T>(link: &ApiLink, path: ObjectPath, feed: Feed<T>, delay: Duration) -> Target<T> {
     Target {
         client: link.client.clone(),
         generation: link.generation,
         path,
-        feed: feed.clone(),
+        feed,
         delay,
     }
 }

@@ -157,6 +157,11 @@ enum Next {
     Overrun,
 }
 
+/// A source of messages: the kernel, or a fake one.
+trait MessageSource {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
+}
+
 /// What wakes a listener.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
@@ -244,7 +249,7 @@ impl MessageSource for Until<'_> {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             let done = (self.1)();
-            match self.0.receive(buffer) {
+            match receive(self.0, buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !done => {}
                 received => return received,
             }

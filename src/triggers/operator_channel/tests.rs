@@ -96,7 +96,7 @@ impl Talk {
     }
 
     fn ask_one(&mut self, command: &str) -> Value {
-        let request = json!({"execute": command}).to_string();
+        let request = format!("{}\n", json!({"execute": command}));
         serde_json::from_slice(&self.ask(request.as_bytes())).unwrap()
     }
 }
@@ -109,7 +109,7 @@ async fn each_command_has_its_answer() {
     assert_eq!(info["return"]["version"], env!("CARGO_PKG_VERSION"));
     let commands = info["return"]["supported_commands"].as_array().unwrap();
     assert_eq!(commands.len(), QgaCommand::NAMES.len());
-    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":-5}}";
+    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":-5}}\n";
     assert_eq!(talk.ask(sync), b"\xff{\"return\":-5}\n");
     assert_eq!(talk.fired(), []);
     assert_eq!(state(talk.guest.out), format!("{NAME}: host connected"));
@@ -142,7 +142,7 @@ async fn a_look_is_asked_for_once_and_confirmed() {
     let mut talk = Talk::new();
     assert_eq!(talk.ask_one("node-agent-resync"), json!({"return": {}}));
     assert_eq!(talk.fired(), [Trigger::Operator]);
-    talk.ask(b"{\"execute\":\"node-agent-resync\",\"arguments\":{\"x\":1}}");
+    talk.ask(b"{\"execute\":\"node-agent-resync\",\"arguments\":{\"x\":1}}\n");
     assert_eq!(talk.fired(), []);
 }
 
@@ -151,7 +151,7 @@ async fn what_a_host_that_went_away_left_behind_is_done_and_not_answered() {
     let mut talk = Talk::new();
     talk.ask_one("guest-ping");
     talk.host
-        .write_all(b"{\"execute\":\"node-agent-resync\"}")
+        .write_all(b"{\"execute\":\"node-agent-resync\"}\n")
         .unwrap();
     talk.guest.is_away = true;
     // It reads, executes the request, and drops the reply at the next step.
@@ -186,8 +186,8 @@ async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
         [b"{\"execute\":\"", &b"y".repeat(1 << 20)[..]].concat(),
     ] {
         let mut talk = Talk::new();
-        let stderr = talk.ask(&hostile);
-        let text = String::from_utf8(stderr).unwrap();
+        assert_eq!(talk.ask(&hostile), b"", "a line has an end");
+        let text = String::from_utf8(talk.ask(b"\n")).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         let reply: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(reply["error"]["class"], "GenericError");
@@ -295,7 +295,7 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
 async fn a_host_that_asks_without_end_does_not_keep_the_thread() {
     let mut talk = Talk::new();
     talk.host
-        .write_all(&b"{\"execute\":\"guest-ping\"}".repeat(150))
+        .write_all(&b"{\"execute\":\"guest-ping\"}\n".repeat(150))
         .unwrap();
     let mut turns = 0;
     let mut replies = 0;

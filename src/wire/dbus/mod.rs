@@ -4,7 +4,7 @@
 //! A call has a name, a path, a method and string arguments. Generated proxies would add a state machine for each method to the
 //! binary. The caller interprets the replies.
 
-mod messages;
+mod signals;
 mod socket;
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use zbus::wire::{DynamicType, StructureBuilder, Variant};
 use zbus::{Connection, Message};
 
 use crate::sys::root::Root;
-pub use messages::Messages;
+pub use signals::Signals;
 use socket::Bounded;
 
 /// The socket of the system bus, on which systemd's `dbus.socket` listens. Every system has it at the same path (D-Bus
@@ -69,20 +69,9 @@ pub enum BusError {
     /// There is no system bus on this system, or not yet.
     #[error("no system bus: `{}` does not exist", .0.display())]
     Absent(PathBuf),
-    /// The bus exists and cannot be used.
-    #[error("failed to connect to the system bus at `{address}`: {said}")]
-    Connect {
-        /// The address of the bus.
-        address: String,
-        /// The error of the kernel or the bus. Not a `#[source]`: its text already includes its causes.
-        said: zbus::Error,
-    },
-    /// The bus, or the service, is stopped or hangs.
-    #[error("no response on the system bus within {} s", .0.as_secs())]
-    Silent(Duration),
-    /// The connection ended.
-    #[error("the connection to the system bus was closed")]
-    Ended,
+    /// The bus refuses or closed the connection; or it, or the service, is stopped or hangs.
+    #[error("{0}")]
+    Unreachable(String),
     /// The service returned an error.
     #[error("`{method}` failed: {said}")]
     Refused {
@@ -100,14 +89,24 @@ impl BusError {
     /// Returns the name of the error in the service's response.
     pub fn name(&self) -> Option<String> {
         use zbus::DBusError;
-        match self {
-            Self::Refused { said, .. } => match said {
-                zbus::Error::MethodError(name, ..) => Some(name.to_string()),
-                zbus::Error::FDO(error) => Some(error.name().to_string()),
-                _ => None,
-            },
+        let Self::Refused { said, .. } = self else {
+            return None;
+        };
+        match said {
+            zbus::Error::MethodError(name, ..) => Some(name.to_string()),
+            zbus::Error::FDO(error) => Some(error.name().to_string()),
             _ => None,
         }
+    }
+
+    /// Returns the error for a connection that ended.
+    pub fn ended() -> Self {
+        Self::Unreachable("the connection to the system bus was closed".to_owned())
+    }
+
+    fn silent() -> Self {
+        let limit = DEADLINE.as_secs();
+        Self::Unreachable(format!("no response on the system bus within {limit} s"))
     }
 }
 
@@ -122,12 +121,14 @@ enum BusAddress {
 
 impl BusAddress {
     async fn connect(&self) -> Result<Connection, BusError> {
-        let failed = |said: zbus::Error| BusError::Connect {
-            address: match self {
-                Self::Socket(path) => path.display().to_string(),
-                Self::Named(address) => address.clone(),
-            },
-            said,
+        let failed = |said: zbus::Error| {
+            let address = match self {
+                Self::Socket(path) => path.to_string_lossy(),
+                Self::Named(address) => address.into(),
+            };
+            BusError::Unreachable(format!(
+                "failed to connect to the system bus at `{address}`: {said}"
+            ))
         };
         let builder = match self {
             Self::Socket(path) => {
@@ -149,13 +150,8 @@ impl BusAddress {
 /// The system bus. Clones share one connection, which is opened at the first use, and again after it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    shared: Arc<SharedBus>,
-}
-
-#[derive(Debug)]
-struct SharedBus {
     address: BusAddress,
-    connection: Mutex<Option<Connection>>,
+    connection: Arc<Mutex<Option<Connection>>>,
 }
 
 impl Bus {
@@ -169,21 +165,19 @@ impl Bus {
             },
             _ => BusAddress::Socket(root.join(SOCKET)),
         };
-        Self::at(address)
-    }
-
-    fn at(address: BusAddress) -> Self {
-        let connection = Mutex::new(None);
-        let shared = Arc::new(SharedBus {
+        let connection = Arc::default();
+        Self {
             address,
             connection,
-        });
-        Self { shared }
+        }
     }
 
     /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
     pub fn with_own_connection(&self) -> Self {
-        Self::at(self.shared.address.clone())
+        Self {
+            address: self.address.clone(),
+            connection: Arc::default(),
+        }
     }
 
     /// Returns the open connection, or opens one.
@@ -192,26 +186,24 @@ impl Bus {
     ///
     /// When there is no connection and none can be opened before the deadline.
     pub async fn connection(&self) -> Result<Connection, BusError> {
-        let mut slot = self.shared.connection.lock().await;
+        let mut slot = self.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
         }
         *slot = None;
-        let fresh = timeout(DEADLINE, self.shared.address.connect())
+        let fresh = timeout(DEADLINE, self.address.connect())
             .await
-            .map_err(|_| BusError::Silent(DEADLINE))??;
+            .map_err(|_| BusError::silent())??;
         Ok(slot.insert(fresh).clone())
     }
 
-    /// Returns the messages that are received from now on. The bus itself is trusted.
+    /// Returns the signals that are received from now on.
     ///
     /// # Errors
     ///
     /// As [`Bus::connection`].
-    pub async fn messages(&self) -> Result<Messages, BusError> {
-        let mut messages = Messages::new(&self.connection().await?);
-        messages.trust(DRIVER.name);
-        Ok(messages)
+    pub async fn signals(&self) -> Result<Signals, BusError> {
+        Ok(Signals::new(&self.connection().await?))
     }
 
     /// Calls a method whose arguments are all strings. Tries once.
@@ -228,9 +220,9 @@ impl Bus {
         let fields = arguments.iter().map(|text| Variant::from(*text));
         let body = fields.fold(StructureBuilder::new(), StructureBuilder::append_field);
         match body.build() {
-            Ok(body) => self.call_typed(DEADLINE, peer, method, &body).await,
+            Ok(body) => self.call_typed(peer, method, &body).await,
             // A structure has at least one field.
-            Err(_) => self.call_typed(DEADLINE, peer, method, &()).await,
+            Err(_) => self.call_typed(peer, method, &()).await,
         }
     }
 
@@ -241,7 +233,6 @@ impl Bus {
     /// As [`Bus::call`].
     pub async fn call_typed(
         &self,
-        limit: Duration,
         peer: Peer<'_>,
         method: &str,
         arguments: &(impl Serialize + DynamicType),
@@ -249,9 +240,9 @@ impl Bus {
         let connection = self.connection().await?;
         let (name, interface) = (Some(peer.name), Some(peer.interface));
         let call = connection.call_method(name, peer.path, interface, method, arguments);
-        match timeout(limit, call).await {
-            Err(_) => Err(BusError::Silent(limit)),
-            Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::Ended),
+        match timeout(DEADLINE, call).await {
+            Err(_) => Err(BusError::silent()),
+            Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::ended()),
             Ok(answer) => answer.map_err(|said| BusError::Refused {
                 method: method.to_owned(),
                 said,

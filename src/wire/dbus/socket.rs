@@ -78,10 +78,9 @@ impl SocketReader {
 }
 
 fn whole(is_whole: bool) -> io::Result<()> {
-    match is_whole {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+    is_whole
+        .then_some(())
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 #[async_trait]
@@ -117,19 +116,12 @@ impl ReadHalf for SocketReader {
 
 /// Returns the length of the message that begins with this header (D-Bus specification, "Message Format").
 fn length(header: &[u8]) -> Option<usize> {
-    let is_little = match header.first()? {
-        b'l' => true,
-        b'B' => false,
+    let number: fn([u8; 4]) -> u32 = match header.first()? {
+        b'l' => u32::from_le_bytes,
+        b'B' => u32::from_be_bytes,
         _ => return None,
     };
-    let number = |from: usize| {
-        let bytes: [u8; 4] = header.get(from..from + 4)?.try_into().ok()?;
-        let number = match is_little {
-            true => u32::from_le_bytes(bytes),
-            false => u32::from_be_bytes(bytes),
-        };
-        usize::try_from(number).ok()
-    };
+    let number = |from| Some(number(*header.get(from..)?.first_chunk()?) as usize);
     let (body, fields) = (number(4)?, number(12)?);
     let before_body = FIXED_HEADER
         .checked_add(fields)?

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the NICs of this system: from netlink, or, in a tree or a sandbox without netlink, from sysfs.
+//! Reads the NICs of this system from sysfs, and from netlink, where that is permitted, what sysfs does not have: the address of the
+//! hardware of a NIC whose address was changed.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
+use nix::errno::Errno;
+
 use super::message::Link;
-use super::socket::list_links;
+use super::socket::read_link;
 use crate::facts::nic::{Announce, Mac, Nic};
 use crate::sys::root::{ReadError, Root};
 
@@ -20,41 +24,32 @@ const ADDRESS_PERMANENT: &str = "0";
 /// The bus of virtio devices, whatever their transport: PCI, MMIO or channel I/O.
 pub const VIRTIO: &str = "virtio";
 
-/// Returns the NICs that have a device, in the kernel's order. CNI devices (veth, `cali*`, `flannel.*`, bridges) have none,
-/// and neither do VLANs, bonds and macvlans on top of a NIC.
+/// Returns the NICs that have a device, sorted by name. CNI devices (veth, `cali*`, `flannel.*`, bridges) have none, and neither do
+/// VLANs, bonds and macvlans on top of a NIC.
 ///
 /// # Errors
 ///
-/// When neither netlink nor sysfs lists them.
+/// When sysfs does not list them.
 pub fn read_nics(root: &Root) -> Result<Vec<Nic>, ReadError> {
-    let links = match root.is_live().then(list_links) {
-        Some(Ok(links)) => links,
-        _ => root.list(CLASS)?.iter().map(named).collect(),
+    let names = root.list(CLASS)?.into_iter();
+    Ok(names.filter_map(|name| nic(root, &name)).collect())
+}
+
+fn nic(root: &Root, name: &OsStr) -> Option<Nic> {
+    let place = Path::new(CLASS).join(name);
+    if !root.exists(place.join("device")) {
+        return None;
+    }
+    let link = match root.is_live().then(|| read_link(name)) {
+        Some(Ok(link)) if link.kind.is_some() => return None,
+        Some(Ok(link)) => link,
+        // sysfs may belong to another network namespace.
+        Some(Err(error)) if error.raw_os_error() == Some(Errno::ENODEV as i32) => return None,
+        _ => Link::default(),
     };
-    Ok(links
-        .into_iter()
-        .filter_map(|link| nic(root, link))
-        .collect())
-}
-
-fn named(name: &std::ffi::OsString) -> Link {
-    Link {
-        name: name.to_string_lossy().into_owned(),
-        ..Link::default()
-    }
-}
-
-/// Converts a link to a NIC, with the properties that only sysfs has.
-fn nic(root: &Root, link: Link) -> Option<Nic> {
-    if link.kind.is_some() {
-        return None;
-    }
-    let place = Path::new(CLASS).join(&link.name);
     let line = |file: &str| root.read_text(place.join(file), LINE_MAX).ok();
-    if link.bus.is_none() && !root.exists(place.join("device")) {
-        return None;
-    }
-    let is_virtio = link.bus.or_else(|| bus_of(root, &link.name)).as_deref() == Some(VIRTIO);
+    let bus = last_name(root, &place.join("device/subsystem"));
+    let is_virtio = bus.as_deref() == Some(VIRTIO);
     let announce = match line("device/features") {
         _ if !is_virtio => Announce::NotVirtio,
         Some(features) => Announce::of_features(&features),
@@ -73,7 +68,7 @@ fn nic(root: &Root, link: Link) -> Option<Nic> {
         address,
         driver: last_name(root, &place.join("device/driver")),
         announce,
-        name: link.name,
+        name: name.to_string_lossy().into_owned(),
     })
 }
 

@@ -2,15 +2,13 @@
 //! The messages of rtnetlink that the agent reads. Numbers and layouts: `include/uapi/linux/rtnetlink.h`,
 //! `include/uapi/linux/if_link.h`.
 
-use rtnetlink::packet_core::{
-    NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
-};
+use rtnetlink::packet_core::{NLMSG_ERROR, NetlinkBuffer, NlasIterator};
 
 use crate::facts::nic::Mac;
 
 /// A link is new or has changed.
 pub const RTM_NEWLINK: u16 = 16;
-/// A request for links.
+/// A request for a link.
 pub const RTM_GETLINK: u16 = 18;
 
 /// The size of `struct nlmsghdr`, in bytes.
@@ -19,7 +17,7 @@ pub const HEADER: usize = 16;
 pub const LINK_HEADER: usize = 16;
 
 /// The name, text.
-const IFLA_IFNAME: u16 = 3;
+pub const IFLA_IFNAME: u16 = 3;
 /// The kind of software device, nested.
 const IFLA_LINKINFO: u16 = 18;
 /// In [`IFLA_LINKINFO`]: the kind, text such as `vlan`.
@@ -43,10 +41,6 @@ pub struct Malformed;
 pub enum Message {
     /// `RTM_NEWLINK`.
     Link(Link),
-    /// A part of a list that changed while the kernel wrote it: entries may be missing.
-    Interrupted,
-    /// The end of a list.
-    Done,
     /// An error of the kernel, with this errno; 0 is an acknowledgement.
     Refused(i32),
     /// Another type.
@@ -77,11 +71,7 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, Mal
         let (message, rest) = match NetlinkBuffer::new_checked(datagram) {
             Ok(buffer) => {
                 let next = (buffer.length() as usize).next_multiple_of(4);
-                let message = if buffer.flags() & NLM_F_DUMP_INTR == 0 {
-                    parse(buffer.message_type(), buffer.payload())
-                } else {
-                    Ok(Message::Interrupted)
-                };
+                let message = parse(buffer.message_type(), buffer.payload());
                 (message, datagram.get(next..).unwrap_or_default())
             }
             Err(_) => (Err(Malformed), [].as_slice()),
@@ -94,7 +84,6 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, Mal
 fn parse(kind: u16, payload: &[u8]) -> Result<Message, Malformed> {
     Ok(match kind {
         RTM_NEWLINK => Message::Link(link(payload.get(LINK_HEADER..).ok_or(Malformed)?)?),
-        NLMSG_DONE => Message::Done,
         NLMSG_ERROR => {
             let code = number(payload).ok_or(Malformed)?;
             Message::Refused(code.cast_signed().saturating_neg())

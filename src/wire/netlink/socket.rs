@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sockets of rtnetlink: one that receives events of links, and a short-lived one that lists the links.
+//! Sockets of rtnetlink: one that receives events of links, and a short-lived one that reads one link.
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::MSG_TRUNC;
-use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
+use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkBuffer};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use socket2::{SockFilter, SockRef};
 
-use super::message::{HEADER, LINK_HEADER, Link, Malformed, Message, RTM_GETLINK, messages};
+use super::message::{HEADER, IFLA_IFNAME, LINK_HEADER, Link, Message, RTM_GETLINK, messages};
 
 /// The port ID of the kernel. A message from any other port ID was sent by a process.
 pub const KERNEL: u32 = 0;
@@ -22,22 +24,11 @@ pub const LINKS: u32 = 1;
 /// The size of the receive buffer: enough for announcements of a few dozen NICs at once; the kernel's own limit may be lower.
 pub const RECEIVE_BUFFER: usize = 256 << 10;
 
-/// The largest part of a list that the kernel sends at once (`netlink_recvmsg`).
-const PART_MAX: usize = 32 << 10;
+/// The size of the buffer for a message: the kernel's have 1.5 kB, and less than a page.
+pub const MESSAGE_MAX: usize = 8 << 10;
 
-/// The maximum number of parts of one list: more than a hundred thousand links.
-const PARTS_MAX: usize = 10_000;
-
-/// The number of times that an interrupted list is requested: CNI adds and removes links at any time.
-const TRIES: u32 = 3;
-
-/// The timeout of a list. The kernel responds within the system call; this is for a list that never ends.
+/// The timeout of a response. The kernel responds within the system call.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The attribute of a request that defines what the response contains, u32.
-const IFLA_EXT_MASK: u16 = 29;
-/// In [`IFLA_EXT_MASK`]: no statistics, which are half of a response.
-const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
 /// The result of a read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +42,6 @@ pub enum Received {
     },
     /// The receive buffer was full, and the kernel dropped messages.
     Overrun,
-}
-
-/// A source of messages: the kernel, or a test.
-pub trait MessageSource {
-    /// Returns the next message.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 }
 
 /// Opens a non-blocking socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in
@@ -81,79 +62,63 @@ pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Soc
     Ok(socket)
 }
 
-impl MessageSource for Socket {
-    fn receive(&self, mut buffer: &mut [u8]) -> io::Result<Received> {
-        loop {
-            let error = match self.recv_from(&mut buffer, MSG_TRUNC) {
-                Ok((length, sender)) => {
-                    let sender = sender.port_number();
-                    return Ok(Received::Datagram { length, sender });
-                }
-                Err(error) => error,
-            };
-            match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
-                Some(Errno::EINTR) => {}
-                _ => return Err(error),
-            }
-        }
-    }
-}
-
-/// Lists all links of our network namespace.
+/// Returns the next message.
 ///
 /// # Errors
 ///
-/// When there is no socket, or the response is late, invalid or interrupted each time.
-pub fn list_links() -> io::Result<Vec<Link>> {
-    let mut tries = 0;
+/// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
+pub fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     loop {
-        let socket = Socket::new(NETLINK_ROUTE)?;
-        SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0)?;
-        tries += 1;
-        match collect(&socket) {
-            Err(error) if error.kind() == ErrorKind::Interrupted && tries < TRIES => {}
-            listed => return listed,
-        }
-    }
-}
-
-/// Returns the links of a list, up to its end. `Interrupted`: links changed while the list was written, so that one may be missing.
-pub(super) fn collect(source: &impl MessageSource) -> io::Result<Vec<Link>> {
-    let mut buffer = vec![0; PART_MAX];
-    let mut links = Vec::new();
-    for _ in 0..PARTS_MAX {
-        let part = match source.receive(&mut buffer)? {
-            Received::Datagram { sender, .. } if sender != KERNEL => continue,
-            Received::Datagram { length, .. } => buffer.get(..length),
-            Received::Overrun => None,
-        };
-        for message in messages(part.ok_or(ErrorKind::UnexpectedEof)?) {
-            match message.map_err(|Malformed| ErrorKind::InvalidData)? {
-                Message::Link(link) => links.push(link),
-                Message::Done => return Ok(links),
-                Message::Interrupted => return Err(ErrorKind::Interrupted.into()),
-                Message::Refused(errno) => return Err(io::Error::from_raw_os_error(errno)),
-                Message::Other(_) => {}
+        let error = match socket.recv_from(&mut buffer, MSG_TRUNC) {
+            Ok((length, sender)) => {
+                let sender = sender.port_number();
+                return Ok(Received::Datagram { length, sender });
             }
+            Err(error) => error,
+        };
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
+            Some(Errno::EINTR) => {}
+            _ => return Err(error),
         }
     }
-    Err(ErrorKind::UnexpectedEof.into())
 }
 
-/// Returns an `RTM_GETLINK` for all links, without statistics.
-fn request() -> Vec<u8> {
-    let attribute = 8_u16;
-    let length = HEADER + LINK_HEADER + usize::from(attribute);
-    let mut request = Vec::with_capacity(length);
-    request.extend((length as u32).to_ne_bytes());
-    request.extend(RTM_GETLINK.to_ne_bytes());
-    request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    // Sequence number, port ID, and a link header that selects no link.
-    request.resize(HEADER + LINK_HEADER, 0);
-    request.extend(attribute.to_ne_bytes());
-    request.extend(IFLA_EXT_MASK.to_ne_bytes());
-    request.extend(RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
-    request
+/// Reads the link of our network namespace with this name.
+///
+/// # Errors
+///
+/// When there is no socket, no such link (`ENODEV`), or no valid response of the kernel.
+pub fn read_link(name: &OsStr) -> io::Result<Link> {
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    socket.send_to(&request(name.as_bytes()), &SocketAddr::new(KERNEL, 0), 0)?;
+    let mut buffer = vec![0; MESSAGE_MAX];
+    let answer = match receive(&socket, &mut buffer)? {
+        Received::Datagram {
+            length,
+            sender: KERNEL,
+        } => messages(buffer.get(..length).unwrap_or_default()).next(),
+        _ => None,
+    };
+    match answer {
+        Some(Ok(Message::Link(link))) => Ok(link),
+        Some(Ok(Message::Refused(errno))) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Returns an `RTM_GETLINK` for the link with this name.
+fn request(name: &[u8]) -> Vec<u8> {
+    let mut request = vec![0; HEADER + LINK_HEADER];
+    request.extend((name.len() as u16 + 4).to_ne_bytes());
+    request.extend(IFLA_IFNAME.to_ne_bytes());
+    request.extend(name);
+    request.resize(request.len().next_multiple_of(4), 0);
+    let length = request.len() as u32;
+    let mut request = NetlinkBuffer::new(request);
+    request.set_length(length);
+    request.set_message_type(RTM_GETLINK);
+    request.set_flags(NLM_F_REQUEST);
+    request.into_inner()
 }

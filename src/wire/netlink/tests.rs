@@ -4,7 +4,7 @@
 use super::addresses::list_addresses;
 use super::inventory::read_nics;
 use super::message::{Link, Message, NOTIFY_PEERS, RTM_NEWLINK, messages};
-use super::socket::{KERNEL, MessageSource, Received, collect, list_links};
+use super::socket::read_link;
 use crate::facts::nic::{Announce, Mac, Nic};
 use crate::sys::root::Root;
 use crate::testing::{own_namespaces, run};
@@ -97,46 +97,9 @@ fn no_byte_can_break_the_reader() {
     assert_eq!(only(&short).event, None);
 }
 
-/// The parts of a list.
-struct Parts(std::cell::RefCell<Vec<Vec<u8>>>);
-
-impl MessageSource for Parts {
-    fn receive(&self, buffer: &mut [u8]) -> std::io::Result<Received> {
-        let part = self.0.borrow_mut().remove(0);
-        buffer[..part.len()].copy_from_slice(&part);
-        let length = part.len();
-        let sender = KERNEL;
-        Ok(Received::Datagram { length, sender })
-    }
-}
-
 #[test]
-fn a_list_that_changed_while_it_was_written_is_not_taken_for_complete() {
-    let done = bare(3);
-    let list = |first: &[u8], last: &[u8]| {
-        let parts = vec![VIRTIO.to_vec(), first.to_vec(), last.to_vec()];
-        collect(&Parts(parts.into()))
-    };
-    assert_eq!(list(FEATURES, &done).unwrap().len(), 2);
-    // `NLM_F_DUMP_INTR`, in the flags of the first message after the change, or of the end.
-    let interrupted = |message: &[u8]| {
-        let mut message = message.to_vec();
-        message[6] |= 0x10;
-        message
-    };
-    for (first, last) in [
-        (interrupted(FEATURES), done.clone()),
-        (FEATURES.to_vec(), interrupted(&done)),
-    ] {
-        let error = list(&first, &last).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
-    }
-}
-
-#[test]
-fn links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic() {
-    let test =
-        "wire::netlink::tests::links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic";
+fn a_link_is_read_by_its_name_and_none_that_cni_makes_is_a_nic() {
+    let test = "wire::netlink::tests::a_link_is_read_by_its_name_and_none_that_cni_makes_is_a_nic";
     if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
         for index in 0..200 {
             let (name, peer) = (format!("cali{index}"), format!("peer{index}"));
@@ -144,10 +107,17 @@ fn links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic() {
                 "ip", "link", "add", &name, "type", "veth", "peer", "name", &peer,
             ]);
         }
-        let links = list_links().unwrap();
-        let is_veth = |link: &&Link| link.kind.as_deref() == Some("veth");
-        assert_eq!(links.iter().filter(is_veth).count(), 400);
-        assert!(links.iter().any(|link| link.name == "lo"));
+        let read = |name: &str| read_link(name.as_ref());
+        let link = read("cali199").unwrap();
+        assert_eq!(
+            (&link.name[..], link.kind.as_deref()),
+            ("cali199", Some("veth"))
+        );
+        assert_eq!(read("lo").unwrap().kind, None);
+        for name in ["cali200", "", "a-name-that-no-link-can-have"] {
+            let error = read(name).unwrap_err();
+            assert!(error.raw_os_error().is_some(), "{name}: {error}");
+        }
         assert_eq!(read_nics(&Root::new("/")).unwrap(), []);
     }
 }

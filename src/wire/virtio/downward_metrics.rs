@@ -3,18 +3,21 @@
 //!
 //! The request is two lines, the second blank. The response is a document and a blank line, without a length and without an ID of
 //! the request. So the next reader gets a response that an earlier one left unread: data in the port before
-//! the request is dropped, and a document is accepted only by its timestamp.
+//! the request is dropped, and a document is accepted only by its timestamp. Of one that an earlier reader read in part, the rest
+//! may come after the request; it is rejected like any other text.
 //!
 //! The port is open only during a request, because other programs need it too. The host accepts one request per second.
 
+use std::fmt::Display;
+use std::io::ErrorKind::PermissionDenied;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::port::{Port, PortError, Read};
+use super::port::{Port, PortError, READ_MAX, Read};
 use crate::facts::UnavailableKind::{Forbidden, Malformed, Refused, Unreachable};
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::{Fact, Unavailable};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
@@ -40,157 +43,107 @@ const CLOCK_TOLERANCE: i64 = 2;
 pub struct ReadTimeouts {
     /// Until the host accepts the request: nothing may be connected.
     pub send: Duration,
-    /// From then until it has responded, including a second request.
+    /// From then until it has responded.
     pub receive: Duration,
-    /// To wait for our own response after a rejected one. No second request is sent earlier.
+    /// To wait for our own response after a rejected one.
     pub again: Duration,
 }
 
-impl Default for ReadTimeouts {
-    /// For each request the host queries QEMU, which may take 12 s.
-    fn default() -> Self {
-        Self {
-            send: Duration::from_secs(5),
-            receive: Duration::from_secs(15),
-            again: Duration::from_secs(2),
-        }
-    }
-}
+/// The usual timeouts. For each request the host queries QEMU, which may take 12 s.
+pub const TIMEOUTS: ReadTimeouts = ReadTimeouts {
+    send: Duration::from_secs(5),
+    receive: Duration::from_secs(15),
+    again: Duration::from_secs(2),
+};
 
 impl From<PortError> for Unavailable {
     fn from(error: PortError) -> Self {
-        let text = format!("failed to use the port `{PORT}`: {}", chain(&error));
-        match error {
-            PortError::Denied => Self::new(Forbidden, text),
-            PortError::Busy => unreachable(format!(
-                "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
-            )),
-            _ => unreachable(text),
+        match &error {
+            PortError::Io(why) if why.kind() == PermissionDenied => of_port(Forbidden, chain(why)),
+            PortError::Busy => of_port(
+                Unreachable,
+                format_args!("{error}, such as vm-dump-metrics; retrying later"),
+            ),
+            _ => of_port(Unreachable, chain(&error)),
         }
     }
 }
 
-fn unreachable(text: String) -> Unavailable {
-    Unavailable::new(Unreachable, text)
+fn of_port(kind: UnavailableKind, what: impl Display) -> Unavailable {
+    Unavailable::new(kind, format!("port `{PORT}`: {what}"))
 }
 
 /// Requests the metrics of the host once; absent if the host has no such port. `wall` is the current time, in seconds since 1970: an
 /// earlier response is rejected.
 pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
-    let port = match Port::open(root, PORT) {
-        Ok(port) => port,
-        Err(PortError::NotOffered) => return Fact::Absent,
-        Err(error) => return Fact::Failed(error.into()),
+    let asked = match Port::open(root, PORT) {
+        Ok(port) => ask_on(&port, wall, timeouts).await,
+        Err(PortError::Absent) => return Fact::Absent,
+        Err(error) => Err(error.into()),
     };
-    let mut question = Question {
-        port,
-        received: Vec::new().into_iter(),
-        answer: MetricsAnswer::default(),
-        rejected: None,
-    };
-    match question.ask(wall, timeouts).await {
-        Ok(metrics) => Fact::Known(metrics),
-        Err(why) => Fact::Failed(why),
-    }
+    asked.map_or_else(Fact::Failed, Fact::Known)
 }
 
-/// One request on an open port. Dropping it closes the port.
-#[derive(Debug)]
-struct Question {
-    port: Port,
-    /// The rest of the last read.
-    received: std::vec::IntoIter<u8>,
-    answer: MetricsAnswer,
-    /// The reason why the last message was rejected.
-    rejected: Option<Unavailable>,
+async fn ask_on(port: &Port, wall: i64, limits: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
+    timeout(limits.send, send(port)).await.map_err(|_| {
+        let limit = limits.send.as_millis();
+        let what = "nothing on the host reads from it: sending the request timed out after";
+        of_port(Unreachable, format_args!("{what} {limit} ms"))
+    })??;
+    let limit = limits.receive.as_millis();
+    let silent = format_args!("no response from the host within {limit} ms");
+    let mut problem = of_port(Unreachable, silent);
+    let mut deadline = Instant::now() + limits.receive;
+    let (mut received, mut answer) = (Vec::new().into_iter(), MetricsAnswer::default());
+    while let Ok(message) = timeout_at(deadline, next(port, &mut received, &mut answer)).await {
+        match judge(&message?, wall) {
+            Ok(metrics) => return Ok(metrics),
+            // The reason is more precise than the timeout for the next message.
+            Err(why) => problem = why,
+        }
+        // It may be the response to an earlier reader: then ours follows.
+        deadline = deadline.min(Instant::now() + limits.again);
+    }
+    Err(problem)
 }
 
-impl Question {
-    async fn ask(&mut self, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, Unavailable> {
-        let ReadTimeouts {
-            send,
-            receive,
-            again,
-        } = timeouts;
-        timeout(send, self.send()).await.unwrap_or_else(|_| {
-            Err(unreachable(format!(
-                "nothing on the host reads from `{PORT}`: sending the request timed out after {} ms",
-                send.as_millis()
-            )))
-        })?;
-        let received = timeout(receive, self.receive(wall, again)).await;
-        received.unwrap_or_else(|_| {
-            let limit = receive.as_millis();
-            let silent = || format!("no response from the host on `{PORT}` within {limit} ms");
-            // The reason why a response was rejected is more precise than the timeout for the next one.
-            Err(self
-                .rejected
-                .take()
-                .unwrap_or_else(|| unreachable(silent())))
-        })
-    }
-
-    /// Writes the request when there is space. All data before it is not its response.
-    async fn send(&mut self) -> Result<(), Unavailable> {
-        let mut rest = REQUEST;
-        while !rest.is_empty() {
-            while matches!(self.read()?, Read::Data(_)) {}
-            let written = self.port.write(rest)?;
-            rest = rest.get(written..).unwrap_or_default();
-            if written == 0 {
-                self.port.changed().await?;
+/// Writes the request when there is space. What is read before it is not its response.
+async fn send(port: &Port) -> Result<(), PortError> {
+    let mut rest = REQUEST;
+    while !rest.is_empty() {
+        // Not more, so that a host that sends without end does not keep the thread.
+        for _ in 0..ANSWER_MAX / READ_MAX {
+            if !matches!(port.read()?, Read::Data(_)) {
+                break;
             }
         }
-        self.answer.asked();
-        Ok(())
-    }
-
-    /// Reads until a message is accepted. A rejected one may be the response to an earlier reader: then ours follows
-    /// it, or the request is sent once more.
-    async fn receive(&mut self, wall: i64, again: Duration) -> Result<HostMetrics, Unavailable> {
-        let mut is_repeated = false;
-        loop {
-            let limit = match self.rejected {
-                Some(_) if !is_repeated => again,
-                _ => Duration::MAX,
-            };
-            match timeout(limit, self.message()).await {
-                Ok(message) => match judge(&message?, wall) {
-                    Ok(metrics) => return Ok(metrics),
-                    Err(why) if is_repeated => return Err(why),
-                    Err(why) => self.rejected = Some(why),
-                },
-                Err(_) => {
-                    self.send().await?;
-                    is_repeated = true;
-                }
-            }
+        let written = port.write(rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+        if written == 0 {
+            port.changed().await?;
         }
     }
+    Ok(())
+}
 
-    /// Returns the next whole message. Cancel-safe.
-    async fn message(&mut self) -> Result<Vec<u8>, Unavailable> {
-        loop {
-            match self.read()? {
-                Read::Data(message) => return Ok(message),
-                Read::HostAway => {
-                    let text = format!("the host closed `{PORT}` before it responded");
-                    return Err(unreachable(text));
-                }
-                Read::Nothing => self.port.changed().await?,
-            };
+/// Returns the next whole message. `received` is the rest of the last read.
+async fn next(
+    port: &Port,
+    received: &mut std::vec::IntoIter<u8>,
+    answer: &mut MetricsAnswer,
+) -> Result<Vec<u8>, Unavailable> {
+    loop {
+        if let Some(message) = answer.take(received)? {
+            return Ok(message);
         }
-    }
-
-    /// Returns the next whole message, or the result of the last read if there is none.
-    fn read(&mut self) -> Result<Read, Unavailable> {
-        loop {
-            if let Some(message) = self.answer.take(&mut self.received)? {
-                return Ok(Read::Data(message));
-            }
-            match self.port.read()? {
-                Read::Data(bytes) => self.received = bytes.into_iter(),
-                end => return Ok(end),
+        match port.read()? {
+            Read::Data(bytes) => *received = bytes.into_iter(),
+            Read::Nothing => drop(port.changed().await?),
+            Read::HostAway => {
+                return Err(of_port(
+                    Unreachable,
+                    "the host closed it before it responded",
+                ));
             }
         }
     }
@@ -199,23 +152,22 @@ impl Question {
 /// Checks that a message has current metrics.
 fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, Unavailable> {
     if message == REFUSAL {
-        let text = format!("the host responded `INVALID REQUEST` on `{PORT}`");
-        return Err(Unavailable::new(Refused, text));
+        return Err(of_port(Refused, "the host responded `INVALID REQUEST`"));
     }
-    let text = std::str::from_utf8(message).map_err(|_| {
-        let text = format!("the response on `{PORT}` is not valid UTF-8");
-        Unavailable::new(Malformed, text)
-    })?;
+    let text = std::str::from_utf8(message)
+        .map_err(|_| of_port(Malformed, "the response is not valid UTF-8"))?;
     let metrics = HostMetrics::parse(text).map_err(|why| {
-        let text = format!("unexpected response on `{PORT}`: {}", why.text);
-        Unavailable::new(why.kind, text)
+        let what = format_args!("unexpected response: {}", why.text);
+        of_port(why.kind, what)
     })?;
     match metrics.time {
         Some(time) if time < wall.saturating_sub(CLOCK_TOLERANCE) => {
             let age = wall.saturating_sub(time);
-            Err(unreachable(format!(
-                "the response on `{PORT}` is stale: it is {age} s older than the request, or the clocks of host and guest differ"
-            )))
+            let what = "older than the request, or the clocks of host and guest differ";
+            Err(of_port(
+                Unreachable,
+                format_args!("the response is stale: it is {age} s {what}"),
+            ))
         }
         _ => Ok(metrics),
     }
@@ -228,8 +180,6 @@ pub struct MetricsAnswer {
     message: Vec<u8>,
     /// The number of bytes received in total.
     received: usize,
-    /// Whether the message began before the request.
-    left_over: bool,
 }
 
 impl MetricsAnswer {
@@ -245,24 +195,19 @@ impl MetricsAnswer {
         for byte in bytes {
             self.received += 1;
             if self.received > ANSWER_MAX {
-                let text = format!("the response on `{PORT}` is longer than {ANSWER_MAX} bytes");
-                return Err(Unavailable::new(Refused, text));
+                let what = format_args!("the response is longer than {ANSWER_MAX} bytes");
+                return Err(of_port(Refused, what));
             }
             self.message.push(byte);
             if self.message.ends_with(END) {
                 let mut message = std::mem::take(&mut self.message);
                 message.truncate(message.len() - END.len());
-                if !std::mem::take(&mut self.left_over) && !message.is_empty() {
+                if !message.is_empty() {
                     return Ok(Some(message));
                 }
             }
         }
         Ok(None)
-    }
-
-    /// Records that the request was sent just now.
-    fn asked(&mut self) {
-        self.left_over = !self.message.is_empty();
     }
 }
 

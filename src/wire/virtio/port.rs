@@ -30,18 +30,12 @@ const NAME_MAX: u64 = 256;
 /// The reason why a port cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The host does not provide a port of this name.
+    /// The host does not provide a port of this name, or removed it.
     #[error("the host does not provide the port")]
-    NotOffered,
+    Absent,
     /// Another program has it open: a port has one reader.
     #[error("the port is in use by another program")]
     Busy,
-    /// The kernel denied access.
-    #[error("not permitted to open the port")]
-    Denied,
-    /// The port was removed while it was open.
-    #[error("the host removed the port")]
-    Unplugged,
     /// Any other failure.
     #[error(transparent)]
     Io(io::Error),
@@ -50,11 +44,9 @@ pub enum PortError {
 impl From<io::Error> for PortError {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOENT) => Self::NotOffered,
-            Some(Errno::EBUSY) => Self::Busy,
-            Some(Errno::EACCES | Errno::EPERM) => Self::Denied,
             // A pseudo-terminal, which replaces a port in tests, returns EIO permanently.
-            Some(Errno::ENODEV | Errno::EIO) => Self::Unplugged,
+            Some(Errno::ENOENT | Errno::ENODEV | Errno::EIO) => Self::Absent,
+            Some(Errno::EBUSY) => Self::Busy,
             _ => Self::Io(error),
         }
     }
@@ -90,11 +82,7 @@ pub enum Read {
 
 /// An open port.
 #[derive(Debug)]
-pub struct Port {
-    // Declared before the file: an epoll instance must not outlive the file that it watches.
-    edges: EdgeTriggered,
-    file: File,
-}
+pub struct Port(EdgeTriggered<File>);
 
 impl Port {
     /// Opens the port with this name, without waiting.
@@ -103,7 +91,7 @@ impl Port {
     ///
     /// When the host provides none, another program has it open, or the kernel denies access.
     pub fn open(root: &Root, name: &str) -> Result<Self, PortError> {
-        let path = find(root, name).ok_or(PortError::NotOffered)?;
+        let path = find(root, name).ok_or(PortError::Absent)?;
         Ok(Self::new(root.open_device(path)?)?)
     }
 
@@ -113,8 +101,7 @@ impl Port {
     ///
     /// When the kernel cannot report its changes.
     pub fn new(file: File) -> io::Result<Self> {
-        let edges = EdgeTriggered::of(&file, EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT)?;
-        Ok(Self { edges, file })
+        EdgeTriggered::of(file, EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT).map(Self)
     }
 
     /// Waits for a change, and reports whether the host has closed the port, in which there may still be data. After each change,
@@ -124,10 +111,10 @@ impl Port {
     ///
     /// When the port was removed.
     pub async fn changed(&self) -> Result<bool, PortError> {
-        let flags = self.edges.next().await?;
+        let flags = self.0.next().await?;
         // A pseudo-terminal, which replaces a port in tests, never works again.
         if flags.contains(EpollFlags::EPOLLERR) {
-            return Err(PortError::Unplugged);
+            return Err(PortError::Absent);
         }
         Ok(flags.contains(EpollFlags::EPOLLHUP))
     }
@@ -139,7 +126,7 @@ impl Port {
     /// When the port was removed.
     pub fn read(&self) -> Result<Read, PortError> {
         let mut buffer = vec![0; READ_MAX];
-        match io::Read::read(&mut &self.file, &mut buffer) {
+        match io::Read::read(&mut &self.0.file, &mut buffer) {
             Ok(0) => Ok(Read::HostAway),
             Ok(count) => {
                 buffer.truncate(count);
@@ -156,7 +143,7 @@ impl Port {
     ///
     /// When the port was removed.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, PortError> {
-        match io::Write::write(&mut &self.file, bytes) {
+        match io::Write::write(&mut &self.0.file, bytes) {
             Err(error) if is_passing(&error) => Ok(0),
             written => Ok(written?),
         }

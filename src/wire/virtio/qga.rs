@@ -2,7 +2,7 @@
 //! The protocol of QEMU's guest agent, without I/O: bytes to requests, and replies to bytes.
 //!
 //! A client for qemu-ga (`docs/interop/qemu-ga.rst` of QEMU) can use this channel. A request is one JSON object,
-//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`; a reply is one line, `{"return": ...}` or `{"error": ...}`, with
+//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`, in one line; so is a reply, `{"return": ...}` or `{"error": ...}`, with
 //! the `id` of the request. The byte 0xFF, which is never in JSON, resets the parser; a client that does not
 //! know the state of the channel sends it before `guest-sync-delimited`, whose reply begins with it.
 //!
@@ -13,82 +13,37 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::sys::document::json::Nesting;
 use crate::sys::escape::one_line;
 
-/// The maximum length of a value, in bytes. A request has about a hundred.
+/// The maximum length of a line, in bytes. A request has about a hundred.
 pub const INPUT_MAX: usize = 64 * 1024;
 
 /// The byte that resets the parser of either side.
 pub const RESET: u8 = 0xFF;
 
-/// The maximum depth of a value, as of the JSON parser.
-const DEPTH_MAX: usize = 127;
-
 /// The maximum number of characters of an error, which may quote the request.
 const SHOWN_MAX: usize = 200;
 
-/// The start of the next request. Each byte is examined once, and the JSON parser gets a value only if it may be whole or invalid, so
-/// the cost is linear, however the bytes arrive.
-///
-/// A value is returned as soon as it is complete, regardless of line ends; all else leads to one error and is dropped up to the end
-/// of its line; 0xFF drops all bytes before it and is not part of a value.
+/// The start of the next request, which is one line. A line that is longer than [`INPUT_MAX`] is dropped up to its end; 0xFF drops all
+/// bytes before it.
 #[derive(Debug, Default)]
-pub struct Input {
-    value: Vec<u8>,
-    nesting: Nesting,
-    /// The length at which the incomplete value was last found to be valid.
-    checked: usize,
-    /// Whether the rest of the line is dropped.
-    is_dropped: bool,
-}
+pub struct Input(Vec<u8>);
 
 impl Input {
-    /// Adds a byte, and returns the request that it completes, or that is known to be invalid.
+    /// Adds a byte, and returns the request that it completes.
     pub fn push(&mut self, byte: u8) -> Option<Request> {
-        if byte == RESET || self.is_dropped {
-            if [RESET, b'\n'].contains(&byte) {
-                *self = Self::default();
+        match byte {
+            RESET => self.0 = Vec::new(),
+            b'\n' => {
+                let line = std::mem::take(&mut self.0);
+                return (!line.trim_ascii().is_empty()).then(|| Request::new(&line));
             }
-            return None;
+            // One byte more than is allowed shows that the line is too long.
+            _ if self.0.len() <= INPUT_MAX => self.0.push(byte),
+            _ => {}
         }
-        if self.value.is_empty() && byte.is_ascii_whitespace() {
-            return None;
-        }
-        self.value.push(byte);
-        let length = self.value.len();
-        self.nesting.add(byte);
-        let depth = self.nesting.depth;
-        let is_broken = depth > DEPTH_MAX || self.nesting.is_in_string && byte < b' ';
-        // A line may end within a value, which is parsed again when it has grown by an eighth.
-        let is_line = byte == b'\n' && length >= self.checked + self.checked / 8;
-        if depth > 0 && !is_broken && !is_line && length <= INPUT_MAX {
-            return None;
-        }
-        let value = parse(&self.value);
-        let is_whole = matches!(value, Ok(Value::Object(_) | Value::Array(_)));
-        let members = match value {
-            _ if length > INPUT_MAX => Err(format!("JSON value is longer than {INPUT_MAX} bytes")),
-            Ok(Value::Object(members)) => Ok(members),
-            Err(error) if is_line && error.is_eof() => {
-                self.checked = length;
-                return None;
-            }
-            Err(error) if self.value.starts_with(b"{") => Err(format!("JSON parse error, {error}")),
-            _ => Err("a request must be a JSON object".to_owned()),
-        };
-        *self = Self {
-            is_dropped: !is_whole && byte != b'\n',
-            ..Self::default()
-        };
-        Some(Request::new(members))
+        None
     }
-}
-
-fn parse(value: &[u8]) -> serde_json::Result<Value> {
-    #[cfg(test)]
-    tests::PARSED.set(tests::PARSED.get() + value.len());
-    serde_json::from_slice(value)
 }
 
 /// The reason why a request is rejected, as it is sent.
@@ -155,7 +110,12 @@ pub struct Request {
 }
 
 impl Request {
-    fn new(members: Result<Map<String, Value>, String>) -> Self {
+    fn new(line: &[u8]) -> Self {
+        let members = match line.len() > INPUT_MAX {
+            true => Err(format!("a line has more than {INPUT_MAX} bytes")),
+            false => serde_json::from_slice::<Map<String, Value>>(line)
+                .map_err(|error| format!("a line must be one JSON object: {error}")),
+        };
         let mut id = None;
         let command = members.map_err(QgaRefusal::new).and_then(|mut members| {
             id = members.remove("id");

@@ -122,15 +122,15 @@ async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
         document("hv-old", wall()).split_off(700),
     ] {
         let device = offer(&tree, Behaviour::Say(left.clone().into_bytes()));
-        let mut reader = root.open_device(port::find(&root, PORT).unwrap()).unwrap();
-        reader.write_all(REQUEST).unwrap();
+        let reader = root.open_device(port::find(&root, PORT).unwrap()).unwrap();
+        (&reader).write_all(REQUEST).unwrap();
         device.asked(1).await;
         // Another reader closes the port after it has read one byte of its response.
-        let edges = EdgeTriggered::of(&reader, EpollFlags::EPOLLIN).unwrap();
-        while reader.read(&mut [0]).ok() != Some(1) {
-            edges.next().await.unwrap();
+        let reader = EdgeTriggered::of(reader, EpollFlags::EPOLLIN).unwrap();
+        while (&reader.file).read(&mut [0]).ok() != Some(1) {
+            reader.next().await.unwrap();
         }
-        drop((edges, reader));
+        drop(reader);
         let end = if left.ends_with("\n\n") { "" } else { "\n\n" };
         let own = format!("{end}{}\n\n", document("hv-new", wall()));
         device.behave(Behaviour::Say(own.into_bytes()));
@@ -138,21 +138,6 @@ async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
         assert_eq!(found.host.as_str(), "hv-new", "{left}");
         assert_eq!(device.requests(), 2);
     }
-}
-
-#[tokio::test]
-async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
-    let (_dir, tree, root) = guest();
-    let device = offer(&tree, Behaviour::Empty);
-    let begun = Instant::now();
-    let (found, ()) = tokio::join!(asked(&root), async {
-        device.asked(1).await;
-        // The first response was created when its request was accepted.
-        device.behave(Behaviour::serve("hv-a"));
-    });
-    assert_eq!(found.unwrap().host.as_str(), "hv-a");
-    assert_eq!(device.requests(), 2);
-    assert!(Instant::now() >= begun + TIMEOUTS.again);
 }
 
 #[tokio::test]
@@ -167,7 +152,7 @@ async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let is_said = (now - 3600..=wall() - 3600)
         .any(|time| line.contains(&format!("it is {} s older", now - time)));
     assert!(is_said, "{line}");
-    assert_eq!(device.requests(), 2);
+    assert_eq!(device.requests(), 1);
 }
 
 #[tokio::test]
@@ -194,24 +179,19 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
         delay: SOON,
     };
     let silent = "no response from the host";
-    for (behaviour, timeouts, part, requests) in [
-        (
-            Behaviour::Unserved,
-            NOT_SERVED,
-            "nothing on the host reads",
-            0,
-        ),
-        (Behaviour::Never, NO_ANSWER, silent, 1),
-        (Behaviour::Invalid, TIMEOUTS, "INVALID REQUEST", 2),
-        (Behaviour::Empty, TIMEOUTS, "no metrics at the moment", 2),
-        (Behaviour::Endless, TIMEOUTS, "65536 bytes", 1),
-        (Behaviour::EntityBomb, TIMEOUTS, "document type", 2),
-        (Behaviour::Dtd, TIMEOUTS, "document type", 2),
-        (serve, TIMEOUTS, "u{1b}", 2),
-        (slow, NO_ANSWER, silent, 1),
-        (say(b"\xff\xfe\n\n"), TIMEOUTS, "UTF-8", 2),
-        (say(b"<metrics>\x1b[2J\n\n"), TIMEOUTS, "not XML", 2),
-        (say(b"no end"), NO_ANSWER, silent, 1),
+    for (behaviour, timeouts, part) in [
+        (Behaviour::Unserved, NOT_SERVED, "nothing on the host reads"),
+        (Behaviour::Never, NO_ANSWER, silent),
+        (Behaviour::Invalid, TIMEOUTS, "INVALID REQUEST"),
+        (Behaviour::Empty, TIMEOUTS, "no metrics at the moment"),
+        (Behaviour::Endless, TIMEOUTS, "65536 bytes"),
+        (Behaviour::EntityBomb, TIMEOUTS, "document type"),
+        (Behaviour::Dtd, TIMEOUTS, "document type"),
+        (serve, TIMEOUTS, "u{1b}"),
+        (slow, NO_ANSWER, silent),
+        (say(b"\xff\xfe\n\n"), TIMEOUTS, "UTF-8"),
+        (say(b"<metrics>\x1b[2J\n\n"), TIMEOUTS, "not XML"),
+        (say(b"no end"), NO_ANSWER, silent),
     ] {
         let (_dir, tree, root) = guest();
         let device = offer(&tree, behaviour.clone());
@@ -225,6 +205,7 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
             line.len() < 400 && !line.chars().any(char::is_control),
             "{line:?}"
         );
+        let requests = usize::from(!matches!(behaviour, Behaviour::Unserved));
         device.asked(requests).await;
         assert_eq!(device.requests(), requests, "{behaviour:?}");
     }
@@ -250,7 +231,7 @@ async fn a_host_that_goes_away_is_not_waited_for() {
     });
     let line = found.unwrap_err().unwrap();
     assert!(
-        line.contains(PORT) && (line.contains("closed") || line.contains("removed")),
+        line.contains(PORT) && (line.contains("closed") || line.contains("does not provide")),
         "{line}"
     );
     assert_eq!(asked(&root).await, Err(None));
@@ -300,25 +281,6 @@ fn messages_are_cut_alike_wherever_reads_split_them() {
 }
 
 #[test]
-fn what_began_before_the_request_is_no_answer_to_it() {
-    for (before, after, messages) in [
-        ("", "b\n\n", vec!["b"]),
-        ("a\n\n", "b\n\n", vec!["b"]),
-        ("a\n\nhalf", " more\n\nb\n\n", vec!["b"]),
-        ("half\n", "\nb\n\n", vec!["b"]),
-        ("half", "", vec![]),
-        ("a\n\n", "\n\nb\n\nc\n\n", vec!["b", "c"]),
-    ] {
-        let mut answer = MetricsAnswer::default();
-        taken(&mut answer, before.as_bytes());
-        answer.asked();
-        let taken = taken(&mut answer, after.as_bytes());
-        let messages: Vec<_> = messages.into_iter().map(str::as_bytes).collect();
-        assert_eq!(taken, messages, "{before:?} then {after:?}");
-    }
-}
-
-#[test]
 fn no_more_is_kept_than_any_answer_has_not_even_in_many_messages() {
     for piece in [&b"xxxxxxxx"[..], b"xxxxxx\n\n", b"\n\n\n\n\n\n\n\n"] {
         let mut answer = MetricsAnswer::default();
@@ -338,7 +300,6 @@ fn an_error_of_the_kernel_names_the_port_once() {
     let error = PortError::from(std::io::Error::from_raw_os_error(
         nix::errno::Errno::ENOSPC as i32,
     ));
-    let text =
-        "failed to use the port `org.github.vhostmd.1`: No space left on device (os error 28)";
+    let text = "port `org.github.vhostmd.1`: No space left on device (os error 28)";
     assert_eq!(Unavailable::from(error).text, text);
 }

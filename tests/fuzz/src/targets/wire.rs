@@ -183,7 +183,7 @@ fn is_once(attributes: &[LinkAttribute], attribute: &LinkAttribute) -> bool {
 pub fn qga(bytes: &[u8]) {
     let mut input = Input::default();
     let (_, held) = peak(|| {
-        for byte in bytes {
+        for byte in bytes.iter().chain(b"\n") {
             if let Some(request) = input.push(*byte) {
                 let command = request.command.clone();
                 let outcome = command.clone().map(|_| json!({}));
