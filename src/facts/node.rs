@@ -83,32 +83,7 @@ impl Node {
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.conditions
             .iter()
-            .find(|condition| condition.kind == kind)
-    }
-}
-
-/// An entry of `status.conditions`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireCondition")]
-pub struct NodeCondition {
-    /// The type.
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// The reason, in CamelCase.
-    pub reason: Option<String>,
-    /// The human-readable message.
-    pub message: Option<String>,
-}
-
-impl From<WireCondition> for NodeCondition {
-    fn from(wire: WireCondition) -> Self {
-        Self {
-            kind: wire.kind.0,
-            status: wire.status.0,
-            reason: wire.reason.map(|reason| reason.0),
-            message: wire.message.map(|message| message.0),
-        }
+            .find(|condition| *condition.kind == *kind)
     }
 }
 
@@ -180,12 +155,18 @@ objects! {
         system_uuid: Option<Cut>,
     }
 
-    struct WireCondition {
+    /// An entry of `status.conditions`.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct NodeCondition {
+        /// The type.
         #[serde(rename = "type")]
-        kind: Cut<317>,
-        status: Cut,
-        reason: Option<Cut<1024>>,
-        message: Option<Cut<MESSAGE_BYTES>>,
+        pub(crate) kind: Cut<317>,
+        /// `True`, `False` or `Unknown`.
+        pub(crate) status: Cut,
+        /// The reason, in CamelCase.
+        pub(crate) reason: Option<Cut<1024>>,
+        /// The human-readable message.
+        pub(crate) message: Option<Cut<MESSAGE_BYTES>>,
     }
 }
 

@@ -66,13 +66,11 @@ pub struct IllegalValue {
 }
 
 /// The region and zone of a physical host according to one source.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The region.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<LabelValue>,
     /// The zone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<LabelValue>,
 }
 

@@ -272,13 +272,15 @@ impl TryFrom<WireVmi> for Vmi {
         let host = status.node_name.filter(|host| !host.is_empty());
         let holds = |kind: &str| {
             let mut conditions = status.conditions.0.iter();
-            conditions.find(|condition| condition.kind == kind && condition.status == "True")
+            conditions.find(|condition| *condition.kind == *kind && &*condition.status == "True")
         };
         let is_eviction_requested = holds(EVICTION_REQUESTED).is_some();
         let guest_agent = match (holds(AGENT_CONNECTED), holds(AGENT_NOT_SUPPORTED)) {
             (None, _) => HostView::Disconnected,
             (Some(_), None) => HostView::Connected,
-            (Some(_), Some(why)) => HostView::NotSupported(why.reason.clone().unwrap_or_default()),
+            (Some(_), Some(why)) => {
+                HostView::NotSupported(text(why.reason.clone()).unwrap_or_default())
+            }
         };
         let grace = spec
             .termination_grace_period_seconds
