@@ -8,7 +8,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-use super::names::{NodeName, NotAName};
+use super::names::NodeName;
 use crate::sys::document::json::{
     Cut, KEY_BYTES, Keys, Leading, MESSAGE_BYTES, StringMap, annotations, conditions, labels,
     managed_fields, name, objects, resource_version, uid,
@@ -85,17 +85,6 @@ impl Node {
             .iter()
             .find(|condition| *condition.kind == *kind)
     }
-}
-
-/// The error for an object that is not a usable Node.
-#[derive(Debug, thiserror::Error)]
-pub enum NotANode {
-    /// A required field is missing.
-    #[error("a Node without `{0}`")]
-    Missing(&'static str),
-    /// The name is not valid.
-    #[error("a Node with an invalid `metadata.name`")]
-    Name(#[source] NotAName),
 }
 
 objects! {
@@ -232,6 +221,16 @@ impl<'de> Visitor<'de> for ManagersVisitor {
     }
 }
 
+/// Returns a required field of `object`, which is a name or any text.
+pub(crate) fn required<T: TryFrom<String>>(
+    object: &str,
+    field: &str,
+    text: Option<String>,
+) -> Result<T, String> {
+    let text = text.ok_or_else(|| format!("{object} without `{field}`"))?;
+    T::try_from(text).map_err(|_| format!("{object} with an invalid `{field}`"))
+}
+
 /// Returns a text, unless it is empty.
 pub(super) fn text<const MAX: usize>(text: Option<Cut<MAX>>) -> Option<String> {
     text.map(|text| text.0).filter(|text| !text.is_empty())
@@ -245,19 +244,18 @@ fn hyphenated(text: &str) -> Option<Uuid> {
 }
 
 impl TryFrom<WireNode> for Node {
-    type Error = NotANode;
+    type Error = String;
 
-    fn try_from(wire: WireNode) -> Result<Self, NotANode> {
+    fn try_from(wire: WireNode) -> Result<Self, String> {
         let WireNode {
             metadata,
             spec,
             status,
         } = wire;
-        let name = metadata.name.ok_or(NotANode::Missing("metadata.name"))?;
         let managers = metadata.managed_fields.0.into_iter();
         Ok(Self {
-            name: NodeName::parse(&name).map_err(NotANode::Name)?,
-            uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
+            name: required("a Node", "metadata.name", metadata.name)?,
+            uid: required("a Node", "metadata.uid", metadata.uid)?,
             resource_version: metadata.resource_version,
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,

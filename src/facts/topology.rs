@@ -53,15 +53,13 @@ fn is_label_value(text: &str) -> bool {
 }
 
 /// A value that is not a valid label value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the value of `{key}` cannot be a label")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IllegalValue {
     /// The key.
     pub key: String,
     /// The value as read, not escaped.
     pub value: String,
     /// The violated rule.
-    #[source]
     pub source: NotAName,
 }
 

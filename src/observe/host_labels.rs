@@ -13,7 +13,6 @@ use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
-use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
 use super::unavailable::why;
@@ -244,7 +243,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fac
             Some(text) => match super::configmap::labels(text) {
                 Ok(labels) => Fact::Known(labels),
                 Err(error) => {
-                    let text = format!("entry `{host}` of ConfigMap {name}: {}", chain(&error));
+                    let text = format!("entry `{host}` of ConfigMap {name}: {error}");
                     Fact::failed(UnavailableKind::Malformed, text)
                 }
             },

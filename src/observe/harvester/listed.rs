@@ -4,7 +4,8 @@
 use serde::Deserialize;
 
 use crate::facts::names::VmName;
-use crate::facts::vmi::{NotAVmi, Owners};
+use crate::facts::node::required;
+use crate::facts::vmi::{INSTANCE, Owners};
 use crate::sys::document::json::{name, owner_references, uid};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
@@ -35,13 +36,12 @@ struct ItemMeta {
 }
 
 impl TryFrom<Item> for ListedVmi {
-    type Error = NotAVmi;
+    type Error = String;
 
-    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
-        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+    fn try_from(Item { metadata }: Item) -> Result<Self, String> {
         Ok(Self {
-            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            name: required(INSTANCE, "metadata.name", metadata.name)?,
+            uid: required(INSTANCE, "metadata.uid", metadata.uid)?,
             owner: metadata.owner_references.vm_uid,
         })
     }
