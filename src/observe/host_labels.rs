@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::placement::Choice;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
+use crate::sys::document::json::{
+    DATA_BYTES, StringMap, data, labels, objects, pod_node_name, uid,
+};
 use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
 use super::unavailable::why;
@@ -179,26 +179,28 @@ async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     }
 }
 
-#[derive(Deserialize)]
-struct LauncherPod {
-    metadata: PodMetadata,
-    #[serde(default)]
-    spec: PodSpec,
-}
+objects! {
+    struct LauncherPod {
+        metadata: PodMetadata,
+        spec: PodSpec,
+    }
 
-#[derive(Deserialize)]
-struct PodMetadata {
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "labels")]
-    labels: StringMap,
-}
+    struct PodMetadata {
+        #[serde(deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(deserialize_with = "labels")]
+        labels: StringMap,
+    }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    #[serde(default, deserialize_with = "pod_node_name")]
-    node_name: Option<String>,
+    struct PodSpec {
+        #[serde(deserialize_with = "pod_node_name")]
+        node_name: Option<String>,
+    }
+
+    struct ConfigMap {
+        #[serde(deserialize_with = "data")]
+        data: StringMap<DATA_BYTES>,
+    }
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
@@ -225,12 +227,6 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
         }
         Err(error) => absent_or_failed(&error),
     }
-}
-
-#[derive(Deserialize)]
-struct ConfigMap {
-    #[serde(default, deserialize_with = "data")]
-    data: StringMap<DATA_BYTES>,
 }
 
 /// Reads the entry of the host in the ConfigMap.

@@ -47,8 +47,7 @@ impl PodReader {
             .run(STALL, move || read_files(&tree, &path))
             .await
         {
-            Some(Ok(Some(info))) => Fact::Known(info),
-            Some(Ok(None)) => Fact::Absent,
+            Some(Ok(info)) => info.into(),
             Some(Err(why)) => Fact::Failed(why),
             None => {
                 let text = format!(

@@ -66,7 +66,10 @@ impl Status {
             placement: round.placement.as_ref().map(placement),
             labels: labels(round),
             registration: round.plan.registration.clone(),
-            last_migration: last_migration(round, context),
+            last_migration: context.last_migration.clone().or_else(|| {
+                let remembered = round.plan.memory.last_migration.clone();
+                remembered.map(LastMigration::from)
+            }),
             last_migration_hint: context.last_migration_hint.clone(),
             scheduled_event: context.scheduled_event.clone(),
             credentials: credentials(round),
@@ -159,13 +162,6 @@ fn labels(round: &Round) -> LabelsStatus {
         owned: owned(round),
         skipped_labels: round.plan.labels.left.clone(),
     }
-}
-
-fn last_migration(round: &Round, context: &Context) -> Option<LastMigration> {
-    let remembered = round.plan.memory.last_migration.clone()?;
-    let written = context.last_migration.clone();
-    let written = written.filter(|written| written.migration == remembered);
-    Some(written.unwrap_or_else(|| remembered.into()))
 }
 
 fn credentials(round: &Round) -> CredentialsStatus {
