@@ -133,8 +133,8 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
             "Harvester was not asked for the VM of this node yet; labels are unchanged",
         ),
         LabelState::Explained { code, message, .. } => {
-            let is_known = !code.is(Flag::LabelsUnknown);
-            let status = if is_known { "False" } else { "Unknown" };
+            let stay = code.is(Flag::LabelsStay);
+            let status = if stay { "False" } else { "Unknown" };
             Some(explained(TOPOLOGY, *code, status, message))
         }
     }
