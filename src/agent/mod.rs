@@ -22,7 +22,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate};
-use crate::decide::{self, Action, Memory, Now, RunKind, Write};
+use crate::decide::{self, Action, Memory, Now, Write};
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 
@@ -119,7 +119,7 @@ pub struct Agent<IO, P, T, R, C> {
 pub async fn run<IO, P, T, R, C>(
     mut settings: Settings,
     agent: &mut Agent<IO, P, T, R, C>,
-    memory: Memory,
+    mut memory: Memory,
 ) where
     IO: Observe + Apply,
     P: Publish,
@@ -134,7 +134,6 @@ pub async fn run<IO, P, T, R, C>(
         reload,
         clock,
     } = agent;
-    let mut memory = memory;
     // The local facts were read before this: an unavailable API must not delay the boot.
     publish.alive();
     let mut wake = Wake::Reconcile(Reasons::new(Trigger::Startup, clock().uptime));
@@ -164,11 +163,6 @@ pub async fn run<IO, P, T, R, C>(
                 }
                 // A round may take long.
                 publish.alive();
-                let attempt = Attempt {
-                    reasons,
-                    run_kind: RunKind::Daemon,
-                    mode: Mode::Write,
-                };
                 // Names that keep changing must not block slow responses indefinitely.
                 let renamed = async {
                     if cuts >= CUTS_MAX {
@@ -188,7 +182,7 @@ pub async fn run<IO, P, T, R, C>(
                     publish,
                     clock,
                     memory,
-                    attempt,
+                    (reasons, Mode::Daemon),
                     pin!(renamed),
                 )
                 .await;
@@ -198,13 +192,13 @@ pub async fn run<IO, P, T, R, C>(
                 }
                 publish.publish(&round, &settings);
                 describe(&mut round, io, publish).await;
-                cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
-                if round.cut.is_some() {
-                    next_cut = Some(Instant::now() + CUT_AGAIN);
-                }
                 wake = match round.cut {
-                    Some(cut) => Wake::Reconcile(cut),
+                    Some(cut) => {
+                        (cuts, next_cut) = (cuts + 1, Some(Instant::now() + CUT_AGAIN));
+                        Wake::Reconcile(cut)
+                    }
                     None => {
+                        cuts = 0;
                         io.announce().await;
                         wait.wait(round.plan.next, &mut || publish.alive()).await
                     }
@@ -224,34 +218,25 @@ pub async fn once(
     memory: Memory,
     mode: Mode,
 ) -> Round {
-    let attempt = Attempt {
-        reasons: Reasons::new(Trigger::Startup, clock().uptime),
-        run_kind: RunKind::Once,
-        mode,
-    };
+    let attempt = (Reasons::new(Trigger::Startup, clock().uptime), mode);
     let never = pin!(std::future::pending());
     let mut round = round(settings, io, publish, clock, memory, attempt, never).await;
-    if mode == Mode::Write {
+    if mode != Mode::DryRun {
         describe(&mut round, io, publish).await;
     }
     io.announce().await;
     round
 }
 
-/// The write mode of [`once`].
+/// The kind of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// All changes are written.
+    /// One of the daemon: all changes are written.
+    Daemon,
+    /// A single one: all changes are written.
     Write,
-    /// The changes are only reported.
+    /// A single one: the changes are only reported.
     DryRun,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Attempt {
-    reasons: Reasons,
-    run_kind: RunKind,
-    mode: Mode,
 }
 
 /// Observes, decides, and writes all but the conditions. An unavailable API may take long to time out, and a new name is reported
@@ -262,10 +247,9 @@ async fn round(
     publish: &mut dyn Publish,
     clock: &impl Fn() -> Now,
     memory: Memory,
-    attempt: Attempt,
+    (wanted, mode): (Reasons, Mode),
     renamed: Pin<&mut dyn Future<Output = ()>>,
 ) -> Round {
-    let wanted = attempt.reasons;
     let reading = observed(settings, io, publish, clock, &memory, wanted.scope);
     let reading = tokio::select! {
         biased;
@@ -293,7 +277,7 @@ async fn round(
         observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
-        run_kind: attempt.run_kind,
+        is_daemon: mode == Mode::Daemon,
     };
     let plan = decide::plan(settings, scene, memory, now);
     let mut round = Round {
@@ -307,14 +291,14 @@ async fn round(
         results: Vec::new(),
         requests: Vec::new(),
     };
-    while attempt.mode == Mode::Write
+    while mode != Mode::DryRun
         && let Some(action) = round.next_action()
         && action.write() != Write::Conditions
     {
         let answer = io.apply(&action, round.now).await;
         publish.alive();
         if round.note(&action, answer) {
-            round.conclude(settings, attempt.run_kind, clock());
+            round.conclude(settings, mode == Mode::Daemon, clock());
         }
     }
     round.requests = io.requests();
@@ -343,14 +327,9 @@ async fn observed(
         .observation(settings, scope, clock(), &mut || publish.alive())
         .await;
     publish.alive();
-    let identity = identify(
-        &observation,
-        settings.harvester.vm.as_ref(),
-        memory
-            .last_vmi
-            .as_ref()
-            .map(|vmi| (vmi, memory.last_others.as_slice())),
-    );
+    let last = memory.last_vmi.as_ref();
+    let last = last.map(|vmi| (vmi, memory.last_others.as_slice()));
+    let identity = identify(&observation, settings.harvester.vm.as_ref(), last);
     let mut placement = None;
     if let Some(located) = locate(&identity, &observation) {
         placement = Some(io.placement(settings, &located, clock()).await);

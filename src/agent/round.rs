@@ -7,7 +7,7 @@ use crate::catalog::Api;
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
-use crate::decide::{Action, Now, Plan, Refusal, RunKind, Scene, Write, WriteResult};
+use crate::decide::{Action, Now, Plan, Refusal, Scene, Write, WriteResult};
 use crate::facts::node::{ANNOTATION_HOST, Node};
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
@@ -69,14 +69,14 @@ impl Round {
     }
 
     /// Decides again after labels were written.
-    pub(super) fn conclude(&mut self, settings: &Settings, run_kind: RunKind, now: Now) {
+    pub(super) fn conclude(&mut self, settings: &Settings, is_daemon: bool, now: Now) {
         self.now = now;
         let seen = Scene {
             reasons: self.reasons,
             observation: &self.observation,
             identity: &self.identity,
             placement: self.placement.as_ref(),
-            run_kind,
+            is_daemon,
         };
         let count = self.results.len();
         self.plan.conclude(settings, seen, count, now);

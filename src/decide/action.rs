@@ -164,7 +164,7 @@ impl DesiredCondition {
     /// Reports whether writing this condition would change the Node.
     pub fn is_change(&self, node: &Node) -> bool {
         let same = |present: &NodeCondition| {
-            present.status == self.status
+            *present.status == *self.status
                 && present.reason.as_deref() == Some(self.reason)
                 && present.message.as_deref() == Some(self.message.as_str())
         };
@@ -174,7 +174,7 @@ impl DesiredCondition {
     /// Reports whether the status or the reason differs from that of the Node.
     pub fn is_transition(&self, node: &Node) -> bool {
         node.condition(self.kind).is_none_or(|present| {
-            present.status != self.status || present.reason.as_deref() != Some(self.reason)
+            *present.status != *self.status || present.reason.as_deref() != Some(self.reason)
         })
     }
 }

@@ -5,7 +5,7 @@ use super::action::DesiredCondition;
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
 use super::scheduled_events::{ScheduledEvent, ScheduledEventState, ScheduledEventType};
-use crate::catalog::Code;
+use crate::catalog::{Code, Flag};
 use crate::decide::label_state::LabelState;
 use crate::sys::escape::one_line;
 
@@ -125,7 +125,6 @@ pub fn lifecycle(open: Option<&ScheduledEvent>) -> [DesiredCondition; 2] {
 /// Returns the desired topology condition; `None` while a change is pending.
 pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
     let plain = |status, message| Some(plain(TOPOLOGY, status, sync.reason(), message));
-    let explained = |code, status, message| Some(explained(TOPOLOGY, code, status, message));
     match sync {
         LabelState::Pending => None,
         LabelState::Synced => plain("True", "the topology labels match the Harvester host"),
@@ -133,13 +132,11 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
             "Unknown",
             "Harvester was not asked for the VM of this node yet; labels are unchanged",
         ),
-        LabelState::HostWithoutTopology => explained(
-            Code::HostWithoutTopology,
-            "False",
-            "the Harvester host has neither a region nor a zone label",
-        ),
-        LabelState::NotSynced(code, message) => explained(*code, "False", message),
-        LabelState::Unknown(code, message) => explained(*code, "Unknown", message),
+        LabelState::Explained { code, message, .. } => {
+            let stay = code.is(Flag::LabelsStay);
+            let status = if stay { "False" } else { "Unknown" };
+            Some(explained(TOPOLOGY, *code, status, message))
+        }
     }
 }
 

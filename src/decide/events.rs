@@ -115,7 +115,7 @@ pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> 
         return None;
     }
     let before = node.condition(wanted.kind);
-    let before = before.map(|condition| condition.status.as_str());
+    let before = before.map(|condition| &*condition.status);
     match (wanted.status, before) {
         ("True", None | Some("True")) => None,
         ("True", Some(_)) => {

@@ -8,6 +8,7 @@ use super::input::Now;
 use super::schedule::Random;
 use crate::facts::names::HostName;
 use crate::facts::trigger::Trigger;
+use crate::sys::named::named;
 
 /// The times of reads in the window, since the first hint. Each offset is used at most once; offsets that pass during a slow
 /// response are skipped.
@@ -92,31 +93,15 @@ pub struct WindowEnd {
     pub reads: usize,
 }
 
-/// The outcome of a migration hint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WindowOutcome {
-    /// The VM runs on another host.
-    Confirmed {
-        /// That host.
-        to: HostName,
-    },
-    /// The VM runs on the same host.
-    Unconfirmed,
-    /// No source reported the host.
-    ApiUnavailable,
-}
-
-impl WindowOutcome {
-    /// All names that [`WindowOutcome::as_str`] returns.
-    pub const NAMES: [&'static str; 3] = ["confirmed", "unconfirmed", "api-unavailable"];
-
-    /// Returns the name used in reports.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Confirmed { .. } => "confirmed",
-            Self::Unconfirmed => "unconfirmed",
-            Self::ApiUnavailable => "api-unavailable",
-        }
+named! {
+    /// The outcome of a migration hint.
+    WindowOutcome {
+        /// The VM runs on another host.
+        Confirmed = "confirmed",
+        /// The VM runs on the same host.
+        Unconfirmed = "unconfirmed",
+        /// No source reported the host.
+        ApiUnavailable = "api-unavailable",
     }
 }
 
@@ -191,7 +176,7 @@ impl Window {
         }
         let is_left = |host: &&HostName| self.from.as_ref().is_some_and(|from| from != *host);
         let outcome = match found.host.filter(is_left) {
-            Some(to) if found.is_settled || is_over => WindowOutcome::Confirmed { to: to.clone() },
+            Some(_) if found.is_settled || is_over => WindowOutcome::Confirmed,
             None if is_over && self.is_answered => WindowOutcome::Unconfirmed,
             None if is_over => WindowOutcome::ApiUnavailable,
             _ => return None,

@@ -4,7 +4,6 @@
 pub mod expiry;
 mod labels;
 mod names;
-mod placement;
 pub mod reads;
 
 use super::doing::{Doing, Labeling};
@@ -16,7 +15,6 @@ use crate::config::Settings;
 use crate::decide::label_state::LabelState;
 
 pub use names::replacing_provider_id;
-pub use placement::sources;
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
 pub fn raise(
@@ -40,7 +38,7 @@ pub fn raise(
     findings.append(&mut about_names);
     let last = memory.last_vmi.as_ref();
     names::identity(seen.identity, seen.observation, last, &mut findings);
-    placement::placement(seen, sync, &mut findings);
+    findings.extend(sync.finding());
     findings.extend(wanted.labels.left.iter().filter_map(labels::left));
     if let Some(stand) = &wanted.conflict {
         let text = format!(

@@ -14,7 +14,7 @@ use super::schedule::Random;
 use super::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
 };
-use super::{Action, Memory, Now, Plan, RunKind, Scene as Decided, Write, WriteResult};
+use super::{Action, Memory, Now, Plan, Scene as Decided, Write, WriteResult};
 use crate::config::Settings;
 use crate::facts::clock::ClockSteps;
 use crate::facts::distribution::{Configured, Distribution, DistributionKind};
@@ -30,6 +30,7 @@ use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
+use crate::sys::document::json::Cut;
 
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
@@ -41,7 +42,7 @@ pub(crate) struct World {
     pub(crate) observation: Observation,
     pub(crate) reads: Reads,
     pub(crate) memory: Memory,
-    pub(crate) run_kind: RunKind,
+    pub(crate) is_daemon: bool,
     pub(crate) uptime: Duration,
     pub(crate) reasons: Reasons,
 }
@@ -68,7 +69,7 @@ impl World {
             observation: observation(),
             reads: Reads::none(host("hv-a")),
             memory: Memory::default(),
-            run_kind: RunKind::Daemon,
+            is_daemon: true,
             uptime: Duration::from_secs(100),
             reasons: Reasons::new(Trigger::Timer, Duration::from_secs(100)),
         };
@@ -124,7 +125,7 @@ impl World {
             observation: &self.observation,
             identity: &identity,
             placement: placement.as_ref(),
-            run_kind: self.run_kind,
+            is_daemon: self.is_daemon,
         })
     }
 
@@ -215,12 +216,12 @@ impl World {
                 let node = self.node();
                 for (wanted, _) in &patch.conditions {
                     node.conditions
-                        .retain(|condition| condition.kind != wanted.kind);
+                        .retain(|condition| *condition.kind != *wanted.kind);
                     node.conditions.push(crate::facts::node::NodeCondition {
-                        kind: wanted.kind.to_owned(),
-                        status: wanted.status.to_owned(),
-                        reason: Some(wanted.reason.to_owned()),
-                        message: Some(wanted.message.clone()),
+                        kind: Cut(wanted.kind.to_owned()),
+                        status: Cut(wanted.status.to_owned()),
+                        reason: Some(Cut(wanted.reason.to_owned())),
+                        message: Some(Cut(wanted.message.clone())),
                     });
                 }
             }

@@ -23,15 +23,6 @@ pub struct Now {
     pub random: Random,
 }
 
-/// The kind of run that a decision is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunKind {
-    /// The daemon: temporary failures change no condition, and Harvester gets time to write its annotations.
-    Daemon,
-    /// A single round.
-    Once,
-}
-
 /// The inputs of a decision: one observation and its evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
@@ -43,8 +34,8 @@ pub struct Scene<'a> {
     pub identity: &'a Identity,
     /// The host of the VM and its topology.
     pub placement: Option<&'a Placement>,
-    /// The kind of run.
-    pub run_kind: RunKind,
+    /// Whether the daemon decides: temporary failures change no condition, and Harvester gets time to write its annotations.
+    pub is_daemon: bool,
 }
 
 impl<'a> Scene<'a> {

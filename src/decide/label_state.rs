@@ -6,9 +6,8 @@ use super::failure_code;
 use super::identity::OwnVm;
 use super::input::Scene;
 use super::labels::SkipReason;
-use super::placement::PlacementOutcome;
-use crate::catalog::{Api, Code, Flag, kebab};
-use crate::facts::placement::Source;
+use super::placement::{Placement, PlacementOutcome};
+use crate::catalog::{Api, Code, Finding, Flag, kebab};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The state of the labels.
@@ -20,12 +19,16 @@ pub enum LabelState {
     Pending,
     /// Harvester was not asked yet for the VM of this node.
     HarvesterNotRead,
-    /// Neither the host nor the Node has a topology.
-    HostWithoutTopology,
-    /// The labels differ from the host and stay as they are.
-    NotSynced(Code, String),
-    /// It is not known which labels are right, or which the Node has.
-    Unknown(Code, String),
+    /// A finding explains it: the labels differ from the host and stay as they are, the host has none, or it is not known which are
+    /// right.
+    Explained {
+        /// The code of the finding.
+        code: Code,
+        /// The message of the condition.
+        message: String,
+        /// What was observed, if no other decision raises the finding.
+        seen: Option<String>,
+    },
 }
 
 /// Returns all states.
@@ -34,26 +37,24 @@ pub fn all() -> Vec<LabelState> {
         LabelState::Synced,
         LabelState::Pending,
         LabelState::HarvesterNotRead,
-        LabelState::HostWithoutTopology,
     ];
-    let explained = Code::ALL.iter().copied().filter(|code| is_reason(*code));
-    others.into_iter().chain(explained.map(because)).collect()
+    let explained = Code::ALL.iter().filter(|code| is_reason(**code));
+    let explained = explained.map(|code| because(*code, None));
+    others.into_iter().chain(explained).collect()
 }
 
 /// Reports whether a state, as in reports, does not change by waiting: the labels are in sync, stay as they are by configuration, or
 /// need a fix. Returns false for an unknown name.
 pub fn is_final_state(name: &str) -> bool {
-    let mut all = all().into_iter();
-    let state = all.find(|state| state.name() == name);
-    state.is_some_and(|state| match state.code() {
-        Some(code) => !code.is(Flag::MayPass),
-        None => state.is_synced(),
+    all().into_iter().any(|state| {
+        let may_pass = state.code().map(|code| code.is(Flag::MayPass));
+        state.name() == name && !may_pass.unwrap_or(!state.is_synced())
     })
 }
 
-/// Reports whether a code is the reason of a state that is not in sync.
+/// Reports whether a code explains a state.
 pub fn is_reason(code: Code) -> bool {
-    code.is(Flag::LabelsStay) || code.is(Flag::LabelsUnknown)
+    code.is(Flag::LabelsStay) || code.is(Flag::LabelsUnknown) || code == Code::HostWithoutTopology
 }
 
 impl LabelState {
@@ -63,8 +64,7 @@ impl LabelState {
             Self::Synced => "Synced",
             Self::Pending => "Pending",
             Self::HarvesterNotRead => "HarvesterNotRead",
-            Self::HostWithoutTopology => Code::HostWithoutTopology.reason(),
-            Self::NotSynced(code, _) | Self::Unknown(code, _) => code.reason(),
+            Self::Explained { code, .. } => code.reason(),
         }
     }
 
@@ -73,40 +73,47 @@ impl LabelState {
         kebab(self.reason())
     }
 
-    /// Returns the code of the finding that explains why the labels are not in sync.
+    /// Returns the code of the finding that explains the state.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::NotSynced(code, _) | Self::Unknown(code, _) => Some(*code),
+            Self::Explained { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Returns the finding that explains the state, unless another decision raises it.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        match self {
+            Self::Explained { code, seen, .. } => Some(Finding::new(*code, seen.clone()?)),
             _ => None,
         }
     }
 
     /// Reports whether the labels need no change: they match the host, or the host has none.
     pub fn is_synced(&self) -> bool {
-        matches!(self, Self::Synced | Self::HostWithoutTopology)
+        *self == Self::Synced || self.code() == Some(Code::HostWithoutTopology)
     }
 
     /// Reports whether another round in the same situation would not improve the labels: they match, or stay as they are for a
     /// reason that does not change by waiting.
     pub fn is_final(&self) -> bool {
-        match self {
-            Self::Synced | Self::HostWithoutTopology => true,
-            Self::Pending | Self::HarvesterNotRead => false,
-            Self::NotSynced(code, _) => *code != Code::AnnotationsStale,
+        match self.code() {
+            None => *self == Self::Synced,
+            Some(Code::AnnotationsStale) => false,
             // The other VM may be renamed, but not by waiting.
-            Self::Unknown(code, _) => {
-                matches!(code, Code::NodeOfAnotherVm | Code::NameOfAnotherVm)
-            }
+            Some(Code::HostWithoutTopology | Code::NodeOfAnotherVm | Code::NameOfAnotherVm) => true,
+            Some(code) => code.is(Flag::LabelsStay),
         }
     }
 }
 
-/// Returns the state that a code explains, with the title of the code and what it means for the labels.
-fn because(code: Code) -> LabelState {
-    let message = format!("{}; labels are unchanged", code.entry().title);
-    match code.is(Flag::LabelsStay) {
-        true => LabelState::NotSynced(code, message),
-        false => LabelState::Unknown(code, message),
+/// Returns the state that a code explains, with the title of the code and what it means for the labels, and with what was `seen` if no
+/// other decision raises the finding.
+fn because(code: Code, seen: Option<String>) -> LabelState {
+    LabelState::Explained {
+        code,
+        message: format!("{}; labels are unchanged", code.entry().title),
+        seen,
     }
 }
 
@@ -115,25 +122,30 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     let node = &seen.observation.node;
     let is_of_another = |why: &Unavailable| why.kind == UnavailableKind::AnotherMachine;
     if node.why().is_some_and(is_of_another) {
-        return because(Code::NodeOfAnotherVm);
+        return because(Code::NodeOfAnotherVm, None);
     }
     let Some(placement) = seen.placement else {
         return without_host(seen);
     };
     if seen.identity.is_named_as_another() {
-        return because(Code::NameOfAnotherVm);
+        return because(Code::NameOfAnotherVm, None);
     }
     match &wanted.doing {
         Doing::Settling(_) | Doing::Withheld(_) => return LabelState::Pending,
         // While only our annotations conflict, the labels match.
         _ if wanted.labels.changes.is_empty() => {}
         Doing::BackingOff(stand) => {
-            let message = format!("`{}` keeps reverting the labels", stand.conflict);
-            return LabelState::NotSynced(Code::LabelConflict, message);
+            return LabelState::Explained {
+                code: Code::LabelConflict,
+                message: format!("`{}` keeps reverting the labels", stand.conflict),
+                seen: None,
+            };
         }
         _ => {
-            return refusal.map_or(LabelState::Pending, |text| {
-                LabelState::NotSynced(Code::NodeWriteFailed, text.to_owned())
+            return refusal.map_or(LabelState::Pending, |text| LabelState::Explained {
+                code: Code::NodeWriteFailed,
+                message: text.to_owned(),
+                seen: None,
             });
         }
     }
@@ -141,21 +153,12 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         let mut left = wanted.labels.left.iter();
         left.any(|left| reasons.contains(&left.reason))
     };
-    let tried = |outcome, source: Option<Source>| {
-        let mut tried = placement.tried.iter();
-        tried.any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
-    };
     match &placement.known {
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if seen.identity.vmi().is_none() => without_host(seen),
-        None if let Some(why) = &placement.trouble => because(failure_code::source(why.kind)),
-        None if tried(PlacementOutcome::Invalid, None) => because(Code::LabelValueInvalid),
-        None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => {
-            because(Code::AnnotationsStale)
-        }
-        None => because(Code::NoTopologySource),
+        None => without_topology(placement),
         Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => {
-            because(Code::PinnedByConfig)
+            because(Code::PinnedByConfig, None)
         }
         Some(_)
             if left(&[
@@ -164,30 +167,62 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
                 SkipReason::HostNotRead,
             ]) =>
         {
-            because(Code::TopologyPartial)
+            because(Code::TopologyPartial, None)
         }
-        Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
+        Some(known) if known.topology.is_empty() => LabelState::Explained {
+            code: Code::HostWithoutTopology,
+            message: "the Harvester host has neither a region nor a zone label".to_owned(),
+            seen: Some(format!("host {}", placement.host)),
+        },
         Some(_) => match node {
             Fact::Known(_) => LabelState::Synced,
-            Fact::Absent => because(Code::NodeMissing),
+            Fact::Absent => because(Code::NodeMissing, None),
             // Without a code, it is read soon.
-            Fact::Failed(_) => {
-                failure_code::api(seen.observation, Api::Guest).map_or(LabelState::Pending, because)
-            }
+            Fact::Failed(_) => failure_code::api(seen.observation, Api::Guest)
+                .map_or(LabelState::Pending, |code| because(code, None)),
         },
     }
+}
+
+fn without_topology(placement: &Placement) -> LabelState {
+    if let Some(why) = &placement.trouble {
+        return because(failure_code::source(why.kind), Some(why.text.clone()));
+    }
+    let tried = |outcome| {
+        let mut tried = placement.tried.iter();
+        let found = tried.find(|tried| tried.outcome == outcome)?;
+        Some(found.detail.clone())
+    };
+    let (code, seen) = match (
+        tried(PlacementOutcome::Invalid),
+        tried(PlacementOutcome::Stale),
+    ) {
+        (invalid @ Some(_), _) => (Code::LabelValueInvalid, invalid),
+        (None, stale @ Some(_)) => (Code::AnnotationsStale, stale),
+        (None, None) => {
+            let sources = placement.tried.iter();
+            let sources = sources.map(|tried| format!("; {}: {}", tried.source, tried.detail));
+            let sources: String = sources.collect();
+            let seen = format!("host {}{sources}", placement.host);
+            (Code::NoTopologySource, Some(seen))
+        }
+    };
+    because(code, seen)
 }
 
 fn without_host(seen: Scene<'_>) -> LabelState {
     let unread = failure_code::api(seen.observation, Api::Harvester);
     match &seen.identity.vm {
         // The VM may be known without Harvester. The reason is the same.
-        _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi),
-        OwnVm::Identified(_) => because(Code::NoTopologySource),
-        OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous),
-        OwnVm::NotFound(_) => because(Code::VmNotFound),
+        _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi, None),
+        OwnVm::Identified(_) => {
+            let seen = "status.nodeName of the VMI is empty: the VM is not running";
+            because(Code::NoTopologySource, Some(seen.to_owned()))
+        }
+        OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous, None),
+        OwnVm::NotFound(_) => because(Code::VmNotFound, None),
         OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) | OwnVm::Remembered(..) => {
-            unread.map_or(LabelState::HarvesterNotRead, because)
+            unread.map_or(LabelState::HarvesterNotRead, |code| because(code, None))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::action::{Action, NodePatch};
 use super::conflict::ConflictBackoff;
 use super::doing::{Doing, Labeling};
-use super::input::{Now, RunKind, Scene};
+use super::input::{Now, Scene};
 use super::labels::{LabelPlan, Owned, plan_labels};
 use super::memory::Memory;
 use super::patches::node_patch;
@@ -88,7 +88,7 @@ fn doing(
 /// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
 fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
     let vmi = seen.identity.vmi();
-    let vmi = vmi.filter(|_| seen.run_kind == RunKind::Daemon)?;
+    let vmi = vmi.filter(|_| seen.is_daemon)?;
     let by_cloud_provider = seen
         .observation
         .node

@@ -38,7 +38,7 @@ mod write_results;
 pub use action::{
     Action, ConditionsPatch, HookRun, NodeEvents, NodePatch, Refusal, Write, WriteResult,
 };
-pub use input::{Now, RunKind, Scene};
+pub use input::{Now, Scene};
 pub use memory::{Memory, Migration, Refused};
 pub use plan::{Plan, new_hint, plan};
 

@@ -113,7 +113,7 @@ pub fn conditions_patch(
         .into_iter()
         .map(|wanted| {
             let present = node.condition(wanted.kind);
-            let is_new = present.is_none_or(|present| present.status != wanted.status);
+            let is_new = present.is_none_or(|present| *present.status != *wanted.status);
             (wanted, is_new)
         })
         .collect();

@@ -7,7 +7,7 @@ use super::action::{Action, DesiredCondition, HookRun, NodeEvents, Write};
 use super::doing::{Doing, Labeling};
 use super::fast_poll::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::guest_agent::GuestAgentHealth;
-use super::input::{Now, RunKind, Scene};
+use super::input::{Now, Scene};
 use super::label_state::{self, LabelState};
 use super::labeling::labeling;
 use super::labels::LabelPlan;
@@ -83,9 +83,9 @@ pub fn plan(settings: &Settings, seen: Scene<'_>, mut memory: Memory, now: Now) 
     let interruption = memory.note_clock(seen.observation.clock, now);
     let moved = memory.remember(seen, now);
     let (vm, tracker) = (&seen.observation.vm, &mut memory.scheduled);
-    let scheduled = match seen.run_kind {
-        RunKind::Daemon => tracker.observe(seen.identity, vm, now),
-        RunKind::Once => Vec::new(),
+    let scheduled = match seen.is_daemon {
+        true => tracker.observe(seen.identity, vm, now),
+        false => Vec::new(),
     };
     let agent = &seen.observation.guest_agent;
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
@@ -164,8 +164,7 @@ impl Plan {
         (self.findings, self.consequences) =
             findings::raise(settings, seen, &wanted, &self.sync, &self.memory, now);
         self.memory.note_findings(&self.findings);
-        let is_daemon = seen.run_kind == RunKind::Daemon;
-        if let (Some(node), true, true) = (node, is_daemon, settings.report.events) {
+        if let (Some(node), true, true) = (node, seen.is_daemon, settings.report.events) {
             let is_unread = seen.placement.is_none();
             let announced = &mut self.memory.announced;
             let news = announced.news(&self.findings, is_unread, now.uptime);
@@ -206,12 +205,11 @@ impl Plan {
                 .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
             memory.guest_agent.condition(now.uptime),
         ];
-        let is_daemon = seen.run_kind == RunKind::Daemon;
-        let lifecycle = match settings.report.lifecycle_conditions && is_daemon {
+        let lifecycle = match settings.report.lifecycle_conditions && seen.is_daemon {
             true => conditions::lifecycle(memory.scheduled.open()).to_vec(),
             false => Vec::new(),
         };
-        let unread = memory.unread_since.filter(|_| is_daemon);
+        let unread = memory.unread_since.filter(|_| seen.is_daemon);
         let is_in_grace =
             unread.is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
         let conditions = conditions.into_iter().flatten().chain(lifecycle);
@@ -290,19 +288,18 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
 
 /// Opens a fast-poll window if there is a migration hint. Returns its end at once if the hint belongs to a migration that is known.
 fn admit(memory: &mut Memory, seen: Scene<'_>) -> Option<WindowEnd> {
-    if seen.run_kind == RunKind::Once {
+    if !seen.is_daemon {
         return None;
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
     memory.window = fast_poll::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
     let (trigger, _) = seen.reasons.hint.filter(|_| memory.window.is_none())?;
-    let Migration { from, to, .. } = memory.last_migration.as_ref()?;
-    let (from, to) = (HostName::parse(from).ok()?, HostName::parse(to).ok()?);
+    let last = memory.last_migration.as_ref()?;
     Some(WindowEnd {
         trigger,
-        from: Some(from),
-        outcome: WindowOutcome::Confirmed { to },
+        from: HostName::parse(&last.from).ok(),
+        outcome: WindowOutcome::Confirmed,
         took: Duration::ZERO,
         reads: 0,
     })

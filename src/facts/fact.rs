@@ -68,20 +68,17 @@ impl<T> From<Option<T>> for Fact<T> {
 }
 
 /// The error of a source that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     /// The kind of failure.
     pub kind: UnavailableKind,
     /// A one-line message: what failed, on which object.
     pub text: String,
     /// The delay that the server requested, as in `Retry-After`.
-    #[serde(skip)]
     pub retry_after: Option<Duration>,
     /// Whether a watch that is being re-established will deliver the fact, so that no other retry is needed.
-    #[serde(skip)]
     pub is_watched: bool,
     /// Whether no request was sent, because another one failed shortly before.
-    #[serde(skip)]
     pub is_deferred: bool,
 }
 

@@ -8,7 +8,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-use super::names::{NodeName, NotAName};
+use super::names::NodeName;
 use crate::sys::document::json::{
     Cut, KEY_BYTES, Keys, Leading, MESSAGE_BYTES, StringMap, annotations, conditions, labels,
     managed_fields, name, objects, resource_version, uid,
@@ -83,44 +83,8 @@ impl Node {
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.conditions
             .iter()
-            .find(|condition| condition.kind == kind)
+            .find(|condition| *condition.kind == *kind)
     }
-}
-
-/// An entry of `status.conditions`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireCondition")]
-pub struct NodeCondition {
-    /// The type.
-    pub kind: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// The reason, in CamelCase.
-    pub reason: Option<String>,
-    /// The human-readable message.
-    pub message: Option<String>,
-}
-
-impl From<WireCondition> for NodeCondition {
-    fn from(wire: WireCondition) -> Self {
-        Self {
-            kind: wire.kind.0,
-            status: wire.status.0,
-            reason: wire.reason.map(|reason| reason.0),
-            message: wire.message.map(|message| message.0),
-        }
-    }
-}
-
-/// The error for an object that is not a usable Node.
-#[derive(Debug, thiserror::Error)]
-pub enum NotANode {
-    /// A required field is missing.
-    #[error("a Node without `{0}`")]
-    Missing(&'static str),
-    /// The name is not valid.
-    #[error("a Node with an invalid `metadata.name`")]
-    Name(#[source] NotAName),
 }
 
 objects! {
@@ -180,12 +144,18 @@ objects! {
         system_uuid: Option<Cut>,
     }
 
-    struct WireCondition {
+    /// An entry of `status.conditions`.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct NodeCondition {
+        /// The type.
         #[serde(rename = "type")]
-        kind: Cut<317>,
-        status: Cut,
-        reason: Option<Cut<1024>>,
-        message: Option<Cut<MESSAGE_BYTES>>,
+        pub(crate) kind: Cut<317>,
+        /// `True`, `False` or `Unknown`.
+        pub(crate) status: Cut,
+        /// The reason, in CamelCase.
+        pub(crate) reason: Option<Cut<1024>>,
+        /// The human-readable message.
+        pub(crate) message: Option<Cut<MESSAGE_BYTES>>,
     }
 }
 
@@ -251,6 +221,16 @@ impl<'de> Visitor<'de> for ManagersVisitor {
     }
 }
 
+/// Returns a required field of `object`, which is a name or any text.
+pub(crate) fn required<T: TryFrom<String>>(
+    object: &str,
+    field: &str,
+    text: Option<String>,
+) -> Result<T, String> {
+    let text = text.ok_or_else(|| format!("{object} without `{field}`"))?;
+    T::try_from(text).map_err(|_| format!("{object} with an invalid `{field}`"))
+}
+
 /// Returns a text, unless it is empty.
 pub(super) fn text<const MAX: usize>(text: Option<Cut<MAX>>) -> Option<String> {
     text.map(|text| text.0).filter(|text| !text.is_empty())
@@ -264,19 +244,18 @@ fn hyphenated(text: &str) -> Option<Uuid> {
 }
 
 impl TryFrom<WireNode> for Node {
-    type Error = NotANode;
+    type Error = String;
 
-    fn try_from(wire: WireNode) -> Result<Self, NotANode> {
+    fn try_from(wire: WireNode) -> Result<Self, String> {
         let WireNode {
             metadata,
             spec,
             status,
         } = wire;
-        let name = metadata.name.ok_or(NotANode::Missing("metadata.name"))?;
         let managers = metadata.managed_fields.0.into_iter();
         Ok(Self {
-            name: NodeName::parse(&name).map_err(NotANode::Name)?,
-            uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
+            name: required("a Node", "metadata.name", metadata.name)?,
+            uid: required("a Node", "metadata.uid", metadata.uid)?,
             resource_version: metadata.resource_version,
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{HostName, Namespace, NotAName, VmName};
+use super::names::{HostName, Namespace, VmName};
 use super::placement::HostLabels;
 use super::topology::{REGION, ZONE};
 use crate::sys::escape::one_line;
@@ -53,43 +53,14 @@ pub struct PodInfo {
     pub topology: HostLabels,
 }
 
-/// The reason why the files do not describe a virt-launcher pod. Each is formatted as one escaped line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PodInfoError {
-    /// A line of the labels does not have the format of the kubelet. A label value has no character that it escapes.
-    #[error("line {0} of the labels is not `key=\"value\"`")]
-    NotALabel(usize),
-    /// There are more labels than a pod has.
-    #[error("more than {LABELS_MAX} labels")]
-    TooMany,
-    /// A label exists twice.
-    #[error("label `{0}` exists twice")]
-    Twice(String),
-    /// The name of the pod is not that of a virt-launcher pod. The text is not shown: another file may be in its place.
-    #[error("the file `name` has no name of a virt-launcher pod")]
-    NotALauncher,
-    /// The namespace is invalid. The text is not shown either.
-    #[error("the file `namespace` has no name of a namespace")]
-    NotANamespace(#[source] NotAName),
-    /// A value is not a valid name.
-    #[error("{what} `{value}`")]
-    Name {
-        /// The label or file.
-        what: &'static str,
-        /// The value.
-        value: String,
-        /// The violated rule.
-        source: NotAName,
-    },
-}
-
 impl PodInfo {
     /// Parses the three files.
     ///
     /// # Errors
     ///
-    /// If the text of a file is not what the kubelet writes for a virt-launcher pod. Labels that are not used may have any value.
-    pub fn parse(labels: &str, name: &str, namespace: &str) -> Result<Self, PodInfoError> {
+    /// Returns one escaped line if the text of a file is not what the kubelet writes for a virt-launcher pod. Labels that are not used
+    /// may have any value.
+    pub fn parse(labels: &str, name: &str, namespace: &str) -> Result<Self, String> {
         let labels = parse_labels(labels)?;
         let label = |key| labels.get(key).copied().filter(|value| !value.is_empty());
         let pod = name.trim();
@@ -98,15 +69,21 @@ impl PodInfo {
             .and_then(|_| pod.len().checked_sub(SUFFIX))
             .and_then(|length| pod.get(..length))
             .filter(|base| base.starts_with(POD_PREFIX))
-            .ok_or(PodInfoError::NotALauncher)?;
+            // The text is not shown: another file may be in its place.
+            .ok_or("the file `name` has no name of a virt-launcher pod")?;
+        let host = |host: &str| {
+            let parsed = HostName::parse(host);
+            parsed.map_err(|error| format!("{HOST} `{}`: {error}", shown(host)))
+        };
+        let namespace = Namespace::parse(namespace.trim());
         Ok(Self {
             pod: pod.to_owned(),
-            namespace: Namespace::parse(namespace.trim()).map_err(PodInfoError::NotANamespace)?,
+            namespace: namespace.map_err(|error| {
+                format!("the file `namespace` has no name of a namespace: {error}")
+            })?,
             vm: vm_name(generated, label(VM_NAME)),
             instance_uid: label(CREATED_BY).map(str::to_owned),
-            host: label(HOST)
-                .map(|host| parsed(HOST, host, HostName::parse))
-                .transpose()?,
+            host: label(HOST).map(host).transpose()?,
             topology: [REGION, ZONE]
                 .into_iter()
                 .filter_map(|key| Some((key.to_owned(), label(key)?.to_owned())))
@@ -134,10 +111,11 @@ fn vm_name(generated: &str, label: Option<&str>) -> Option<VmName> {
     VmName::parse(name).ok().filter(|_| is_same)
 }
 
-fn parse_labels(text: &str) -> Result<BTreeMap<&str, &str>, PodInfoError> {
+fn parse_labels(text: &str) -> Result<BTreeMap<&str, &str>, String> {
     let mut labels = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
-        let not_a_label = || PodInfoError::NotALabel(index + 1);
+        // A label value has no character that the kubelet escapes.
+        let not_a_label = || format!("line {} of the labels is not `key=\"value\"`", index + 1);
         let (key, quoted) = line.split_once('=').ok_or_else(not_a_label)?;
         let value = quoted
             .strip_prefix('"')
@@ -145,25 +123,13 @@ fn parse_labels(text: &str) -> Result<BTreeMap<&str, &str>, PodInfoError> {
             .filter(|value| !key.is_empty() && !value.contains(['"', '\\']))
             .ok_or_else(not_a_label)?;
         if labels.len() == LABELS_MAX {
-            return Err(PodInfoError::TooMany);
+            return Err(format!("more than {LABELS_MAX} labels"));
         }
         if labels.insert(key, value).is_some() {
-            return Err(PodInfoError::Twice(shown(key)));
+            return Err(format!("label `{}` exists twice", shown(key)));
         }
     }
     Ok(labels)
-}
-
-fn parsed<T>(
-    what: &'static str,
-    value: &str,
-    parse: impl Fn(&str) -> Result<T, NotAName>,
-) -> Result<T, PodInfoError> {
-    parse(value).map_err(|source| PodInfoError::Name {
-        what,
-        value: shown(value),
-        source,
-    })
 }
 
 fn shown(text: &str) -> String {
@@ -179,7 +145,7 @@ mod tests {
                           topology.kubernetes.io/region=\"eu-1\"\ntopology.kubernetes.io/zone=\"rack-a\"\n\
                           vm.kubevirt.io/name=\"another-hostname\"\n";
 
-    fn parse(labels: &str, name: &str) -> Result<PodInfo, PodInfoError> {
+    fn parse(labels: &str, name: &str) -> Result<PodInfo, String> {
         PodInfo::parse(labels, name, "default")
     }
 
@@ -237,14 +203,14 @@ mod tests {
             ("", "virt-launcher-\u{1b}[31m-x7k2p", "no name of"),
             ("", "", "no name of"),
         ] {
-            let error = parse(labels, name).unwrap_err().to_string();
+            let error = parse(labels, name).unwrap_err();
             assert!(error.contains(said), "{error}");
             assert!(!error.contains('\u{1b}'), "{error}");
         }
         let error = PodInfo::parse("", pod, "De/fault").unwrap_err();
         assert_eq!(
-            error.to_string(),
-            "the file `namespace` has no name of a namespace"
+            error,
+            "the file `namespace` has no name of a namespace: not a namespace: lower-case letters, digits and `-`, at most 63 characters"
         );
     }
 }

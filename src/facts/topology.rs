@@ -53,26 +53,22 @@ fn is_label_value(text: &str) -> bool {
 }
 
 /// A value that is not a valid label value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the value of `{key}` cannot be a label")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IllegalValue {
     /// The key.
     pub key: String,
     /// The value as read, not escaped.
     pub value: String,
     /// The violated rule.
-    #[source]
     pub source: NotAName,
 }
 
 /// The region and zone of a physical host according to one source.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The region.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<LabelValue>,
     /// The zone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<LabelValue>,
 }
 

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::guest_agent::HostView;
-use super::names::{HostName, Namespace, NotAName, VmName};
+use super::names::{HostName, Namespace, VmName};
 use super::nic::Mac;
-use super::node::{NodeCondition, text};
+use super::node::{NodeCondition, required, text};
 use super::placement::HostLabels;
 use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
@@ -107,28 +107,8 @@ impl Vmi {
     }
 }
 
-/// The error for an object that is not a usable VirtualMachineInstance.
-#[derive(Debug, thiserror::Error)]
-pub enum NotAVmi {
-    /// A required field is missing.
-    #[error("a VirtualMachineInstance without `{0}`")]
-    Missing(&'static str),
-    /// A name is not valid.
-    #[error("a VirtualMachineInstance with an invalid `{field}`")]
-    Name {
-        /// The field.
-        field: &'static str,
-        /// The violated rule.
-        source: NotAName,
-    },
-}
-
-impl NotAVmi {
-    /// Creates the error of a field from that of its name.
-    pub fn name(field: &'static str) -> impl Fn(NotAName) -> Self {
-        move |source| Self::Name { field, source }
-    }
-}
+/// The object in errors.
+pub(crate) const INSTANCE: &str = "a VirtualMachineInstance";
 
 objects! {
     struct WireVmi {
@@ -223,18 +203,14 @@ impl From<Leading<WireVmiOwner, OWNERS_MAX>> for Owners {
 }
 
 impl TryFrom<WireVmi> for Vmi {
-    type Error = NotAVmi;
+    type Error = String;
 
-    fn try_from(wire: WireVmi) -> Result<Self, NotAVmi> {
+    fn try_from(wire: WireVmi) -> Result<Self, String> {
         let WireVmi {
             metadata,
             spec,
             status,
         } = wire;
-        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
-        let namespace = metadata
-            .namespace
-            .ok_or(NotAVmi::Missing("metadata.namespace"))?;
         let firmware = spec.domain.firmware;
         let spec_macs = spec
             .domain
@@ -272,13 +248,15 @@ impl TryFrom<WireVmi> for Vmi {
         let host = status.node_name.filter(|host| !host.is_empty());
         let holds = |kind: &str| {
             let mut conditions = status.conditions.0.iter();
-            conditions.find(|condition| condition.kind == kind && condition.status == "True")
+            conditions.find(|condition| *condition.kind == *kind && &*condition.status == "True")
         };
         let is_eviction_requested = holds(EVICTION_REQUESTED).is_some();
         let guest_agent = match (holds(AGENT_CONNECTED), holds(AGENT_NOT_SUPPORTED)) {
             (None, _) => HostView::Disconnected,
             (Some(_), None) => HostView::Connected,
-            (Some(_), Some(why)) => HostView::NotSupported(why.reason.clone().unwrap_or_default()),
+            (Some(_), Some(why)) => {
+                HostView::NotSupported(text(why.reason.clone()).unwrap_or_default())
+            }
         };
         let grace = spec
             .termination_grace_period_seconds
@@ -300,9 +278,9 @@ impl TryFrom<WireVmi> for Vmi {
                 }),
         };
         Ok(Self {
-            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
-            namespace: Namespace::parse(&namespace).map_err(NotAVmi::name("metadata.namespace"))?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            name: required(INSTANCE, "metadata.name", metadata.name)?,
+            namespace: required(INSTANCE, "metadata.namespace", metadata.namespace)?,
+            uid: required(INSTANCE, "metadata.uid", metadata.uid)?,
             resource_version: metadata.resource_version,
             vm_uid: metadata.owner_references.vm_uid,
             hostname: text(spec.hostname),
@@ -313,9 +291,8 @@ impl TryFrom<WireVmi> for Vmi {
             serial: text(firmware.and_then(|firmware| firmware.serial)),
             macs,
             host: host
-                .map(|host| HostName::parse(&host))
-                .transpose()
-                .map_err(NotAVmi::name("status.nodeName"))?,
+                .map(|host| required(INSTANCE, "status.nodeName", Some(host)))
+                .transpose()?,
             annotated_by_harvester: metadata
                 .labels
                 .get(CREATOR)

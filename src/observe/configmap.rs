@@ -12,39 +12,22 @@ const ENTRY_MAX: usize = 64 << 10;
 /// The maximum length of a key in an error, in characters: that of the longest label key.
 const KEY_SHOWN: usize = 317;
 
-/// The reason why an entry is invalid.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EntryError {
-    /// The text is not valid YAML.
-    #[error("the text {0}")]
-    Document(DocumentError),
-    /// The document is not a mapping.
-    #[error("the text is {found}, expected a mapping of labels")]
-    NotAMapping {
-        /// The kind that was found.
-        found: &'static str,
-    },
-    /// The value of a label is not text.
-    #[error("`{key}` is {found}, expected quoted text")]
-    NotText {
-        /// The label, escaped.
-        key: String,
-        /// The kind that was found.
-        found: &'static str,
-    },
-}
-
 /// Parses the labels of one host.
-pub fn labels(text: &str) -> Result<HostLabels, EntryError> {
+///
+/// # Errors
+///
+/// Returns one escaped line if the entry is invalid.
+pub fn labels(text: &str) -> Result<HostLabels, String> {
     let limit = ENTRY_MAX;
+    let invalid = |error: DocumentError| format!("the text {error}");
     if text.len() > limit {
-        return Err(EntryError::Document(DocumentError::TooLong { limit }));
+        return Err(invalid(DocumentError::TooLong { limit }));
     }
-    let entries = match parse(text.as_bytes()).map_err(EntryError::Document)? {
+    let entries = match parse(text.as_bytes()).map_err(invalid)? {
         YamlValue::Map(entries) => entries,
         other => {
             let found = other.kind();
-            return Err(EntryError::NotAMapping { found });
+            return Err(format!("the text is {found}, expected a mapping of labels"));
         }
     };
     let mut labels = Vec::new();
@@ -53,9 +36,8 @@ pub fn labels(text: &str) -> Result<HostLabels, EntryError> {
             YamlValue::Text(text) => labels.push((key, text.to_string())),
             YamlValue::Number(number) => labels.push((key, number)),
             other => {
-                let key = one_line(&key, KEY_SHOWN).into_owned();
-                let found = other.kind();
-                return Err(EntryError::NotText { key, found });
+                let (key, found) = (one_line(&key, KEY_SHOWN), other.kind());
+                return Err(format!("`{key}` is {found}, expected quoted text"));
             }
         }
     }
@@ -68,7 +50,7 @@ mod tests {
     use std::fmt::Write;
 
     fn refused(text: &str) -> String {
-        labels(text).unwrap_err().to_string()
+        labels(text).unwrap_err()
     }
 
     #[test]

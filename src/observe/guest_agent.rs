@@ -51,8 +51,7 @@ pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
     let user_data = root.read_text(USER_DATA, USER_DATA_MAX);
     GuestAgent {
         unit: match unit(bus).await {
-            Ok(Some(unit)) => Fact::Known(unit),
-            Ok(None) => Fact::Absent,
+            Ok(unit) => unit.into(),
             Err(error) => Fact::Failed(why(&error)),
         },
         has_channel: port::find(root, PORT).is_some(),

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::placement::Choice;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
-use crate::sys::escape::chain;
+use crate::sys::document::json::{
+    DATA_BYTES, StringMap, data, labels, objects, pod_node_name, uid,
+};
 use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
 
 use super::unavailable::why;
@@ -180,26 +179,28 @@ async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     }
 }
 
-#[derive(Deserialize)]
-struct LauncherPod {
-    metadata: PodMetadata,
-    #[serde(default)]
-    spec: PodSpec,
-}
+objects! {
+    struct LauncherPod {
+        metadata: PodMetadata,
+        spec: PodSpec,
+    }
 
-#[derive(Deserialize)]
-struct PodMetadata {
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "labels")]
-    labels: StringMap,
-}
+    struct PodMetadata {
+        #[serde(deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(deserialize_with = "labels")]
+        labels: StringMap,
+    }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    #[serde(default, deserialize_with = "pod_node_name")]
-    node_name: Option<String>,
+    struct PodSpec {
+        #[serde(deserialize_with = "pod_node_name")]
+        node_name: Option<String>,
+    }
+
+    struct ConfigMap {
+        #[serde(deserialize_with = "data")]
+        data: StringMap<DATA_BYTES>,
+    }
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
@@ -228,12 +229,6 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
     }
 }
 
-#[derive(Deserialize)]
-struct ConfigMap {
-    #[serde(default, deserialize_with = "data")]
-    data: StringMap<DATA_BYTES>,
-}
-
 /// Reads the entry of the host in the ConfigMap.
 async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fact<HostLabels> {
     let name = &settings.topology.configmap;
@@ -244,7 +239,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fac
             Some(text) => match super::configmap::labels(text) {
                 Ok(labels) => Fact::Known(labels),
                 Err(error) => {
-                    let text = format!("entry `{host}` of ConfigMap {name}: {}", chain(&error));
+                    let text = format!("entry `{host}` of ConfigMap {name}: {error}");
                     Fact::failed(UnavailableKind::Malformed, text)
                 }
             },

@@ -4,16 +4,16 @@
 //! The host changes them without an inotify(7) event, so each round reads them. They are opened by path each time: after a
 //! migration, a file that was opened before may only return errors (`virtiofsd --migration-on-error=guest-error`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::statfs::FUSE_SUPER_MAGIC;
 
-use crate::facts::pod_info::{PodInfo, PodInfoError};
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::pod_info::PodInfo;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::disk::DiskWork;
-use crate::sys::escape::chain;
-use crate::sys::root::{ReadError, Root};
+use crate::sys::escape::one_line;
+use crate::sys::root::Root;
 
 /// The maximum size of the labels, in bytes. Those of a virt-launcher pod have about 1 kB.
 const LABELS_MAX: u64 = 64 * 1024;
@@ -21,25 +21,16 @@ const LABELS_MAX: u64 = 64 * 1024;
 /// The maximum size of a file with a name, in bytes.
 const NAME_MAX: u64 = 1024;
 
+/// The maximum length of an error, in characters.
+const SHOWN_MAX: usize = 600;
+
 /// The timeout of a read. A virtiofsd that was stopped does not respond at all.
 const STALL: Duration = Duration::from_secs(5);
-
-/// The reason why the files cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum PodFilesError {
-    #[error(transparent)]
-    Unreadable(#[from] ReadError),
-    /// Files on a disk of the VM are a copy, and so are those of an ISO image: KubeVirt copies the image of the source host.
-    #[error("`{}` is not a virtiofs mount", .0.display())]
-    NotVirtiofs(PathBuf),
-    #[error("the files in `{}` do not describe the pod of this VM", .dir.display())]
-    Text { dir: PathBuf, source: PodInfoError },
-}
 
 /// The reader of the files.
 #[derive(Debug, Default)]
 pub struct PodReader {
-    files: DiskWork<Result<Option<PodInfo>, PodFilesError>>,
+    files: DiskWork<Result<Option<PodInfo>, Unavailable>>,
 }
 
 impl PodReader {
@@ -56,9 +47,8 @@ impl PodReader {
             .run(STALL, move || read_files(&tree, &path))
             .await
         {
-            Some(Ok(Some(info))) => Fact::Known(info),
-            Some(Ok(None)) => Fact::Absent,
-            Some(Err(error)) => Fact::failed(kind(&error), chain(&error)),
+            Some(Ok(info)) => info.into(),
+            Some(Err(why)) => Fact::Failed(why),
             None => {
                 let text = format!(
                     "reading `{}` timed out after {} s",
@@ -71,13 +61,17 @@ impl PodReader {
     }
 }
 
-fn read_files(root: &Root, dir: &Path) -> Result<Option<PodInfo>, PodFilesError> {
+fn read_files(root: &Root, dir: &Path) -> Result<Option<PodInfo>, Unavailable> {
+    let malformed =
+        |text: String| Unavailable::new(UnavailableKind::Malformed, one_line(&text, SHOWN_MAX));
+    let shown = dir.display();
     // In a tree, a directory replaces the mount.
     let is_virtiofs = !root.is_live() || root.file_system(dir)? == FUSE_SUPER_MAGIC;
     if !is_virtiofs {
         return match root.list(dir)?.is_empty() {
             true => Ok(None),
-            false => Err(PodFilesError::NotVirtiofs(dir.to_owned())),
+            // Files on a disk of the VM are a copy, and so are those of an ISO image: KubeVirt copies the image of the source host.
+            false => Err(malformed(format!("`{shown}` is not a virtiofs mount"))),
         };
     }
     let read = |name: &str, limit| root.read_text(dir.join(name), limit);
@@ -87,20 +81,11 @@ fn read_files(root: &Root, dir: &Path) -> Result<Option<PodInfo>, PodFilesError>
         read("namespace", NAME_MAX)?,
     );
     let info = PodInfo::parse(&labels, &name, &namespace);
-    info.map(Some).map_err(|source| PodFilesError::Text {
-        dir: dir.to_owned(),
-        source,
+    info.map(Some).map_err(|error| {
+        malformed(format!(
+            "the files in `{shown}` do not describe the pod of this VM: {error}"
+        ))
     })
-}
-
-fn kind(error: &PodFilesError) -> UnavailableKind {
-    match error {
-        PodFilesError::Unreadable(ReadError::Denied(_)) => UnavailableKind::Forbidden,
-        PodFilesError::Unreadable(ReadError::Io { .. }) => UnavailableKind::Unreachable,
-        PodFilesError::Unreadable(_)
-        | PodFilesError::NotVirtiofs(_)
-        | PodFilesError::Text { .. } => UnavailableKind::Malformed,
-    }
 }
 
 #[cfg(test)]
@@ -155,10 +140,7 @@ mod tests {
         assert!(read_files(&root, dir.path()).unwrap().is_none());
         std::fs::write(dir.path().join("labels"), "").unwrap();
         let error = read_files(&root, dir.path()).unwrap_err();
-        assert!(
-            error.to_string().contains("not a virtiofs mount"),
-            "{error}"
-        );
+        assert!(error.text.contains("not a virtiofs mount"), "{error:?}");
     }
 
     #[tokio::test]

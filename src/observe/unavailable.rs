@@ -41,11 +41,20 @@ impl<T> From<Result<T, ReadError>> for Fact<T> {
 /// A file that does not exist is absent, as are its facts.
 impl<T> From<ReadError> for Fact<T> {
     fn from(error: ReadError) -> Self {
-        match &error {
-            error if error.is_absent() => Self::Absent,
-            ReadError::Denied(_) => Self::failed(UnavailableKind::Forbidden, chain(&error)),
-            ReadError::Io { .. } => Self::failed(UnavailableKind::Unreachable, chain(&error)),
-            _ => Self::failed(UnavailableKind::Malformed, chain(&error)),
+        match error.is_absent() {
+            true => Self::Absent,
+            false => Self::Failed(error.into()),
         }
+    }
+}
+
+impl From<ReadError> for Unavailable {
+    fn from(error: ReadError) -> Self {
+        let kind = match error {
+            ReadError::Denied(_) => UnavailableKind::Forbidden,
+            ReadError::Io { .. } => UnavailableKind::Unreachable,
+            _ => UnavailableKind::Malformed,
+        };
+        Self::new(kind, chain(&error))
     }
 }

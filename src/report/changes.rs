@@ -113,7 +113,7 @@ impl Reported {
         if let Some(end) = &round.plan.window_end
             && let Some((priority, text)) = ended(end, host.as_deref())
         {
-            let is_confirmed = matches!(end.outcome, WindowOutcome::Confirmed { .. });
+            let is_confirmed = end.outcome == WindowOutcome::Confirmed;
             records.push(Record {
                 message_id: (!is_confirmed).then_some(message_id::UNCONFIRMED),
                 trigger: Some(end.trigger.as_str().to_owned()),
@@ -211,16 +211,16 @@ fn meaning(hint: Trigger) -> &'static str {
 fn ended(window_end: &WindowEnd, host: Option<&str>) -> Option<(Priority, String)> {
     let (hint, reads) = (window_end.trigger.as_str(), window_end.reads);
     let seconds = window_end.took.as_secs();
-    match &window_end.outcome {
-        WindowOutcome::Confirmed { to, .. } if reads == 0 => {
+    let host = host.unwrap_or("an unknown host");
+    match window_end.outcome {
+        WindowOutcome::Confirmed if reads == 0 => {
             let text = format!(
-                "hint {hint} belongs to the live migration to {to} that is already reported"
+                "hint {hint} belongs to the live migration to {host} that is already reported"
             );
             Some((Priority::Info, text))
         }
-        WindowOutcome::Confirmed { .. } => None,
+        WindowOutcome::Confirmed => None,
         WindowOutcome::Unconfirmed => {
-            let host = host.unwrap_or("an unknown host");
             let cause = match window_end.trigger {
                 _ if window_end.from.is_none() => "previous host unknown",
                 Trigger::Port => "port reopened by the host",

@@ -15,16 +15,16 @@ use crate::agent::Round;
 use crate::agent::source_board::SourceState;
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::kebab;
-use crate::catalog::{Code, Finding, FindingKey, Group, Severity};
+use crate::catalog::{Api, Code, Finding, FindingKey, Group, Severity};
 use crate::decide::fast_poll::WindowEnd;
 use crate::decide::identity::{JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::facts::Fact;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
 use crate::facts::topology::{LabelValue, REGION, ZONE};
-use crate::facts::{Fact, Unavailable};
 use crate::sys::escape::one_line;
 
 /// The maximum length of a name of this machine, in characters: more than the kernel or DNS allow.
@@ -66,7 +66,10 @@ impl Status {
             placement: round.placement.as_ref().map(placement),
             labels: labels(round),
             registration: round.plan.registration.clone(),
-            last_migration: last_migration(round, context),
+            last_migration: context.last_migration.clone().or_else(|| {
+                let remembered = round.plan.memory.last_migration.clone();
+                remembered.map(LastMigration::from)
+            }),
             last_migration_hint: context.last_migration_hint.clone(),
             scheduled_event: context.scheduled_event.clone(),
             credentials: credentials(round),
@@ -161,60 +164,38 @@ fn labels(round: &Round) -> LabelsStatus {
     }
 }
 
-fn last_migration(round: &Round, context: &Context) -> Option<LastMigration> {
-    let remembered = round.plan.memory.last_migration.clone()?;
-    let written = context.last_migration.clone();
-    let written = written.filter(|written| written.migration == remembered);
-    Some(written.unwrap_or_else(|| remembered.into()))
-}
-
 fn credentials(round: &Round) -> CredentialsStatus {
     let observation = &round.observation;
-    let error_of = |is_about: fn(&Finding) -> bool| {
+    let unknown = |api, is_about: fn(&Finding) -> bool| {
         let is_error = |finding: &&Finding| finding.code.entry().severity == Severity::Error;
         let mut errors = round.plan.findings.iter().filter(is_error);
-        errors
-            .find(|finding| is_about(finding))
-            .map(|finding| finding.code)
+        let error = errors.find(|finding| is_about(finding));
+        let why = observation.credential_failure(api);
+        CredentialStatus {
+            error: why.map(|why| why.text.clone()),
+            finding: error.map(|finding| finding.code),
+            ..CredentialStatus::default()
+        }
     };
     let date = |seconds: Option<i64>| {
         let date = time::UtcDateTime::from_unix_timestamp(seconds?).ok()?;
         Some(rfc3339(date))
     };
-    let unknown = |why: Option<&Unavailable>| CredentialStatus {
-        error: why.map(|why| why.text.clone()),
-        ..CredentialStatus::default()
-    };
-    let mut harvester = match &observation.harvester {
-        Fact::Known(harvester) => CredentialStatus {
-            kubeconfig: Some(harvester.kubeconfig.display().to_string()),
-            server: Some(harvester.server.clone()),
-            user: harvester.account.clone(),
-            namespace: Some(harvester.namespace.to_string()),
-            expiration_time: date(harvester.expires),
-            ..CredentialStatus::default()
-        },
-        seen => unknown(seen.why()),
-    };
-    let mut kubelet = match &observation.kubelet {
-        Fact::Known(kubelet) => {
-            let user = kubelet.account.clone();
-            let node = || format!("system:node:{}", kubelet.node_name);
-            CredentialStatus {
-                kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
-                server: Some(kubelet.server.clone()),
-                user: user.or_else(|| Some(node())),
-                expiration_time: date(kubelet.expires),
-                ..CredentialStatus::default()
-            }
-        }
-        seen => unknown(seen.why()),
-    };
-    harvester.finding = error_of(|finding| {
+    let mut harvester = unknown(Api::Harvester, |finding| {
         let groups = [Group::HarvesterCredential, Group::HarvesterApi];
         groups.contains(&finding.group())
     });
-    kubelet.finding = error_of(|finding| {
+    if let Fact::Known(known) = &observation.harvester {
+        harvester = CredentialStatus {
+            kubeconfig: Some(known.kubeconfig.display().to_string()),
+            server: Some(known.server.clone()),
+            user: known.account.clone(),
+            namespace: Some(known.namespace.to_string()),
+            expiration_time: date(known.expires),
+            ..harvester
+        };
+    }
+    let mut kubelet = unknown(Api::Guest, |finding| {
         let of_api = [
             Code::GuestApiUnauthorized,
             Code::GuestApiForbidden,
@@ -222,6 +203,16 @@ fn credentials(round: &Round) -> CredentialsStatus {
         ];
         finding.group() == Group::KubeletCredential || of_api.contains(&finding.code)
     });
+    if let Fact::Known(known) = &observation.kubelet {
+        let node = || format!("system:node:{}", known.node_name);
+        kubelet = CredentialStatus {
+            kubeconfig: Some(known.kubeconfig.display().to_string()),
+            server: Some(known.server.clone()),
+            user: Some(known.account.clone().unwrap_or_else(node)),
+            expiration_time: date(known.expires),
+            ..kubelet
+        };
+    }
     CredentialsStatus { harvester, kubelet }
 }
 

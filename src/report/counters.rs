@@ -31,8 +31,10 @@ impl Default for Counters {
     fn default() -> Self {
         let detecting = [Trigger::Link, Trigger::Port, Trigger::Vmi, Trigger::Timer];
         let hints = [Trigger::Link, Trigger::Port].into_iter();
-        let outcomes = hints
-            .flat_map(|hint| WindowOutcome::NAMES.map(|outcome| ((hint.as_str(), outcome), 0)));
+        let outcomes = hints.flat_map(|hint| {
+            let outcomes = WindowOutcome::ALL.iter();
+            outcomes.map(move |outcome| ((hint.as_str(), outcome.as_str()), 0))
+        });
         Self {
             migrations: BTreeMap::from(detecting.map(|trigger| (trigger.as_str(), 0))),
             hints: outcomes.collect(),

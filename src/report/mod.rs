@@ -140,7 +140,7 @@ impl Reporter {
     }
 
     fn remember(&mut self, round: &Round) {
-        let mut state = self.state.clone();
+        let state = &mut self.state;
         let last = state.last_migration.as_ref().map(|last| &last.migration);
         let remembered = round.plan.memory.last_migration.as_ref();
         if last != remembered {
@@ -158,11 +158,8 @@ impl Reporter {
             }
         }
         // What is not there was not copied, and only the kubelet of this VM reports the Node.
-        let has_none = round
-            .observation
-            .kubelet
-            .why()
-            .is_some_and(|why| why.kind == UnavailableKind::Missing);
+        let kubelet = round.observation.kubelet.why();
+        let has_none = kubelet.is_some_and(|why| why.kind == UnavailableKind::Missing);
         let has_joined = round.plan.memory.reporters.are_ours()
             && round.identity.node_verdict() != Verdict::AnotherVm;
         if has_none || has_joined {
@@ -174,12 +171,9 @@ impl Reporter {
             .clone_from(&state.last_migration);
         state.scheduled.clone_from(&round.plan.memory.scheduled);
         event_log::append(&mut state.events, &round.plan.scheduled);
-        state.vm = round
-            .identity
-            .vmi()
-            .map(|vmi| vmi.name.to_string())
-            .or(state.vm);
-        self.state = state;
+        if let Some(vmi) = round.identity.vmi() {
+            state.vm = Some(vmi.name.to_string());
+        }
     }
 
     /// Updates the metrics if they are enabled.

@@ -294,14 +294,14 @@ impl Instance {
 
     fn condition(&self, kind: &str, status: &str) -> Option<&NodeCondition> {
         let mut conditions = self.status.conditions.0.iter();
-        conditions.find(|condition| condition.kind == kind && condition.status == status)
+        conditions.find(|condition| *condition.kind == *kind && *condition.status == *status)
     }
 
     /// Returns why it cannot be live-migrated: reason and message of the condition `LiveMigratable`.
     pub(super) fn not_migratable(&self) -> Option<String> {
         let condition = self.condition("LiveMigratable", "False")?;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let (reason, message) = (text(&condition.reason), text(&condition.message));
+        let reason = condition.reason.as_deref().unwrap_or_default();
+        let message = condition.message.as_deref().unwrap_or_default();
         Some(format!("{reason}: {message}"))
     }
 

@@ -12,6 +12,7 @@ use crate::decide::label_state;
 use crate::facts::names::VmName;
 use crate::facts::node::{Node, NodeCondition};
 use crate::facts::{Unavailable, UnavailableKind};
+use crate::sys::document::json::Cut;
 
 /// The names of a machine with this verdict; its VM is known or not.
 fn names(verdict: Verdict, is_known: bool) -> Identity {
@@ -47,9 +48,9 @@ fn all() -> Vec<DesiredCondition> {
 fn node(kind: &str, status: Option<&str>) -> Node {
     let mut world = World::new();
     let condition = status.map(|status| NodeCondition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
-        reason: Some("Before".to_owned()),
+        kind: Cut(kind.to_owned()),
+        status: Cut(status.to_owned()),
+        reason: Some(Cut("Before".to_owned())),
         message: None,
     });
     world.node().conditions.extend(condition);

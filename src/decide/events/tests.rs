@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::{Api, Group, Severity};
 use crate::decide::fixtures::World;
-use crate::decide::{Action, Plan, RunKind};
+use crate::decide::{Action, Plan};
 use crate::facts::Fact;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -143,7 +143,7 @@ fn a_new_warning_is_sent_once_by_the_daemon_about_its_own_node() {
         change(&mut world);
         sent(&world.plan())
     };
-    assert!(quiet(&|world| world.run_kind = RunKind::Once).is_empty());
+    assert!(quiet(&|world| world.is_daemon = false).is_empty());
     assert!(quiet(&|world| world.settings.report.events = false).is_empty());
     assert!(quiet(&|world| world.observation.node = Fact::Absent).is_empty());
     let plan = world.plan();

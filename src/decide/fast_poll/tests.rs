@@ -111,7 +111,7 @@ fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     };
     let window_end = window.step(by_watch, now(seconds(100.3), FAIR)).unwrap();
     assert_eq!(window_end.from, Some(host("hv-a")));
-    assert_eq!(window_end.outcome, WindowOutcome::Confirmed { to: there });
+    assert_eq!(window_end.outcome, WindowOutcome::Confirmed);
     assert_eq!(
         (window_end.took, window_end.reads),
         (seconds(100.3) - seconds(100.0), 1)
@@ -132,10 +132,7 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
             break window_end;
         }
     };
-    assert!(matches!(
-        window_end.outcome,
-        WindowOutcome::Confirmed { .. }
-    ));
+    assert_eq!(window_end.outcome, WindowOutcome::Confirmed);
     assert_eq!(window_end.took, seconds(60.0));
 }
 

@@ -257,16 +257,17 @@ pub(super) fn identity(
     last: Option<&Vmi>,
     findings: &mut Vec<Finding>,
 ) {
-    match &identity.vm {
-        OwnVm::Ambiguous(vms) => {
+    let gone = last.filter(|last| is_gone(last, observation));
+    match (&identity.vm, gone) {
+        (OwnVm::Ambiguous(vms), _) => {
             let text = format!("{} match by {}", vms.join(" and "), identity.proof());
             findings.push(Finding::new(Code::IdentityAmbiguous, text));
         }
-        OwnVm::NotFound(_) if let Some(last) = last.filter(|last| is_gone(last, observation)) => {
+        (OwnVm::NotFound(_), Some(last)) => {
             let text = format!("VM {} was here until now", last.reference());
             findings.push(Finding::new(Code::VmMovedAway, text));
         }
-        OwnVm::NotFound(text) => {
+        (OwnVm::NotFound(text), None) => {
             let details = |agrees: bool| -> Vec<&str> {
                 let evidence = identity.evidence.iter();
                 evidence
@@ -284,10 +285,13 @@ pub(super) fn identity(
             }
             findings.push(Finding::new(Code::VmNotFound, text));
         }
-        OwnVm::Identified(_)
-        | OwnVm::Remembered(..)
-        | OwnVm::ProvenOffline(_)
-        | OwnVm::Unknown(_) => {}
+        (
+            OwnVm::Identified(_)
+            | OwnVm::Remembered(..)
+            | OwnVm::ProvenOffline(_)
+            | OwnVm::Unknown(_),
+            _,
+        ) => {}
     }
     let provider = identity
         .evidence

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::OnChange;
 use crate::decide::fixtures::{VM, World, forbidden, host_labels};
-use crate::decide::{Action, Memory, NodePatch, Plan, RunKind};
+use crate::decide::{Action, Memory, NodePatch, Plan};
 use crate::facts::names::NodeName;
 use crate::facts::node::ANNOTATION_PREFIX;
 use crate::facts::placement::Source;
@@ -164,10 +164,7 @@ fn happen(world: &mut World, what: u8, how: u8) {
         18 => world.reasons = Reasons::new(any(&TRIGGERS, how), world.uptime),
         19 => world.memory = Memory::default(),
         20 => {
-            world.run_kind = match how % 2 {
-                0 => RunKind::Daemon,
-                _ => RunKind::Once,
-            };
+            world.is_daemon = how.is_multiple_of(2);
         }
         _ => world.uptime += Duration::from_millis(u64::from(how)),
     }

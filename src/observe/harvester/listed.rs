@@ -4,8 +4,9 @@
 use serde::Deserialize;
 
 use crate::facts::names::VmName;
-use crate::facts::vmi::{NotAVmi, Owners};
-use crate::sys::document::json::{name, owner_references, uid};
+use crate::facts::node::required;
+use crate::facts::vmi::{INSTANCE, Owners};
+use crate::sys::document::json::{name, objects, owner_references, uid};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
 /// labels and annotations.
@@ -18,30 +19,28 @@ pub(super) struct ListedVmi {
     pub(super) owner: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Item {
-    metadata: ItemMeta,
-}
+objects! {
+    struct Item {
+        metadata: ItemMeta,
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ItemMeta {
-    #[serde(default, deserialize_with = "name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Owners,
+    struct ItemMeta {
+        #[serde(deserialize_with = "name")]
+        name: Option<String>,
+        #[serde(deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(deserialize_with = "owner_references")]
+        owner_references: Owners,
+    }
 }
 
 impl TryFrom<Item> for ListedVmi {
-    type Error = NotAVmi;
+    type Error = String;
 
-    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
-        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+    fn try_from(Item { metadata }: Item) -> Result<Self, String> {
         Ok(Self {
-            name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            name: required(INSTANCE, "metadata.name", metadata.name)?,
+            uid: required(INSTANCE, "metadata.uid", metadata.uid)?,
             owner: metadata.owner_references.vm_uid,
         })
     }
