@@ -62,6 +62,16 @@ pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
     reader.token(&user).ok()?
 }
 
+/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable.
+pub(crate) fn is_meant(text: &[u8]) -> bool {
+    let is_key = |line: &str| {
+        let key = line.split(':').next().unwrap_or_default();
+        let keys = ["clusters", "contexts", "current-context", "users"];
+        keys.contains(&key.trim_matches([' ', '{', '"'])) || line.trim_end() == "kind: Config"
+    };
+    encoding(text).is_some() || String::from_utf8_lossy(text).split(['\n', ',']).any(is_key)
+}
+
 /// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.
 pub(crate) fn check(root: &Root, path: &Path, text: &[u8]) -> Result<(), CredentialError> {
     read_text(root, path, text, &mut Vec::new()).map(drop)

@@ -61,11 +61,8 @@ pub fn harvester_candidates(
     }
     let mut list = Vec::new();
     for distribution in distributions {
-        let provider = distribution.cloud_provider_name.as_deref();
-        // With another cloud provider, the file has the format of that provider.
-        let is_harvester = matches!(provider, None | Some("harvester" | "external"));
         if let Some(config) = &distribution.cloud_provider_config
-            && is_harvester
+            && may_be_harvester(distribution)
             && config.value.is_absolute()
         {
             let setting = format!("`cloud-provider-config` in {}", config.origin.display());
@@ -82,6 +79,23 @@ pub fn harvester_candidates(
     }
     add(&mut list, CLOUD_CONFIG, None);
     list
+}
+
+/// Reports whether the file of the cloud provider may be a kubeconfig: with another provider, it has the format of that one.
+fn may_be_harvester(distribution: &Distribution) -> bool {
+    let provider = distribution.cloud_provider_name.as_deref();
+    matches!(provider, None | Some("harvester" | "external"))
+}
+
+/// Returns the path for a Harvester kubeconfig if there is none and no setting names one. The cloud provider and the CSI driver of RKE2
+/// mount that of Rancher, for K3s the documentation of Harvester names the other one.
+pub fn new_harvester_kubeconfig(distributions: &[Distribution]) -> PathBuf {
+    let mut distributions = distributions.iter();
+    let rke2 = distributions.find(|one| one.kind == DistributionKind::Rke2);
+    match rke2.filter(|rke2| may_be_harvester(rke2)) {
+        Some(rke2) => rke2.data_dir.join(CLOUD_PROVIDER_CONFIG),
+        None => CLOUD_CONFIG.into(),
+    }
 }
 
 /// Returns why `cloud-provider-config` names no file, if it has a reference that only Rancher resolves.
@@ -211,7 +225,28 @@ mod tests {
             cloud_provider_name: Some("vsphere".to_owned()),
             ..moved()
         };
-        assert!(!paths(&harvester_candidates(None, &[other])).contains(&"/data/cloud"));
+        let others = [other];
+        assert!(!paths(&harvester_candidates(None, &others)).contains(&"/data/cloud"));
+        assert_eq!(new_harvester_kubeconfig(&others), Path::new(CLOUD_CONFIG));
+    }
+
+    #[test]
+    fn a_new_kubeconfig_is_written_where_the_charts_of_the_distribution_mount_it() {
+        let k3s = Distribution::new(DistributionKind::K3s);
+        for (distributions, path) in [
+            (vec![], CLOUD_CONFIG),
+            (vec![k3s.clone()], CLOUD_CONFIG),
+            (
+                vec![k3s, moved()],
+                "/data/rke2/etc/config-files/cloud-provider-config",
+            ),
+        ] {
+            assert_eq!(
+                new_harvester_kubeconfig(&distributions),
+                Path::new(path),
+                "{distributions:?}"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use crate::facts::clock::date;
 use crate::facts::names::{Namespace, SecretName, ServiceAccount, TokenSecret};
 
 /// The maximum size of a token: API servers accept at most 64 KiB of headers, and tokens are below 4 KiB.
@@ -100,6 +101,21 @@ pub fn check(token: &str) -> Result<(), &'static str> {
         Err("is a truncated JSON Web Token")
     } else {
         Ok(())
+    }
+}
+
+/// Checks that a token is that of a service account and has not expired. For one that cannot be sent, [`check`] has the error.
+pub fn check_account(token: &str, now: i64) -> Result<(), String> {
+    match classify(&token.into()) {
+        TokenKind::Jwt(Claims {
+            expires: Some(end), ..
+        }) if end <= now => {
+            let end = date(end);
+            Err(format!("has expired at {end}, by the clock of this node"))
+        }
+        TokenKind::Jwt(_) => Ok(()),
+        _ if check(token).is_err() => Ok(()),
+        _ => Err("is not a token of a service account".to_owned()),
     }
 }
 

@@ -146,6 +146,14 @@ pub const ETCD_NODE_DELETED: &str = "If the Node of a server of RKE2 or K3s with
 const RANCHER_FIRST: &str = "If Rancher provisioned the cluster, change its cloud credential in Rancher first: it writes the file again. The next steps overwrite the kubeconfig (--replace): the copy in /root is a credential, so keep it only until the new one works.";
 /// How to make a Harvester kubeconfig, whose commands follow.
 pub const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
+/// What to do if the token or the CA in a Harvester kubeconfig expires.
+pub const NEW_HARVESTER_KUBECONFIG: &str = "Token or CA of Harvester: create a new kubeconfig, with a token that does not expire and the current CA (`harvester-node-agent explain harvester-credential-missing`). If that CA itself expires, plan its rotation with the Harvester documentation first.";
+/// The same for the certificate of Harvester's server.
+pub const RESTART_HARVESTER: &str = "Server of Harvester: on its management nodes, restart rke2-server, one at a time. With the setting auto-rotate-rke2-certs (off by default), Harvester 1.3 and later renews the certificate automatically.";
+/// The same for the CA of the guest cluster.
+pub const ROTATE_CA: &str = "CA of the guest cluster: rotate it on the servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate rotate-ca --path DIR`) with new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the servers, one at a time, and then the agents.";
+/// The same for the certificate of its servers.
+pub const RESTART_SERVERS: &str = "Server of the guest cluster: on its servers, restart rke2-server or k3s, one at a time; with kubeadm: `kubeadm certs renew all`, then restart the pods of the control plane, one node at a time.";
 const OTHER_NODES: &str = "Write the kubeconfig of the other nodes in the same way. Then restart the CSI driver and the cloud provider: `kubectl -n kube-system rollout restart` for each one that `kubectl -n kube-system get deployments,daemonsets -o name | grep harvester` lists.";
 /// The components that use the same kubeconfig as the agent.
 const ADDONS: &str = "kubectl -n kube-system get deployments,daemonsets -o name | grep harvester";
@@ -605,8 +613,10 @@ catalog! {
         impact: "After expiry, authentication or TLS verification fails.",
         fix: [
             "Kubelet certificate: restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time. With kubeadm, the kubelet renews it.",
-            "CA or server certificate: `harvester-node-agent doctor` shows the steps.",
-            "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
+            NEW_HARVESTER_KUBECONFIG,
+            RESTART_HARVESTER,
+            ROTATE_CA,
+            RESTART_SERVERS,
         ],
         run: [Vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",

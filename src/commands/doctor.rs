@@ -94,10 +94,8 @@ fn check_until(process: &Process, options: &Options) -> Diagnosis {
     loop {
         let diagnosis = round::run(process);
         pause = pauses.next().unwrap_or(pause);
-        let left = options
-            .wait
-            .unwrap_or_default()
-            .saturating_sub(began.elapsed());
+        let wait = options.wait.unwrap_or_default();
+        let left = wait.saturating_sub(began.elapsed());
         // A final result is reported immediately.
         let is_final = diagnosis.outcome == Outcome::NotKubevirt;
         let exit = exit(diagnosis.outcome, options.strict);

@@ -10,11 +10,14 @@ use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
+use time::UtcDateTime;
 use zeroize::Zeroizing;
 
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
-use crate::access::kubeconfig;
+use crate::access::kubeconfig::{self, is_meant};
+use crate::access::token::check_account;
+use crate::access::trust::is_steered;
 use crate::decide::findings::reads::INVALID_SINCE;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
@@ -49,7 +52,7 @@ pub struct Options {
     /// File to write with mode 0600 instead of standard output
     #[arg(long, value_name = "FILE", value_parser = outer_path())]
     pub write: Option<PathBuf>,
-    /// Replace FILE if it has other content
+    /// Replace FILE if it is another kubeconfig
     #[arg(long, requires = "write")]
     pub replace: bool,
 }
@@ -72,14 +75,8 @@ struct Secret {
 impl Secret {
     /// Returns why a key is missing.
     fn lacks(&self, key: &str) -> String {
-        let why = match (self.kind.as_deref(), self.type_name.as_deref()) {
-            (Some(kind), _) if kind != "Secret" => {
-                let kind = one_line(kind, SHOWN_MAX);
-                return format!(
-                    "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
-                );
-            }
-            (_, Some(it)) if it != TYPE => "its type is not kubernetes.io/service-account-token",
+        let why = match self.type_name.as_deref() {
+            Some(it) if it != TYPE => "its type is not kubernetes.io/service-account-token",
             _ => "Harvester adds it after the Secret is created, if the service account exists",
         };
         format!("the Secret has no `{key}`: {why}")
@@ -107,53 +104,63 @@ fn server(text: &str) -> Result<Url, String> {
 
 /// Reads the Secret from `input`, and prints or writes the kubeconfig.
 pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
-    let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::Failed);
-    let text = match kubeconfig(&options.server, input) {
-        Ok(text) => text,
-        Err(problem) => return failed(problem),
-    };
+    match written(root, options, input) {
+        Ok(text) => Answer::new(text.as_str(), Exit::Ok),
+        Err(problem) => Answer::stderr(format!("error: {problem}\n"), Exit::Failed),
+    }
+}
+
+/// Returns the kubeconfig, or writes it and returns what was written.
+fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing<String>, String> {
+    let text = kubeconfig(&options.server, input)?;
     // The Secret may be incomplete, or its token truncated.
     let input = Path::new("standard input");
-    if let Err(error) = kubeconfig::check(root, input, text.as_bytes()) {
-        return failed(chain(&error));
-    }
+    kubeconfig::check(root, input, text.as_bytes()).map_err(|error| chain(&error))?;
     let Some(file) = &options.write else {
-        return Answer::new(text.as_str(), Exit::Ok);
+        return Ok(text);
     };
     let name = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
     if root.link_target(file).is_some() {
         let target = root.resolve(file);
         let target = one_line(&target.to_string_lossy(), SHOWN_MAX).into_owned();
-        return failed(format!(
+        return Err(format!(
             "{name} is a symbolic link, which is neither followed nor replaced; its target is {target}"
         ));
     }
+    let directory = file.parent().unwrap_or(file);
+    if is_steered(root, directory) {
+        return Err(format!(
+            "a symbolic link of another user leads to the directory of {name}"
+        ));
+    }
     match root.metadata(file) {
-        Ok(found) if found.is_dir() => return failed(format!("{name} is a directory, not a file")),
-        Ok(found) if !found.is_file() => return failed(format!("{name} is not a regular file")),
+        Ok(found) if found.is_dir() => return Err(format!("{name} is a directory, not a file")),
+        Ok(found) if !found.is_file() => return Err(format!("{name} is not a regular file")),
         _ => {}
     }
-    if !options.replace && is_other(root, file, text.as_bytes()) {
+    let present = root.read(file, SECRET_MAX).map(Zeroizing::new);
+    // Also one that cannot be read would lose its content.
+    let is_other = match &present {
+        Ok(present) => !present.is_empty() && present.as_slice() != text.as_bytes(),
+        Err(error) => !error.is_absent(),
+    };
+    if is_other && options.replace && !present.is_ok_and(|present| is_meant(&present)) {
+        return Err(format!(
+            "{name} is not a kubeconfig: check the path, or move the file away first"
+        ));
+    }
+    if is_other && !options.replace {
         // A copy of `cp -p` has the mode of the file, which may be too open.
         let copied = shell_path(&root.join(file));
-        return failed(format!(
+        return Err(format!(
             "{name} exists with other content, such as the credential of the cloud provider; to replace it, copy it \
              (`install -m 0600 {copied} /root/kubeconfig.$(date +%s)`) and add --replace"
         ));
     }
-    let made = make_directory(root, file.parent().unwrap_or(file));
-    match made.and_then(|()| write_secret(root, file, text.as_bytes())) {
-        Ok(_) => Answer::new(format!("{name} written\n"), Exit::Ok),
-        Err(error) => failed(chain(&error)),
-    }
-}
-
-/// Reports whether the file would lose content: also one that cannot be read.
-fn is_other(root: &Root, file: &Path, text: &[u8]) -> bool {
-    match root.read(file, SECRET_MAX).map(Zeroizing::new) {
-        Ok(present) => !present.is_empty() && present.as_slice() != text,
-        Err(error) => !error.is_absent(),
-    }
+    make_directory(root, directory)
+        .and_then(|()| write_secret(root, file, text.as_bytes()))
+        .map_err(|error| chain(&error))?;
+    Ok(format!("{name} written\n").into())
 }
 
 /// Returns the kubeconfig. The token is not yet checked.
@@ -176,6 +183,12 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
+    if let Some(kind) = secret.kind.as_deref().filter(|kind| *kind != "Secret") {
+        let kind = one_line(kind, SHOWN_MAX);
+        return Err(format!(
+            "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
+        ));
+    }
     let labels = secret.metadata.get("labels");
     let since = labels.and_then(|labels| labels.get(INVALID_SINCE)?.as_str());
     if since.is_some_and(|since| !since.is_empty()) {
@@ -191,6 +204,8 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
+    check_account(&token, UtcDateTime::now().unix_timestamp())
+        .map_err(|problem| format!("`token` of the Secret {problem}"))?;
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
          clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
@@ -270,6 +285,16 @@ mod tests {
         assert_eq!((answer.stderr.as_str(), answer.exit), ("", Exit::Ok));
         let second = std::fs::read_to_string(&path).unwrap();
         assert_eq!(second, first.replace("192.0.2.10", "192.0.2.11"));
+        // Such as /etc/fstab, in the place of the path that was meant.
+        std::fs::write(&path, "UUID=1 / ext4\n").unwrap();
+        let answer = run(&root, &replacing, secret.as_bytes());
+        assert!(answer.stderr.contains("is not a kubeconfig"), "{answer:?}");
+        assert_eq!(answer.exit, Exit::Failed);
+        assert_eq!(std::fs::read(&path).unwrap(), b"UUID=1 / ext4\n");
+        // One that was cut off is to be replaced.
+        std::fs::write(&path, &second[..second.len() / 2]).unwrap();
+        let answer = run(&root, &replacing, secret.as_bytes());
+        assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
         // Neither a file with the same content nor an empty one is lost.
         for present in [second.as_str(), ""] {
             std::fs::write(&path, present).unwrap();
@@ -295,6 +320,15 @@ mod tests {
             answer.stderr.contains("writable by other users"),
             "{answer:?}"
         );
+        // Only root can change the owner of a link.
+        if nix::unistd::geteuid().is_root() {
+            let link = dir.path().join("link");
+            std::os::unix::fs::symlink("target", &link).unwrap();
+            std::os::unix::fs::lchown(&link, Some(1234), None).unwrap();
+            let answer = run(&root, &options(Some("/link/a/kc")), secret.as_bytes());
+            assert!(answer.stderr.contains("of another user"), "{answer:?}");
+            assert!(!dir.path().join("target").exists());
+        }
         for url in ["https://192.0.2.10:6443?x", "https://:pw@192.0.2.10:6443"] {
             let options = Options {
                 server: server(url).unwrap(),
@@ -364,6 +398,12 @@ mod tests {
                 ),
                 "the label kubernetes.io/legacy-token-invalid-since: Kubernetes rejects its token",
             ),
+            (good.replace("Secret", "ConfigMap"), "is a ConfigMap, not"),
+            (
+                secret(&jwt(r#"{"exp":1700000000}"#), &authority, ""),
+                "Secret has expired at 2023-11-14T22:13:20Z, by",
+            ),
+            (secret("CANARY", &authority, ""), "is not a token of a service account"),
             (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
             (
                 secret("eyJ.CANARY", &authority, ""),

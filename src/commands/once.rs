@@ -7,7 +7,7 @@ use super::answer::{Answer, Exit, Output, with};
 use super::process::Process;
 use super::run::one_round;
 use crate::agent::{Mode, Round};
-use crate::catalog::{Finding, Severity};
+use crate::catalog::{Flag, Severity};
 use crate::decide::label_state::LabelState;
 use crate::decide::{Action, WriteResult};
 use crate::report::status::Status;
@@ -15,8 +15,8 @@ use crate::sys::escape::json_text;
 
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "\
-Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable, \
-or the service is running; 78 invalid configuration.";
+Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable \
+and no other error lasts, or the service is running; 78 invalid configuration.";
 
 /// Reconciles the Node, or with `is_dry` only prints what would change.
 pub fn run(process: &Process, is_dry: bool, is_strict: bool) -> Answer {
@@ -79,39 +79,37 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
                 Some(value) => format!("{node} labeled: {key}={value}"),
                 None => format!("{node} unlabeled: {key}"),
             });
-            let annotations = patch
-                .annotations
-                .iter()
-                .map(|(key, value)| format!("{node} annotated: {key}={value}"));
+            let annotations = patch.annotations.iter();
+            let annotations =
+                annotations.map(|(key, value)| format!("{node} annotated: {key}={value}"));
             labels.chain(annotations).collect()
         }
-        Action::PatchConditions(patch) => patch
-            .conditions
-            .iter()
-            .map(|(wanted, _)| {
-                format!(
-                    "{node} condition set: {}={} ({})",
-                    wanted.kind, wanted.status, wanted.reason
-                )
-            })
-            .collect(),
+        Action::PatchConditions(patch) => {
+            let conditions = patch.conditions.iter().map(|(wanted, _)| {
+                let (kind, status, reason) = (&wanted.kind, &wanted.status, &wanted.reason);
+                format!("{node} condition set: {kind}={status} ({reason})")
+            });
+            conditions.collect()
+        }
     }
 }
 
-/// Returns 75 if an API was unreachable or temporarily rejected a request, 1 if there is an error or a write or start failed, 0
-/// otherwise.
+/// Returns 75 if an API was unreachable and no error lasts, or one temporarily rejected a request, 1 if there is an error or a write or
+/// start failed, 0 otherwise.
 fn exit(round: &Round) -> Exit {
     let is_passing = |(action, result): (&Action, &WriteResult)| {
         action.is_sent() && result.as_ref().is_err_and(|refusal| refusal.passing)
     };
-    if round.is_unanswered() || round.tried().any(is_passing) {
+    let findings = round.plan.findings.iter().map(|finding| finding.code);
+    let mut errors = findings.filter(|code| code.entry().severity == Severity::Error);
+    let is_lasting = errors.clone().any(|code| !code.is(Flag::MayPass));
+    if round.is_unanswered() && !is_lasting || round.tried().any(is_passing) {
         return Exit::TryAgain;
     }
-    let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
     // Any other reason has a finding.
     let is_settled = round.plan.sync != LabelState::HarvesterNotRead;
     let is_written = round.results.iter().all(Result::is_ok);
-    if is_written && is_settled && !round.plan.findings.iter().any(is_error) {
+    if is_written && is_settled && errors.next().is_none() {
         Exit::Ok
     } else {
         Exit::Failed
@@ -124,6 +122,7 @@ mod tests {
     use crate::decide::fixtures::World;
     use crate::decide::{ConditionsPatch, Refusal, WriteResult};
     use crate::facts::names::NodeName;
+    use crate::facts::{Fact, UnavailableKind};
     use crate::report::tests::round;
 
     /// Returns the exit status of a round with these writes, of a node without any problem.
@@ -133,6 +132,25 @@ mod tests {
         let mut round = round(&world, &[]);
         (round.plan.actions, round.results) = (actions, results);
         exit(&round)
+    }
+
+    #[test]
+    fn an_error_that_lasts_is_no_reason_to_try_again() {
+        let away = || Fact::failed(UnavailableKind::Unreachable, "away");
+        for (kind, expected) in [
+            (None, Exit::TryAgain),
+            (Some(UnavailableKind::Missing), Exit::TryAgain),
+            (Some(UnavailableKind::Credential), Exit::Failed),
+        ] {
+            let mut world = World::new();
+            world.settle();
+            world.observation.node = away();
+            if let Some(kind) = kind {
+                world.observation.harvester = Fact::failed(kind, "of no use");
+                world.observation.candidates = Fact::failed(UnavailableKind::NotAsked, "");
+            }
+            assert_eq!(exit(&round(&world, &[])), expected, "{kind:?}");
+        }
     }
 
     #[test]

@@ -204,23 +204,23 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
 
 /// Returns the answer for a lock that cannot be acquired: only one agent at a time can write.
 fn locked(error: &lock::LockError) -> Answer {
-    let hint = match error {
-        lock::LockError::Held { .. } => {
+    let (hint, exit) = match error {
+        lock::LockError::Held { .. } => (
             "; the agent is already running: see `harvester-node-agent status`, or reconcile with \
-             `systemctl reload harvester-node-agent`"
-        }
-        lock::LockError::Unusable(_) | lock::LockError::Stalled => "",
+             `systemctl reload harvester-node-agent`",
+            Exit::TryAgain,
+        ),
+        lock::LockError::Stalled => ("", Exit::TryAgain),
+        lock::LockError::Unusable(_) => ("", Exit::Failed),
     };
-    Answer::stderr(format!("error: {}{hint}\n", chain(error)), Exit::TryAgain)
+    Answer::stderr(format!("error: {}{hint}\n", chain(error)), exit)
 }
 
 /// Returns the vendor of a machine that is not KubeVirt's. A machine without a vendor may be a KubeVirt VM.
 pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
-    let vendor = machine
-        .vendor
-        .known()
-        .filter(|vendor| !vendor.is_kubevirt() && !settings.machine.assume_kubevirt)?;
-    Some(format!("`{}`", vendor.sys_vendor.escape_debug()))
+    let vendor = machine.vendor.known()?;
+    let is_foreign = !vendor.is_kubevirt() && !settings.machine.assume_kubevirt;
+    is_foreign.then(|| format!("`{}`", vendor.sys_vendor.escape_debug()))
 }
 
 async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io::Result<Answer> {

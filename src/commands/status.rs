@@ -264,8 +264,7 @@ fn shown(process: &Process, mut value: Value, status: &Status) -> Answer {
 
 /// Returns the last status that can be read, and whether an agent runs.
 pub(super) fn last(root: &Root) -> (Option<Status>, Presence) {
-    let status = status_file::read(root).and_then(|value| Status::from_json(&value));
-    let status = status.ok();
+    let status = Status::read(root).ok();
     let presence = presence(root, status.as_ref().map(|status| &status.agent));
     (status, presence)
 }

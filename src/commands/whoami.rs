@@ -7,6 +7,7 @@ use super::process::Process;
 use super::run::{not_root, one_round};
 use crate::agent::Mode;
 use crate::catalog::{Api, Finding, Group, Severity};
+use crate::facts::UnavailableKind;
 use crate::report::show;
 use crate::sys::escape::json_text;
 
@@ -33,10 +34,8 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
         let is_error = |finding: &Finding| {
             finding.group() == Group::Identity && finding.code.entry().severity == Severity::Error
         };
-        let is_lasting = round
-            .observation
-            .credential_failure(Api::Harvester)
-            .is_some();
+        let failure = round.observation.read_failure(Api::Harvester);
+        let is_lasting = failure.is_some_and(|why| why.kind != UnavailableKind::Unreachable);
         let exit = if round.is_unanswered() && (is_known || !is_lasting) {
             Exit::TryAgain
         } else if is_known && !round.plan.findings.iter().any(is_error) {

@@ -57,10 +57,13 @@ pub fn raise(
     labels::static_labels(settings, seen, &mut findings);
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     findings.extend(guest_agent::findings(agent, host, health));
-    // An object that cannot be read cannot be watched either.
     let is_unread = |api| seen.observation.read_failure(api).is_some();
-    let is_explained = |finding: &Finding| {
-        finding.code == Code::WatchUnavailable && finding.api().is_some_and(is_unread)
+    let is_explained = |finding: &Finding| match finding.code {
+        // An object that cannot be read cannot be watched either.
+        Code::WatchUnavailable => finding.api().is_some_and(is_unread),
+        // A server that has the VM is Harvester's, such as behind a tunnel.
+        Code::HarvesterOnLoopback => seen.identity.vmi().is_some(),
+        _ => false,
     };
     let seen_elsewhere = seen.observation.findings.iter();
     findings.extend(seen_elsewhere.filter(|one| !is_explained(one)).cloned());

@@ -6,7 +6,7 @@ use time::UtcDateTime;
 use super::problem::Problem;
 use super::relative::{expiry, relative, seconds_until};
 use super::status::{CredentialStatus, IdentityStatus, PermissionStatus, PlacementStatus, Status};
-use super::text::{Mark, Show, Text, counts};
+use super::text::{Mark, Show, Text, counts, unique};
 use crate::agent::state::Seconds;
 use crate::catalog::Severity;
 use crate::decide::Migration;
@@ -27,7 +27,7 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
     });
     let (doubt, state) = (doubt.unwrap_or_default(), &status.labels.state);
     // A word such as `synced` behind the symbol of an error would contradict it.
-    let counts = counts(status.findings.iter().map(|problem| problem.severity));
+    let counts = counted(&status.findings);
     let counts = match counts.as_str() {
         "" => counts,
         counts => format!("{counts}; labels "),
@@ -164,9 +164,19 @@ pub fn line(status: &Status) -> String {
     line
 }
 
+/// Counts problems, those with the same code as one.
+fn counted(problems: &[Problem]) -> String {
+    let codes = unique(
+        problems
+            .iter()
+            .map(|problem| (problem.code, problem.severity)),
+    );
+    counts(codes.into_iter().map(|(_, severity)| severity))
+}
+
 /// Appends the number of errors and warnings, and the command that explains them; in verbose mode also each of them.
 fn problems(out: &mut Text, problems: &[Problem], config: &str) {
-    let counts = counts(problems.iter().map(|problem| problem.severity));
+    let counts = counted(problems);
     let text = match counts.as_str() {
         "" => "none".to_owned(),
         counts => format!("{counts}: run `harvester-node-agent {config}doctor`"),

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::problem::Problem;
-use super::status_file::StatusError;
+use super::status_file::{self, StatusError};
 use crate::agent::state::{LastMigration, Seconds};
 use crate::catalog::{Api, Code, Severity};
 use crate::decide::identity::{Evidence, JudgedName};
@@ -19,6 +20,7 @@ use crate::decide::placement::Tried;
 use crate::decide::registration::Registration;
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::sys::escape::one_line;
+use crate::sys::root::Root;
 
 /// `apiVersion` of the status.
 pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1beta1";
@@ -90,8 +92,14 @@ impl Status {
             StatusError::Version(format!("{found}, and not {expected}"))
         };
         let version = value.get("apiVersion").and_then(Value::as_str);
-        if version != Some(API_VERSION) {
-            return Err(of_another(version.unwrap_or("no apiVersion"), API_VERSION));
+        match version {
+            Some(API_VERSION) => {}
+            Some(version) => return Err(of_another(version, API_VERSION)),
+            None => {
+                return Err(StatusError::Damaged(serde_json::Error::missing_field(
+                    "apiVersion",
+                )));
+            }
         }
         let read = serde_json::to_vec(value).and_then(|text| serde_json::from_slice(&text));
         // Another version of the agent may report codes and states that this one does not know.
@@ -101,6 +109,11 @@ impl Status {
             Some(version) => of_another(version, ours),
             None => StatusError::Damaged(error),
         })
+    }
+
+    /// Returns the last one that was published.
+    pub fn read(root: &Root) -> Result<Self, StatusError> {
+        status_file::read(root).and_then(|value| Self::from_json(&value))
     }
 
     /// Returns what stands for a placeholder in the commands for this machine, if it is known. `api` is that of the finding.
@@ -349,12 +362,18 @@ mod tests {
     fn a_status_of_another_version_is_refused_by_its_name() {
         for (document, found) in [
             (json!({"apiVersion": "v9", "kind": "Status"}), "v9"),
-            (json!({"kind": "Status"}), "no apiVersion"),
             (json!({"apiVersion": "a\nb"}), "a\\nb"),
         ] {
             let error = Status::from_json(&document).unwrap_err().to_string();
             let expected = format!(": {found}, and not {API_VERSION}");
             assert!(error.ends_with(&expected), "{error}");
+        }
+        for damaged in [json!({"kind": "Status"}), json!({}), json!([]), json!(null)] {
+            let error = Status::from_json(&damaged).unwrap_err().to_string();
+            assert!(
+                error.ends_with("is damaged: missing field `apiVersion`"),
+                "{error}"
+            );
         }
     }
 

@@ -225,7 +225,11 @@ impl Text {
         } else {
             SHOWN_MAX
         };
-        one_line(value, limit).into_owned()
+        let line = one_line(value, limit);
+        match self.show.style.charset {
+            Charset::Ascii => line.replace('…', "..."),
+            Charset::Unicode => line.into_owned(),
+        }
     }
 
     /// Appends words. None is split: it may be a path to copy.

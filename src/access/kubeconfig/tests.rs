@@ -708,3 +708,25 @@ fn no_form_of_a_credential_prints_a_secret() {
     assert!(said.contains("p.test") && said.contains("192.0.2.10"));
     assert!(!said.contains("CANARY"), "{said}");
 }
+
+#[test]
+fn a_kubeconfig_is_known_by_its_keys_whatever_is_wrong_with_it() {
+    let whole = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\n";
+    let json = r#"{"kind":"Config","clusters":[],"users":[]}"#;
+    for (text, expected) in [
+        (whole.to_owned(), true),
+        (whole.replace('\n', "\r\n"), true),
+        (whole[..30].to_owned(), true),
+        (json.to_owned(), true),
+        (format!("{json:?}"), true),
+        (base64(whole), true),
+        (whole.replace('\n', "\\n"), true),
+        ("secret://a:b".to_owned(), true),
+        ("UUID=1 / ext4 defaults 0 1\n".to_owned(), false),
+        ("users are named here, clusters too\n".to_owned(), false),
+        ("kind: ConfigMap\ndata: {}\n".to_owned(), false),
+        (String::new(), false),
+    ] {
+        assert_eq!(is_meant(text.as_bytes()), expected, "{text}");
+    }
+}

@@ -22,7 +22,6 @@ use crate::commands::process::Process;
 use crate::config::{self, show};
 use crate::facts::clock::rfc3339;
 use crate::report::status::Status;
-use crate::report::status_file;
 use crate::sys::disk;
 use crate::sys::escape::{chain, in_json, json_text, one_line, shell_path};
 use crate::sys::root::Root;
@@ -128,8 +127,7 @@ fn write(
 fn parts(process: &Process, diagnosis: &Value) -> Parts {
     let root = &process.root;
     // Of a file with other content, nothing is kept.
-    let status = status_file::read(root).and_then(|status| Status::from_json(&status));
-    let status = status.map(|status| json_text(&status.to_json()));
+    let status = Status::read(root).map(|status| json_text(&status.to_json()));
     let config = config::load(root, process.config.as_deref());
     let config = config.map(|loaded| show::text(&loaded.values));
     [

@@ -10,9 +10,6 @@ use crate::wire::kubeapi::Client;
 /// The maximum length of a name in a certificate, in characters.
 const NAME_MAX: usize = 253;
 
-/// The maximum number of names of a certificate.
-const NAMES_MAX: usize = 64;
-
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Certificate {
@@ -30,6 +27,8 @@ pub(super) struct Certificate {
     pub(super) ends: i64,
     /// The names and addresses for which it is valid.
     pub(super) names: Vec<String>,
+    /// Whether all that is wrong with a server certificate is its names: its chain was verified.
+    pub(super) is_misnamed: bool,
 }
 
 /// The purpose of a certificate.
@@ -48,7 +47,7 @@ impl Certificate {
     fn parse(api: Api, role: CertificateRole, origin: &str, der: &[u8]) -> Option<Self> {
         let read = x509::Certificate::parse(der)?;
         let line = |text: &str| one_line(text, NAME_MAX).into_owned();
-        let names = read.alternative_names.iter().take(NAMES_MAX);
+        let names = read.alternative_names.iter();
         Some(Self {
             api,
             role,
@@ -57,13 +56,19 @@ impl Certificate {
             begins: read.not_before,
             ends: read.not_after,
             names: names.map(|name| line(name)).collect(),
+            is_misnamed: false,
         })
     }
 
     /// Returns the certificate that a server showed in its responses, whether or not it is trusted.
     pub(super) fn of_server(api: Api, client: &Client) -> Option<Self> {
-        let der = client.server_shown().certificate?;
-        Self::parse(api, CertificateRole::Server, client.server(), &der)
+        let shown = client.server_shown();
+        let server = CertificateRole::Server;
+        let certificate = Self::parse(api, server, client.server(), &shown.certificate?)?;
+        Some(Self {
+            is_misnamed: shown.is_misnamed,
+            ..certificate
+        })
     }
 
     /// Returns the certificates of a credential.

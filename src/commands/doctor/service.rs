@@ -7,7 +7,7 @@ use crate::commands::status::{has_published, last};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::problem::Problem;
 use crate::report::status::Status;
-use crate::report::status_file::{self, StatusError};
+use crate::report::status_file::StatusError;
 use crate::sys::escape::chain;
 use crate::sys::lock::Presence;
 use crate::sys::root::Root;
@@ -137,8 +137,7 @@ impl Service {
 }
 
 fn unusable(root: &Root) -> Option<Finding> {
-    let read = status_file::read(root).and_then(|value| Status::from_json(&value));
-    let error = read.err()?;
+    let error = Status::read(root).err()?;
     let finding = Finding::new(Code::FileNotWritten, chain(&error));
     match error {
         StatusError::Unreadable(cause) if cause.is_absent() && !has_published(root) => None,

@@ -8,7 +8,7 @@ use time::UtcDateTime;
 use super::address::Address;
 use super::found::Found;
 use super::service::IDLE;
-use crate::catalog::{Api, DOCTOR_REPLACES, Finding, Group};
+use crate::catalog::{Api, Code, DOCTOR_REPLACES, Finding, Group};
 use crate::report::problem::Problem;
 use crate::report::relative::relative;
 use crate::report::show::credential;
@@ -17,6 +17,10 @@ use crate::report::text::Mark;
 use crate::sys::lock::Presence;
 
 const NOT_CHECKED: &str = "not checked";
+
+/// The findings by which the server of a credential is not the right one.
+#[rustfmt::skip]
+const WRONG: [Code; 3] = [Code::ServerNotInCertificate, Code::HarvesterIsOwnApi, Code::HarvesterBadResponse];
 
 /// What a step of the catalog contains that refers to this command.
 const DOCTOR: &str = "`harvester-node-agent doctor`";
@@ -27,6 +31,7 @@ const UNPROVEN: &str = "Do not delete the Node yet: nothing proves that it is th
 impl Found {
     /// Returns the observations of a group, in about one line.
     pub(super) fn summary(&self, group: Group, mark: Mark, now: UtcDateTime) -> String {
+        let shown = |one| credential(one, now).1;
         let own = match (group, &self.status) {
             (Group::Machine, _) => self.agent(now),
             (_, None) => NOT_CHECKED.to_owned(),
@@ -35,18 +40,14 @@ impl Found {
                 let unit = agent.unit.as_ref().map(|unit| format!(" ({unit})"));
                 format!("{}{}", agent.state, unit.unwrap_or_default())
             }
-            (Group::HarvesterCredential, Some(status)) => {
-                credential(&status.credentials.harvester, now).1
-            }
+            (Group::HarvesterCredential, Some(status)) => shown(&status.credentials.harvester),
             (Group::HarvesterApi, Some(status)) => {
                 let server = status.credentials.harvester.server.as_deref();
                 server.unwrap_or(NOT_CHECKED).to_owned()
             }
             (Group::Identity, Some(status)) => identity(status),
             (Group::Placement, Some(status)) => placement(status),
-            (Group::KubeletCredential, Some(status)) => {
-                credential(&status.credentials.kubelet, now).1
-            }
+            (Group::KubeletCredential, Some(status)) => shown(&status.credentials.kubelet),
             (Group::Node, Some(status)) => match &status.labels.node {
                 Some(node) => format!("{node}, labels {}", status.labels.state),
                 None => "unknown".to_owned(),
@@ -98,10 +99,8 @@ impl Found {
         let mut problem = Problem::new(finding, |word| self.word(word, finding.api()));
         problem.first_observed_time = since.map(str::to_owned);
         // This command is the one that the step names: what replaces a Node comes after it, if it is right.
-        let is_unproven = problem
-            .fix
-            .last()
-            .is_some_and(|step| step == DOCTOR_REPLACES);
+        let last = problem.fix.last();
+        let is_unproven = last.is_some_and(|step| step == DOCTOR_REPLACES);
         problem.fix.retain(|step| !step.contains(DOCTOR));
         if is_unproven {
             problem.fix.push(UNPROVEN.to_owned());
@@ -116,8 +115,10 @@ impl Found {
         let is_api = |server: &&str| Address::parse(server).is_some_and(|one| one.is_api());
         match word {
             "<HARVESTER_API>" => {
+                let mut findings = self.checked.findings.iter();
+                let is_wrong = |one: &Finding| one.api() == api && WRONG.contains(&one.code);
                 let server = status.credentials.harvester.server.as_deref();
-                server.filter(is_api)
+                server.filter(|server| is_api(server) && !findings.any(is_wrong))
             }
             "<KUBECONFIG>" if api != Some(Api::Guest) => {
                 let path = self.checked.kubeconfig.as_deref();

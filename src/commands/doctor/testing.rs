@@ -86,5 +86,6 @@ pub(super) fn certificate(api: Api, role: CertificateRole, begins: i64, ends: i6
         begins: NOW + begins,
         ends: NOW + ends,
         names: vec!["192.0.2.1".to_owned()],
+        is_misnamed: false,
     }
 }

@@ -19,11 +19,8 @@ const DIRECTORY: &str = "It is a directory. If a setting names it, correct that.
                          their service restarts, kubeadm when the node joins.";
 
 /// The step for a Harvester kubeconfig that is a device, a socket or a link to itself: it cannot be copied.
-const NOT_A_FILE: &str = "Find out what created it, and remove it, or correct the setting that names it. Then create the kubeconfig as the \
-                          command shows.";
-
-/// The command that shows the steps for a new one.
-const EXPLAIN: &str = "harvester-node-agent explain harvester-credential-missing";
+const NOT_A_FILE: &str = "Find out what created it, and remove it, or correct the setting that names it. Then create the kubeconfig with \
+                          the other commands.";
 
 /// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
@@ -40,12 +37,19 @@ pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut V
                     (UnavailableKind::Directory, Api::Guest) => finding.with_remedy(DIRECTORY),
                     (UnavailableKind::Malformed, Api::Harvester) => finding
                         .with_remedy(NOT_A_FILE)
-                        .with_commands(vec![EXPLAIN.to_owned()]),
+                        .with_all_commands(not_a_directory()),
                     _ => finding,
                 });
             }
         }
     }
+}
+
+/// Returns the commands for a kubeconfig that is neither a file nor a directory: those for a directory, which show and replace it.
+fn not_a_directory() -> Vec<FixCommand> {
+    let commands = Code::CredentialIsDirectory.entry().commands.iter();
+    let commands = commands.filter(|command| !command.text.starts_with("rmdir"));
+    commands.cloned().collect()
 }
 
 /// Replaces the steps for a kubeconfig that does not exist by those for a setting that names it.

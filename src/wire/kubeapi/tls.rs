@@ -31,6 +31,8 @@ const MAXIMUM_NAMES: usize = 12;
 pub struct ServerShown {
     /// The certificate that it presented last, trusted or not, DER.
     pub certificate: Option<Vec<u8>>,
+    /// Whether that is signed by a trusted CA, and only its names do not match.
+    pub is_misnamed: bool,
     /// The time in seconds by which its clock was ahead of ours, by the last response (`Date`, RFC 9110 section 6.6.1).
     pub ahead: Option<i64>,
 }
@@ -142,22 +144,30 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let name = self.name.as_ref().unwrap_or(server_name);
+        let verified =
+            self.webpki
+                .verify_server_cert(end_entity, intermediates, name, ocsp_response, now);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.certificate = Some(end_entity.to_vec());
+        // The library compares the names last.
+        shown.is_misnamed = matches!(
+            verified,
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ))
+        );
         drop(shown);
-        let name = self.name.as_ref().unwrap_or(server_name);
-        self.webpki
-            .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
-            .map_err(|error| match error {
-                // A bad signature means an authority of the same name with another key.
-                Error::InvalidCertificate(
-                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
-                ) => {
-                    let unknown = OtherError(Arc::new(self.unknown(end_entity)));
-                    Error::InvalidCertificate(CertificateError::Other(unknown))
-                }
-                error => error,
-            })
+        verified.map_err(|error| match error {
+            // A bad signature means an authority of the same name with another key.
+            Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => {
+                let unknown = OtherError(Arc::new(self.unknown(end_entity)));
+                Error::InvalidCertificate(CertificateError::Other(unknown))
+            }
+            error => error,
+        })
     }
 
     fn verify_tls12_signature(

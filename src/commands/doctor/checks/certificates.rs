@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Do the certificates of the CAs and servers expire, and are those of the servers valid for their addresses?
 
-use crate::catalog::{Api, Code, Finding, Group};
+use crate::catalog::{
+    Api, Code, CommandPlace, Finding, FixCommand, Group, NEW_HARVESTER_KUBECONFIG,
+    RESTART_HARVESTER, RESTART_SERVERS, ROTATE_CA,
+};
 use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::certificate::{Certificate, CertificateRole};
 use crate::commands::doctor::reads::Reads;
 use crate::decide::findings::expiry::{End, reported};
-use crate::facts::UnavailableKind;
 use crate::facts::clock::date;
 use crate::report::relative::expiry;
 
-const NEW_HARVESTER_KUBECONFIG: &str = "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester \
-    itself expires, plan its rotation with the Harvester documentation first.";
-const RESTART_HARVESTER: &str = "On the management nodes of Harvester, restart rke2-server, one node at a time. With the setting \
-    auto-rotate-rke2-certs (off by default), Harvester 1.3 and later renews it automatically.";
-const ROTATE_CA: &str = "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate \
-    rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the \
-    servers, one at a time, and then the agents.";
-const RESTART_SERVERS: &str = "On the servers of this cluster, restart rke2-server or k3s, one at a time; with kubeadm: \
-    `kubeadm certs renew all`, then restart the pods of the control plane, one node at a time.";
+/// Prints when the current CA of Harvester expires.
+const CURRENT_CA: &str = "kubectl -n default get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | openssl x509 -noout -subject -enddate";
+
+/// The maximum number of names of a certificate that are shown.
+const NAMES_MAX: usize = 64;
 
 /// Checks all certificates, and adds that of Harvester's server to the summary.
 pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
@@ -27,7 +25,7 @@ pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     for certificate in reads.certificates() {
         let expires = expires(case, &certificate);
         checked.findings.extend(expires);
-        checked.findings.extend(misnamed(case, &certificate));
+        checked.findings.extend(misnamed(&certificate));
         if (certificate.api, certificate.role) == (Api::Harvester, CertificateRole::Server) {
             let expiry = expiry(case.now.wall, &date(certificate.ends));
             checked.note(Group::HarvesterApi, format!("certificate {expiry}"));
@@ -46,30 +44,28 @@ fn expires(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
         CertificateRole::Authority => (format!("CA {subject}"), Group::of_credential(api)),
         CertificateRole::Server => (format!("{subject} (server)"), Group::of_api(api)),
     };
-    let step = match group {
-        Group::HarvesterCredential => NEW_HARVESTER_KUBECONFIG,
-        Group::HarvesterApi => RESTART_HARVESTER,
-        Group::KubeletCredential => ROTATE_CA,
-        _ => RESTART_SERVERS,
+    let (step, command) = match group {
+        Group::HarvesterCredential => (NEW_HARVESTER_KUBECONFIG, Some(CURRENT_CA)),
+        Group::HarvesterApi => (RESTART_HARVESTER, Some("kubectl get nodes")),
+        Group::KubeletCredential => (ROTATE_CA, None),
+        _ => (RESTART_SERVERS, None),
     };
     let finding = Finding::new(Code::CredentialExpires, format!("{origin}: {what} {when}"));
+    let command = command.map(|text| FixCommand::new(CommandPlace::Harvester, text.to_owned()));
+    let finding = finding.with_all_commands(command.into_iter().collect());
     Some(finding.about(group).with_remedy(step))
 }
 
-/// Returns a finding if an untrusted server certificate is not valid for the name of the server.
-fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
-    let failure = case.failure(certificate.api);
-    let is_distrusted = failure.is_some_and(|why| why.kind == UnavailableKind::Tls);
+/// Returns a finding if a server certificate of a trusted CA is not valid for the name of the server. The names of another certificate
+/// are not to be used: anyone may have written it.
+fn misnamed(certificate: &Certificate) -> Option<Finding> {
     let address = Address::parse(&certificate.origin)?;
-    if certificate.role != CertificateRole::Server
-        || !is_distrusted
-        || is_for(&certificate.names, address.host())
-    {
+    if !certificate.is_misnamed || is_for(&certificate.names, address.host()) {
         return None;
     }
     let names = match certificate.names.as_slice() {
         [] => "no name".to_owned(),
-        names => names.join(", "),
+        names => names.get(..NAMES_MAX).unwrap_or(names).join(", "),
     };
     let origin = &certificate.origin;
     let text = format!("{origin}: the certificate is valid for {names}");
@@ -91,7 +87,6 @@ fn is_for(names: &[String], host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::commands::doctor::testing::{Bench, DAY, certificate};
-    use crate::facts::Fact;
 
     #[test]
     fn authorities_and_servers_are_reported_from_thirty_days_with_the_days_that_are_left() {
@@ -118,6 +113,10 @@ mod tests {
                 if let (Some(found), Some(text)) = (found, expected) {
                     assert_eq!(found.code, Code::CredentialExpires);
                     assert!(found.seen.contains(text), "{}", found.seen);
+                    let [command] = found.commands() else {
+                        panic!("{found:?}");
+                    };
+                    assert_eq!(command.place, CommandPlace::Harvester);
                 }
             }
         }
@@ -125,15 +124,14 @@ mod tests {
 
     #[test]
     fn a_server_under_another_name_is_reported_with_the_names_that_it_has() {
-        let mut bench = Bench::new();
-        bench.world.observation.candidates = Fact::failed(UnavailableKind::Tls, "not trusted");
         let server = |names: &[&str], origin: &str| Certificate {
             origin: origin.to_owned(),
             names: names.iter().map(ToString::to_string).collect(),
+            is_misnamed: true,
             ..certificate(Api::Harvester, CertificateRole::Server, -DAY, 300 * DAY)
         };
         let other = server(&["192.0.2.10", "rke2"], "https://harvester.example:6443");
-        let found = bench.ask(|case| misnamed(case, &other)).unwrap();
+        let found = misnamed(&other).unwrap();
         assert_eq!(found.code, Code::ServerNotInCertificate);
         assert!(found.seen.ends_with("192.0.2.10, rke2"), "{}", found.seen);
         for (name, origin, is_valid) in [
@@ -149,11 +147,20 @@ mod tests {
             ("*.example", "https://example:6443", false),
             ("192.0.2.1", "https://192.0.2.10:6443", false),
         ] {
-            let certificate = server(&[name], origin);
-            let found = bench.ask(|case| misnamed(case, &certificate));
-            assert_eq!(found.is_none(), is_valid, "{name} {origin}");
+            // All names count, and the first ones are shown.
+            let others = ["192.0.2.2"; NAMES_MAX];
+            for names in [vec![name], [&others[..], &[name]].concat()] {
+                let found = misnamed(&server(&names, origin));
+                assert_eq!(found.is_none(), is_valid, "{name} {origin}");
+                let count = found.map_or(0, |found| found.seen.matches(", ").count());
+                assert!(count < NAMES_MAX, "{count}");
+            }
         }
-        // A trusted server has a name that matches, such as `tls-server-name`.
-        assert_eq!(Bench::new().ask(|case| misnamed(case, &other)), None);
+        // Nobody vouches for the names of one that is signed by an unknown CA; a trusted one is valid for `tls-server-name`.
+        let unverified = Certificate {
+            is_misnamed: false,
+            ..other
+        };
+        assert_eq!(misnamed(&unverified), None);
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::access::kubeconfig;
-use crate::access::search::{CLOUD_CONFIG, Candidate, harvester_candidates};
+use crate::access::search::{Candidate, harvester_candidates, new_harvester_kubeconfig};
 use crate::access::token::{Claims, TokenKind, classify};
 use crate::access::trust::is_steered;
 use crate::catalog::{Api, Code, Finding};
@@ -12,7 +12,7 @@ use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::{Case, Checked};
 use crate::commands::doctor::reads::Reads;
 use crate::decide::identity::OwnVm;
-use crate::facts::observation::Harvester;
+use crate::facts::observation::{Harvester, Observation};
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::shell_path;
 use crate::sys::root::Root;
@@ -57,9 +57,7 @@ pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let token = token(reads);
     let findings = judge(&reads.case, token.known(), &places);
     checked.findings.extend(findings);
-    let used = reads.case.observation.harvester.known();
-    let used = used.map(|harvester| harvester.kubeconfig.as_path());
-    checked.kubeconfig = path_to_write(reads.observer.root(), used, &places);
+    checked.kubeconfig = path_to_write(reads.observer.root(), reads.case.observation, &places);
 }
 
 /// Returns the type of the token, also of one in a file that cannot be used. Absent if the credential has a client certificate
@@ -103,15 +101,18 @@ fn content(root: &Root, path: &Path) -> Content {
     }
 }
 
-/// Returns the path for a new Harvester kubeconfig: that of the one in use, that of an unusable one, which ends the search, or the one
-/// that a configuration names: the cloud provider and the CSI driver mount that of the distribution. `kubeconfig --write` follows no
-/// link. `None` if another user chooses the file by a link: root must not be told to replace it.
-fn path_to_write(root: &Root, used: Option<&Path>, places: &[Place]) -> Option<PathBuf> {
+/// Returns the path for a new Harvester kubeconfig: that of the one in use, that of an unusable one, which ends the search, the one
+/// that a configuration names, or that of the distribution. `kubeconfig --write` follows no link. `None` if another user chooses the
+/// file by a link: root must not be told to replace it.
+fn path_to_write(root: &Root, observation: &Observation, places: &[Place]) -> Option<PathBuf> {
+    let used = observation.harvester.known();
+    let used = used.map(|harvester| harvester.kubeconfig.as_path());
     let unusable = places.iter().find(|one| one.content != Content::Nothing);
     let mut named = places.iter();
     let named = named.find(|one| one.candidate.named_by.is_some());
     let found = unusable.or(named).map(|one| one.candidate.path.as_path());
-    let path = used.or(found).unwrap_or(Path::new(CLOUD_CONFIG));
+    let new = new_harvester_kubeconfig(&observation.distributions);
+    let path = used.or(found).unwrap_or(&new);
     (!is_steered(root, path)).then(|| root.resolve(path))
 }
 
@@ -215,10 +216,8 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     }
     // `install` would replace the link by a file.
     // Below a file system that is not mounted, no directory may be created.
-    let (path, option) = place
-        .dangling
-        .as_ref()
-        .map_or((path, "-D "), |target| (target, ""));
+    let target = place.dangling.as_ref();
+    let (path, option) = target.map_or((path, "-D "), |target| (target, ""));
     let [used, path] = [used, path].map(|path| shell_path(path));
     let command = format!("install {option}-T -m 0600 {used} {path}");
     Some(finding.with_commands(vec![command]))

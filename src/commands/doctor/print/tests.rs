@@ -214,6 +214,24 @@ fn a_long_observation_is_cut_and_verbose_cuts_none() {
 }
 
 #[test]
+fn a_server_that_a_finding_calls_wrong_is_not_copied() {
+    let mut found = healthy();
+    let expired = Finding::new(Code::HarvesterCredentialExpired, "expired");
+    let is_copied = |found: &Found| {
+        let commands = found.problem(&expired).commands.into_iter();
+        let mut commands = commands.filter(|one| one.text.contains(" kubeconfig --server "));
+        let command = commands.next().unwrap();
+        command.text.contains("--server https://192.0.2.1:6443 ")
+    };
+    assert!(is_copied(&found));
+    for (group, expected) in [(Group::Node, true), (Group::HarvesterApi, false)] {
+        let wrong = Finding::new(Code::ServerNotInCertificate, "other names");
+        found.checked.findings = vec![wrong.about(group)];
+        assert_eq!(is_copied(&found), expected, "{group:?}");
+    }
+}
+
+#[test]
 fn no_step_is_to_run_this_command() {
     for code in Code::ALL {
         let problem = Found::default().problem(&Finding::new(*code, "seen"));

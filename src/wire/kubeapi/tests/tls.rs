@@ -398,7 +398,14 @@ async fn what_the_server_shows_is_known_afterwards_even_of_one_that_is_not_trust
         assert_eq!(client.get::<Value>(&VERSION).await.is_ok(), is_trusted);
         let shown = client.server_shown();
         assert_eq!(shown.certificate.as_ref(), Some(&certificate));
+        assert!(!shown.is_misnamed);
         assert_eq!(shown.ahead.is_some(), is_trusted);
         assert!(shown.ahead.is_none_or(|ahead| ahead < 0), "{shown:?}");
+        // The names of a certificate mean nothing without a trusted CA.
+        let mut other_name = trusting(&server, authority);
+        other_name.tls_server_name = "other.example".try_into().ok();
+        let client = Client::new(&other_name, LONG).unwrap();
+        client.get::<Value>(&VERSION).await.unwrap_err();
+        assert_eq!(client.server_shown().is_misnamed, is_trusted);
     }
 }

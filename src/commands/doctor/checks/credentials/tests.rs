@@ -148,17 +148,22 @@ fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     ];
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
-    let written = |used, places: &[Place]| path_to_write(&root, used, places).unwrap();
-    assert_eq!(written(None, &places), Path::new(CLOUD_CONFIG));
+    let written = |bench: &Bench, places: &[Place]| {
+        path_to_write(&root, &bench.world.observation, places).unwrap()
+    };
+    let mut none = Bench::new();
+    none.world.observation.harvester = Fact::failed(UnavailableKind::Missing, "none");
+    let standard = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+    assert_eq!(written(&none, &places), Path::new(standard));
     let setting = "`cloud-provider-config` in /etc/rancher/rke2/config.yaml";
     places[1].candidate.named_by = Some(setting.to_owned());
     let named = "/data/cloud-provider-config";
-    assert_eq!(written(None, &places), Path::new(named));
+    assert_eq!(written(&none, &places), Path::new(named));
     std::fs::create_dir(root.join("/data")).unwrap();
     std::os::unix::fs::symlink("../etc/nothing", root.join(named)).unwrap();
-    let used = Some(Path::new("/etc/used"));
-    assert_eq!(written(used, &places), Path::new("/etc/used"));
-    assert_eq!(written(None, &places), Path::new("/etc/nothing"));
+    let used = "/etc/kubernetes/cloud-config";
+    assert_eq!(written(&bench, &places), Path::new(used));
+    assert_eq!(written(&none, &places), Path::new("/etc/nothing"));
     assert_eq!(
         codes(&bench, None, &places),
         [Code::CredentialNotAtNamedPath]
@@ -198,10 +203,14 @@ fn root_is_not_told_to_write_where_a_link_of_another_user_leads() {
         let path = path.to_owned();
         Place::read(&live, Candidate { path, named_by })
     };
+    let none = Observation {
+        harvester: Fact::failed(UnavailableKind::Missing, "none"),
+        ..Observation::default()
+    };
     let [itself, below] = [read(&link), read(&link.join("a/b"))];
     for place in [&itself, &below] {
         let places = std::slice::from_ref(place);
-        assert_eq!(path_to_write(&live, None, places), None);
+        assert_eq!(path_to_write(&live, &none, places), None);
     }
     let commands = |place| {
         let bench = Bench::new();
