@@ -163,11 +163,10 @@ impl Location {
     }
 
     fn replace(&self, bytes: &[u8], mode: u32) -> Result<WriteOutcome, WriteError> {
-        if let Some(present) = self.stat()?
-            && present.st_mode & 0o7777 == mode
-            && self.holds(bytes)
-        {
-            self.remove_new();
+        let present = self.stat()?;
+        // It may be left of a process that was killed before the rename.
+        self.remove_new();
+        if present.is_some_and(|present| present.st_mode & 0o7777 == mode) && self.holds(bytes) {
             return Ok(WriteOutcome::Unchanged);
         }
         let result = self.write_new(bytes, mode).and_then(|()| self.publish());
@@ -177,7 +176,7 @@ impl Location {
         result.map(|()| WriteOutcome::Written)
     }
 
-    /// Removes the temporary file, of this process or of one that was killed. Best effort: the next write removes it, too.
+    /// Removes the temporary file, if there is one. Best effort: the next write removes it, too.
     fn remove_new(&self) {
         let name = self.new_name();
         let _ = unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
@@ -222,7 +221,10 @@ impl Location {
     }
 
     fn write_new(&self, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
-        let mut file = self.create_new(mode).map_err(self.io_error("create"))?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        let mut file = self
+            .open_name(&self.new_name(), flags, mode)
+            .map_err(self.io_error("create"))?;
         // The mode of open(2) is restricted by the umask, which the unit sets to 0077.
         fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
         file.write_all(bytes).map_err(self.io_error("write"))?;
@@ -230,19 +232,6 @@ impl Location {
             file.sync_all().map_err(self.io_error("sync"))?;
         }
         Ok(())
-    }
-
-    fn create_new(&self, mode: u32) -> nix::Result<File> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
-        let name = self.new_name();
-        match self.open_name(&name, flags, mode) {
-            // Left by a process that was killed before the rename.
-            Err(Errno::EEXIST) => {
-                unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
-                self.open_name(&name, flags, mode)
-            }
-            other => other,
-        }
     }
 
     fn publish(&self) -> Result<(), WriteError> {
