@@ -17,11 +17,7 @@ use super::node::{NodeCondition, text};
 use super::placement::HostLabels;
 use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
-use crate::sys::document::json::{
-    Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
-    node_name, objects, owner_references, resource_version, spec_interfaces, status_interfaces,
-    uid,
-};
+use crate::sys::document::json::{Cut, Identifier, Leading, StringMap, objects};
 use crate::sys::escape::one_line;
 
 /// The label with the creator of a VM.
@@ -138,19 +134,12 @@ objects! {
     }
 
     struct WireVmiMetadata {
-        #[serde(deserialize_with = "name")]
-        name: Option<String>,
-        #[serde(deserialize_with = "namespace")]
-        namespace: Option<String>,
-        #[serde(deserialize_with = "uid")]
-        uid: Option<String>,
-        #[serde(deserialize_with = "resource_version")]
-        resource_version: Option<String>,
-        #[serde(deserialize_with = "labels")]
+        name: Option<Identifier>,
+        namespace: Option<Identifier>,
+        uid: Option<Identifier>,
+        resource_version: Option<Identifier>,
         labels: StringMap,
-        #[serde(deserialize_with = "annotations")]
         annotations: StringMap,
-        #[serde(deserialize_with = "owner_references")]
         owner_references: Owners,
         deletion_timestamp: Option<Cut>,
     }
@@ -177,7 +166,6 @@ objects! {
     }
 
     struct WireVmiDevices {
-        #[serde(deserialize_with = "spec_interfaces")]
         interfaces: Leading<WireVmiSpecInterface, INTERFACES_MAX>,
     }
 
@@ -186,13 +174,9 @@ objects! {
     }
 
     struct WireVmiStatus {
-        #[serde(deserialize_with = "node_name")]
-        node_name: Option<String>,
-        #[serde(deserialize_with = "status_interfaces")]
+        node_name: Option<Identifier>,
         interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
-        #[serde(deserialize_with = "active_pods")]
         active_pods: StringMap,
-        #[serde(deserialize_with = "conditions")]
         conditions: Leading<NodeCondition, CONDITIONS_MAX>,
         evacuation_node_name: Option<Cut>,
         migration_state: Option<WireMigration>,
@@ -269,7 +253,7 @@ impl TryFrom<WireVmi> for Vmi {
         while active_pods.len() > PODS_MAX {
             active_pods.pop_last();
         }
-        let host = status.node_name.filter(|host| !host.is_empty());
+        let host = status.node_name.as_deref().filter(|host| !host.is_empty());
         let holds = |kind: &str| {
             let mut conditions = status.conditions.0.iter();
             conditions.find(|condition| condition.kind == kind && condition.status == "True")
@@ -302,8 +286,8 @@ impl TryFrom<WireVmi> for Vmi {
         Ok(Self {
             name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
             namespace: Namespace::parse(&namespace).map_err(NotAVmi::name("metadata.namespace"))?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
-            resource_version: metadata.resource_version,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?.0,
+            resource_version: metadata.resource_version.map(|version| version.0),
             vm_uid: metadata.owner_references.vm_uid,
             hostname: text(spec.hostname),
             firmware_uuid: firmware
@@ -313,7 +297,7 @@ impl TryFrom<WireVmi> for Vmi {
             serial: text(firmware.and_then(|firmware| firmware.serial)),
             macs,
             host: host
-                .map(|host| HostName::parse(&host))
+                .map(HostName::parse)
                 .transpose()
                 .map_err(NotAVmi::name("status.nodeName"))?,
             annotated_by_harvester: metadata
@@ -439,14 +423,8 @@ mod tests {
             serde_json::from_str::<Vmi>(&text).unwrap_err().to_string()
         };
         for (metadata, named) in [
-            (
-                r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: duplicate key `a`",
-            ),
-            (
-                r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: duplicate key `a`",
-            ),
+            (r#""labels":{"a":"1","a":"2"}"#, "duplicate key `a`"),
+            (r#""annotations":{"a":"1","a":"2"}"#, "duplicate key `a`"),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),
         ] {

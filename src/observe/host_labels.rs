@@ -4,17 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::config::{LabelSettings, Settings, TopologySettings};
 use crate::decide::placement::Choice;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, uid};
+use crate::sys::document::json::{DATA_BYTES, Identifier, StringMap, objects};
 use crate::sys::escape::chain;
-use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
+use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS};
 
 use super::unavailable::why;
 
@@ -180,38 +178,30 @@ async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     }
 }
 
-#[derive(Deserialize)]
-struct LauncherPod {
-    metadata: PodMetadata,
-    #[serde(default)]
-    spec: PodSpec,
-}
+objects! {
+    struct LauncherPod {
+        metadata: PodMetadata,
+        spec: PodSpec,
+    }
 
-#[derive(Deserialize)]
-struct PodMetadata {
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "labels")]
-    labels: StringMap,
-}
+    struct PodMetadata {
+        uid: Option<Identifier>,
+        labels: StringMap,
+    }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    #[serde(default, deserialize_with = "pod_node_name")]
-    node_name: Option<String>,
+    struct PodSpec { node_name: Option<Identifier>, }
+
+    struct ConfigMap { data: StringMap<DATA_BYTES>, }
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
 async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostLabels> {
     let path = PODS.within(&vmi.namespace);
-    let selectors = Selectors {
-        label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
-        field: None,
-    };
+    let created_by = format!("kubevirt.io/created-by={}", vmi.uid);
+    let selectors = [("labelSelector", created_by)];
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let here = |pod: LauncherPod| {
-        let is_active = |uid: &String| vmi.active_pods.contains_key(uid);
+        let is_active = |uid: &Identifier| vmi.active_pods.contains_key(&**uid);
         let is_here = pod.spec.node_name.as_deref() == Some(host.as_str())
             && pod.metadata.uid.as_ref().is_some_and(is_active);
         is_here.then_some(pod)
@@ -226,12 +216,6 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
         }
         Err(error) => absent_or_failed(&error),
     }
-}
-
-#[derive(Deserialize)]
-struct ConfigMap {
-    #[serde(default, deserialize_with = "data")]
-    data: StringMap<DATA_BYTES>,
 }
 
 /// Reads the entry of the host in the ConfigMap.

@@ -75,10 +75,8 @@ enum WatchEnd<S> {
     Replaced(S),
     /// The stream was left because it may be broken.
     Left,
-    /// The server ended it normally.
-    InOrder,
-    /// It failed.
-    Broken(Error),
+    /// The server ended it normally, or it failed.
+    Ended(Option<Error>),
 }
 
 impl<T: Watched> Keeper<T> {
@@ -116,15 +114,14 @@ impl<T: Watched> Keeper<T> {
 
     /// Watches until dropped.
     pub async fn keep(mut self) {
+        // The next stream, and the time since which one has followed another without a gap.
         let mut replacement = None;
-        // The time since which one stream has followed another without a gap.
-        let mut since = None;
         loop {
             let goes_on = self.resume.version.is_some();
-            let stream = match replacement.take() {
-                Some(stream) => stream,
+            let (stream, opened) = match replacement.take() {
+                Some(replacement) => replacement,
                 None => match self.open().await {
-                    Ok(stream) => stream,
+                    Ok(stream) => (stream, Instant::now()),
                     // No request was sent, so the state of the API is unknown: another request failed.
                     Err(error) if error.is_deferred => {
                         self.board.set(self.trigger.as_str(), false, chain(&error));
@@ -145,19 +142,11 @@ impl<T: Watched> Keeper<T> {
                     }
                 },
             };
-            let opened = since.take().unwrap_or_else(Instant::now);
             self.opened(opened);
             match self.follow(stream, opened).await {
-                WatchEnd::Replaced(stream) => {
-                    replacement = Some(stream);
-                    since = Some(opened);
-                }
+                WatchEnd::Replaced(stream) => replacement = Some((stream, opened)),
                 WatchEnd::Left => {}
-                WatchEnd::InOrder => {
-                    self.ended(opened, None);
-                    self.pause(false).await;
-                }
-                WatchEnd::Broken(error)
+                WatchEnd::Ended(Some(error))
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
                 {
                     self.board.set(self.trigger.as_str(), false, chain(&error));
@@ -166,12 +155,14 @@ impl<T: Watched> Keeper<T> {
                     // The delay before the first stream has already spread the fleet.
                     self.pause(true).await;
                 }
-                WatchEnd::Broken(error) => {
-                    self.ended(opened, Some(&error));
-                    let is_short = opened.elapsed() < LIFE_LEAST && error.is_of_version();
-                    let is_silent = error.kind == Kind::Silent;
-                    let is_refused = self.resume.version.is_none() && (is_short || is_silent);
-                    self.pause(goes_on && is_refused).await;
+                WatchEnd::Ended(error) => {
+                    self.ended(opened, error.as_ref());
+                    let is_short = opened.elapsed() < LIFE_LEAST;
+                    let is_refused = error.is_some_and(|error| {
+                        is_short && error.is_of_version() || error.kind == Kind::Silent
+                    });
+                    let is_dropped = goes_on && self.resume.version.is_none();
+                    self.pause(is_dropped && is_refused).await;
                 }
             }
         }
@@ -225,14 +216,19 @@ impl<T: Watched> Keeper<T> {
             self.sender.send(self.trigger);
         } else if self.failures == 1 {
             // Only the watch may be broken.
-            self.target.feed.deliver(Delivered::Unknown);
-            self.sender.send(self.trigger);
+            self.unknown();
         }
         // A watch that is interrupted can be opened, and has its own finding.
         let is_cut = self.interruptions.count() > 0;
         if is_forbidden(error) || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_unavailable(chain(error));
         }
+    }
+
+    /// Has the object read: it is gone or its state is unknown.
+    fn unknown(&self) {
+        self.target.feed.deliver(Delivered::Unknown);
+        self.sender.send(self.trigger);
     }
 
     /// Records an open stream.
@@ -283,17 +279,11 @@ impl<T: Watched> Keeper<T> {
         // One for the whole stream: it misses no notification, whatever is awaited in the meantime.
         let mut redial = std::pin::pin!(pulse.redial.notified());
         loop {
-            let feed = self.target.feed.clone();
-            let (sender, trigger) = (self.sender.clone(), self.trigger);
-            let gone = || {
-                feed.deliver(Delivered::Unknown);
-                sender.send(trigger);
-            };
             let event = tokio::select! {
                 biased;
                 // A watch that is left in the middle of an event is not used again.
                 () = &mut redial => return WatchEnd::Left,
-                event = next(&mut stream, &mut beginning, gone) => event,
+                event = next(&mut stream, &mut beginning, || self.unknown()) => event,
                 () = &mut established, if self.short >= COMPLAIN_AFTER => {
                     self.short = 0;
                     self.alive(opened);
@@ -332,19 +322,19 @@ impl<T: Watched> Keeper<T> {
                 Ok(WatchEvent::Bookmark { resource_version }) => {
                     is_silent = false;
                     if !self.resume.at_bookmark(resource_version) {
-                        return WatchEnd::InOrder;
+                        return WatchEnd::Ended(None);
                     }
                 }
                 Ok(event) => {
                     if self.take(event) {
-                        return WatchEnd::InOrder;
+                        return WatchEnd::Ended(None);
                     }
                 }
                 Err(error) => {
                     if is_silent && error.kind == Kind::Silent {
                         self.resume.after_silence();
                     }
-                    return WatchEnd::Broken(error);
+                    return WatchEnd::Ended(Some(error));
                 }
             }
         }
@@ -378,8 +368,7 @@ impl<T: Watched> Keeper<T> {
             WatchEvent::Deleted { resource_version } => {
                 self.resume.at(resource_version);
                 self.last = None;
-                self.target.feed.deliver(Delivered::Unknown);
-                self.sender.send(self.trigger);
+                self.unknown();
             }
             WatchEvent::Bookmark { .. } => {}
             WatchEvent::Ended => return true,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::facts::names::VmName;
 use crate::facts::vmi::{NotAVmi, Owners};
-use crate::sys::document::json::{name, owner_references, uid};
+use crate::sys::document::json::{Identifier, objects};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
 /// labels and annotations.
@@ -18,20 +18,14 @@ pub(super) struct ListedVmi {
     pub(super) owner: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Item {
-    metadata: ItemMeta,
-}
+objects! {
+    struct Item { metadata: ItemMeta, }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ItemMeta {
-    #[serde(default, deserialize_with = "name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Owners,
+    struct ItemMeta {
+        name: Option<Identifier>,
+        uid: Option<Identifier>,
+        owner_references: Owners,
+    }
 }
 
 impl TryFrom<Item> for ListedVmi {
@@ -41,7 +35,7 @@ impl TryFrom<Item> for ListedVmi {
         let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
         Ok(Self {
             name: VmName::parse(&name).map_err(NotAVmi::name("metadata.name"))?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?.0,
             owner: metadata.owner_references.vm_uid,
         })
     }

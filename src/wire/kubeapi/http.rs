@@ -118,7 +118,8 @@ pub struct Tally(Arc<std::sync::Mutex<BTreeMap<&'static str, u64>>>);
 impl Default for Tally {
     /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
     fn default() -> Self {
-        let results = [OK, CANCELED].into_iter().chain(Kind::NAMES);
+        let kinds = Kind::ALL.iter().map(|kind| kind.as_str());
+        let results = [OK, CANCELED].into_iter().chain(kinds);
         let counts = results.map(|result| (result, 0)).collect();
         Self(Arc::new(std::sync::Mutex::new(counts)))
     }
@@ -275,10 +276,8 @@ impl Transport {
     /// Sends the request and reads the head of the response, which is a success, in JSON, and not compressed.
     pub(super) async fn send(&self, call: &Call<'_>, target: &Target) -> Result<Response, Error> {
         let mut counted = Counted(&self.tally, CANCELED);
-        let outcome = match self.answer(call, target).await {
-            Ok(response) => self.check(response, target).await,
-            Err(error) => Err(error),
-        };
+        let outcome = async { self.check(self.answer(call, target).await?, target).await };
+        let outcome = outcome.await;
         counted.1 = outcome
             .as_ref()
             .map_or_else(|error| error.kind.as_str(), |_| OK);
@@ -441,7 +440,7 @@ mod tests {
         let counts = tally.counts();
         assert_eq!((counts["canceled"], counts["ok"]), (1, 1));
         assert_eq!(counts["timeout"], 0);
-        assert_eq!(counts.len(), Kind::NAMES.len() + 2);
+        assert_eq!(counts.len(), 12);
         drop(Counted(&tally, Kind::TimedOut.as_str()));
         let counts = tally.counts();
         assert_eq!((counts["timeout"], counts["unreachable"]), (1, 0));

@@ -17,7 +17,7 @@ use super::http::{JSON, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
-use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
+use crate::sys::document::json::{MAXIMUM_DEPTH, in_field, is_deeper_than};
 use crate::sys::escape::chain;
 
 /// The maximum size of the body of one object. The limit of etcd for an object is 1.5 MiB.
@@ -102,7 +102,9 @@ impl Transport {
             (None, Some("Expired" | "Gone")) => 410,
             (None, _) => 500,
         };
-        let retry_after = status.details.retry_after_seconds.map(clamp_retry_after);
+        let details = status.details.as_ref();
+        let retry_after = details.and_then(|details| details.retry_after_seconds);
+        let retry_after = retry_after.map(clamp_retry_after);
         target.refused(code, &status, retry_after, |text| self.describe(text))
     }
 
@@ -165,27 +167,36 @@ impl Transport {
             let problem = format!("the response nests deeper than {MAXIMUM_DEPTH} levels");
             return Err(target.error(Kind::Refused, problem));
         }
-        serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
+        serde_json::from_slice(body).map_err(|error| self.unreadable(body, &error, target))
     }
 
-    /// Converts the result of a comparison with the requested object to an error.
+    /// Compares the object in a text with the requested one.
     pub(super) fn expect(
         &self,
         path: &ObjectPath,
-        compared: Result<Result<(), String>, serde_json::Error>,
+        text: &[u8],
         target: &Target,
     ) -> Result<(), Error> {
-        let compared = compared.map_err(|error| self.unreadable(&error, target))?;
-        compared.map_err(|found| {
-            let (expected, found) = (describe(&path.what()), self.describe(&found));
-            let problem = format!("requested {expected}, got {found}");
-            target.error(Kind::UnexpectedObject, problem)
-        })
+        let compared = path.compare(text);
+        let compared = compared.map_err(|error| self.unreadable(text, &error, target))?;
+        compared.map_err(|found| self.unexpected(path, &found, target))
+    }
+
+    /// Returns the error for something else than the requested object.
+    pub(super) fn unexpected(&self, path: &ObjectPath, found: &str, target: &Target) -> Error {
+        let (expected, found) = (describe(&path.what()), self.describe(found));
+        let problem = format!("requested {expected}, got {found}");
+        target.error(Kind::UnexpectedObject, problem)
     }
 
     /// Returns the error for JSON that cannot be parsed. The parser's message quotes its input, so it is untrusted text.
-    pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Target) -> Error {
-        let error = self.describe(&error.to_string());
+    pub(super) fn unreadable(
+        &self,
+        text: &[u8],
+        error: &serde_json::Error,
+        target: &Target,
+    ) -> Error {
+        let error = self.describe(&in_field(text, error));
         target.error(Kind::Refused, format!("invalid response: {error}"))
     }
 

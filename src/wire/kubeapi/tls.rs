@@ -108,30 +108,23 @@ impl Verifier {
             Some(certificate) => describe(&certificate.issuer.to_string()),
             None => "unreadable".to_owned(),
         };
-        let note = match issuer == self.trusted {
+        let trusted = &self.trusted;
+        let note = match issuer == *trusted {
             // As when the cluster was reinstalled.
             true => ", which has the same name but another key",
             false => "",
         };
-        UnknownAuthority {
-            issuer,
-            trusted: self.trusted.clone(),
-            note,
-        }
+        UnknownAuthority(format!(
+            "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{note}"
+        ))
     }
 }
 
 /// The issuer of the server's certificate and the trusted authorities; a message needs both to show which of the two is wrong. All
 /// text in it is escaped.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{note}"
-)]
-struct UnknownAuthority {
-    issuer: String,
-    trusted: String,
-    note: &'static str,
-}
+#[error("{0}")]
+struct UnknownAuthority(String);
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::sys::document::json::{Capped, StringMap, labels, name, null_is_default, uid};
+use crate::sys::document::json::{Capped, Identifier, StringMap};
 
 /// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
@@ -18,7 +18,6 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialObjectMetadata {
     /// The metadata.
-    #[serde(deserialize_with = "null_is_default")]
     pub metadata: ObjectMeta,
 }
 
@@ -27,13 +26,10 @@ pub struct PartialObjectMetadata {
 #[serde(default)]
 pub struct ObjectMeta {
     /// Name, unique in its namespace.
-    #[serde(deserialize_with = "name")]
-    pub name: Option<String>,
+    pub name: Option<Identifier>,
     /// Distinguishes objects that had the same name at different times.
-    #[serde(deserialize_with = "uid")]
-    pub uid: Option<String>,
+    pub uid: Option<Identifier>,
     /// Labels.
-    #[serde(deserialize_with = "labels")]
     pub labels: StringMap,
 }
 
@@ -52,14 +48,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
     pub(super) kind: Option<String>,
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub(super) metadata: ListMeta,
+    pub(super) metadata: Option<ListMeta>,
     #[serde(default, borrow)]
     pub(super) items: Capped<&'a RawValue, MAXIMUM_ITEMS>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Deserialize)]
 pub(super) struct ListMeta {
     #[serde(rename = "continue")]
     pub(super) continue_token: Option<String>,
@@ -78,8 +72,7 @@ pub struct ApiStatus {
     /// The corresponding HTTP status.
     pub code: Option<u16>,
     /// Additional details.
-    #[serde(deserialize_with = "null_is_default")]
-    pub details: StatusDetails,
+    pub details: Option<StatusDetails>,
 }
 
 /// Details of a [`ApiStatus`].
@@ -161,7 +154,7 @@ mod tests {
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
         let nulls = r#"{"metadata":{"name":null,"uid":null,"labels":null}}"#;
-        for text in ["{}", r#"{"metadata":null}"#, nulls] {
+        for text in ["{}", r#"{"metadata":{}}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
         }
