@@ -183,7 +183,7 @@ objects! {
 
 /// The latest field manager of each label and annotation, with the RFC 3339 timestamp, which is compared as text. An object may have
 /// tens of thousands of entries: each is read once and not kept.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Managers(BTreeMap<String, (Option<String>, String)>);
 
 impl Managers {

@@ -319,13 +319,8 @@ impl<T: Watched> Keeper<T> {
                 }
             }
             match event {
-                Ok(WatchEvent::Bookmark { resource_version }) => {
-                    is_silent = false;
-                    if !self.resume.at_bookmark(resource_version) {
-                        return WatchEnd::Ended(None);
-                    }
-                }
                 Ok(event) => {
+                    is_silent &= !matches!(event, WatchEvent::Bookmark { .. });
                     if self.take(event) {
                         return WatchEnd::Ended(None);
                     }
@@ -340,7 +335,7 @@ impl<T: Watched> Keeper<T> {
         }
     }
 
-    /// Handles an event other than a bookmark. Reports whether it is the last.
+    /// Handles an event. Reports whether it is the last.
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             // The first of a stream is enough: one that has many must not cause a round for each.
@@ -370,7 +365,9 @@ impl<T: Watched> Keeper<T> {
                 self.last = None;
                 self.unknown();
             }
-            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Bookmark { resource_version } => {
+                return !self.resume.at_bookmark(resource_version);
+            }
             WatchEvent::Ended => return true,
         }
         false

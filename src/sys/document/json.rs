@@ -239,7 +239,7 @@ fn too_many<E: serde::de::Error>(limit: usize) -> E {
 macro_rules! objects {
     ($($(#[$doc:meta])* $shown:vis struct $name:ident { $($(#[$meta:meta])* $visible:vis $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Default, serde::Deserialize)]
+        #[derive(Debug, Default, PartialEq, serde::Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         $shown struct $name { $($(#[$meta])* $visible $field: $type,)* }
     )*};

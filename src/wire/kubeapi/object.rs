@@ -7,10 +7,9 @@
 
 use std::fmt::{self, Display};
 
-use serde::Deserialize;
-
 use super::types::PARTIAL;
 use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
+use crate::sys::document::json::objects;
 
 const CORE: &str = "/api/v1";
 const KUBEVIRT: &str = "/apis/kubevirt.io/v1";
@@ -178,19 +177,18 @@ impl Display for ObjectPath {
     }
 }
 
-/// The identity of an object.
-#[derive(Deserialize)]
-struct ExpectedObject {
-    kind: Option<String>,
-    #[serde(default)]
-    metadata: IdentityMeta,
-}
+objects! {
+    /// The identity of an object.
+    struct ExpectedObject {
+        kind: Option<String>,
+        metadata: IdentityMeta,
+    }
 
-#[derive(Deserialize, Default)]
-struct IdentityMeta {
-    namespace: Option<String>,
-    name: Option<String>,
-    uid: Option<String>,
+    struct IdentityMeta {
+        namespace: Option<String>,
+        name: Option<String>,
+        uid: Option<String>,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::sys::document::json::{Capped, Identifier, StringMap};
+use crate::sys::document::json::{Capped, Identifier, StringMap, objects};
 
 /// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
@@ -13,24 +13,44 @@ pub const MAXIMUM_ITEMS: usize = 10_000;
 /// The kind of an object of which only the metadata was requested.
 pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 
-/// An object of any kind, of which only the metadata was requested.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PartialObjectMetadata {
-    /// The metadata.
-    pub metadata: ObjectMeta,
-}
+objects! {
+    /// An object of any kind, of which only the metadata was requested.
+    pub struct PartialObjectMetadata {
+        /// The metadata.
+        pub metadata: ObjectMeta,
+    }
 
-/// The part of `metadata` that is read from objects of any kind.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct ObjectMeta {
-    /// Name, unique in its namespace.
-    pub name: Option<Identifier>,
-    /// Distinguishes objects that had the same name at different times.
-    pub uid: Option<Identifier>,
-    /// Labels.
-    pub labels: StringMap,
+    /// The part of `metadata` that is read from objects of any kind.
+    pub struct ObjectMeta {
+        /// Name, unique in its namespace.
+        pub name: Option<Identifier>,
+        /// Distinguishes objects that had the same name at different times.
+        pub uid: Option<Identifier>,
+        /// Labels.
+        pub labels: StringMap,
+    }
+
+    /// `metav1.Status`: the description of a failure.
+    pub struct ApiStatus {
+        /// Always `Status` in a response of a Kubernetes API.
+        pub kind: Option<String>,
+        /// The description of the failure. Untrusted text.
+        pub message: Option<String>,
+        /// The reason of the failure, one word.
+        pub reason: Option<String>,
+        /// The corresponding HTTP status.
+        pub code: Option<u16>,
+        /// Additional details.
+        pub details: Option<StatusDetails>,
+    }
+
+    /// Details of a [`ApiStatus`].
+    pub struct StatusDetails {
+        /// The plural of the kind of the object.
+        pub kind: Option<String>,
+        /// The time to wait before the next try.
+        pub retry_after_seconds: Option<u64>,
+    }
 }
 
 /// An object, or `None` if it cannot be parsed.
@@ -57,32 +77,6 @@ pub(super) struct Page<'a> {
 pub(super) struct ListMeta {
     #[serde(rename = "continue")]
     pub(super) continue_token: Option<String>,
-}
-
-/// `metav1.Status`: the description of a failure.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ApiStatus {
-    /// Always `Status` in a response of a Kubernetes API.
-    pub kind: Option<String>,
-    /// The description of the failure. Untrusted text.
-    pub message: Option<String>,
-    /// The reason of the failure, one word.
-    pub reason: Option<String>,
-    /// The corresponding HTTP status.
-    pub code: Option<u16>,
-    /// Additional details.
-    pub details: Option<StatusDetails>,
-}
-
-/// Details of a [`ApiStatus`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StatusDetails {
-    /// The plural of the kind of the object.
-    pub kind: Option<String>,
-    /// The time to wait before the next try.
-    pub retry_after_seconds: Option<u64>,
 }
 
 /// The request to check with a `SelfSubjectAccessReview`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    Client, INSTANCES, Kind, NODES, ObjectPath, PartialObjectMetadata, PatchKind,
+    Client, INSTANCES, Kind, NODES, ObjectPath, PODS, PartialObjectMetadata, PatchKind,
     ResourceAttributes, Tally, Timeouts, WatchRequest,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
@@ -260,6 +260,23 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
                     !is_object && error.kind == Kind::UnexpectedObject,
                     "{error}"
                 );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_another_kind_is_not_an_empty_list() {
+    for (kind, is_right) in [("PodList", true), ("NodeList", false)] {
+        let list = format!(r#"{{"kind":"{kind}","items":[]}}"#);
+        let server = Server::saying(answer_json(200, &list)).await;
+        let list = client(&server.url()).list::<Value>(&PODS, &[], Some).await;
+        match list {
+            Ok(_) => assert!(is_right, "{kind}"),
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                let words = "requested Pod, got a `NodeList`";
+                is(&error, Kind::UnexpectedObject, words);
             }
         }
     }
