@@ -153,9 +153,8 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
 
 fn lock(root: &Root) -> Result<Lock, LockError> {
     let place = Location::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
-    let mut file = place
-        .open_in_place(LOCK_MODE)
-        .map_err(LockError::Unusable)?;
+    let opened = place.open_in_place(LOCK_MODE);
+    let mut file = opened.map_err(LockError::Unusable)?;
     match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => {}
         Err(Errno::EAGAIN | Errno::EACCES) => {
