@@ -49,7 +49,7 @@ pub struct Keeper<T: Watched> {
     trigger: Trigger,
     sender: Sender,
     board: SourceBoard,
-    pulse: Pulse,
+    pub(super) pulse: Pulse,
     phase: Phase,
     /// The last delivered snapshot.
     last: Option<T::Snapshot>,
@@ -86,7 +86,6 @@ impl<T: Watched> Keeper<T> {
         trigger: Trigger,
         sender: Sender,
         board: SourceBoard,
-        pulse: Pulse,
         machine: u64,
     ) -> Self {
         let purpose = match trigger {
@@ -98,7 +97,7 @@ impl<T: Watched> Keeper<T> {
             trigger,
             sender,
             board,
-            pulse,
+            pulse: Pulse::default(),
             phase: Phase::of(machine, purpose),
             last: None,
             resume: Resume::default(),
@@ -178,10 +177,9 @@ impl<T: Watched> Keeper<T> {
     /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
-        let delay = if is_spread {
-            schedule::version_delay(self.target.delay, self.sender.random())
-        } else {
-            self.delay(self.ends)
+        let delay = match is_spread {
+            true => schedule::version_delay(self.target.delay, self.sender.random()),
+            false => self.delay(self.ends),
         };
         sleep(delay).await;
         self.undeferred().await;
@@ -309,11 +307,9 @@ impl<T: Watched> Keeper<T> {
                     && !self.resume.without_bookmarks
                     && std::mem::take(&mut self.lacks_progress);
                 // Not at once: a stream that mixes both must not cause a round for each of its events.
+                let is_old = |last: &mut Instant| last.elapsed() >= LONG;
                 let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
-                    && self
-                        .foreign
-                        .take_if(|last| last.elapsed() >= LONG)
-                        .is_some();
+                    && self.foreign.take_if(is_old).is_some();
                 if is_over || has_progress || self.interruptions.count() > 0 {
                     self.alive(opened);
                 }
@@ -390,11 +386,9 @@ impl<T: Watched> Keeper<T> {
         }
         let closed = || format!("the watch of {name} was closed by {server}");
         let detail = error.map_or_else(closed, |error| chain(error));
-        let is_short = now.duration_since(opened) < LIFE_LEAST;
-        self.short = if is_short {
-            self.short.saturating_add(1)
-        } else {
-            0
+        self.short = match now.duration_since(opened) < LIFE_LEAST {
+            true => self.short.saturating_add(1),
+            false => 0,
         };
         if self.short >= COMPLAIN_AFTER {
             self.report_unavailable(detail.clone());

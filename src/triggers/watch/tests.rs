@@ -232,15 +232,8 @@ fn keep(script: Vec<Answer>) -> Kept {
         feed: feed.clone(),
         delay: Duration::from_secs(60),
     };
-    let pulse = Pulse::default();
-    let keeper = Keeper::new(
-        target,
-        Trigger::Vmi,
-        sender,
-        board.clone(),
-        pulse.clone(),
-        7,
-    );
+    let keeper = Keeper::new(target, Trigger::Vmi, sender, board.clone(), 7);
+    let pulse = keeper.pulse.clone();
     Kept {
         model,
         client,

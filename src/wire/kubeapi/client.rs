@@ -161,9 +161,8 @@ impl Client {
                 body => body?,
             };
             limit = PAGE.min(2 * limit);
-            left = left
-                .checked_sub(body.len())
-                .ok_or_else(|| target.too_large("bytes in the list", MAXIMUM_LIST))?;
+            let too_large = || target.too_large("bytes in the list", MAXIMUM_LIST);
+            left = left.checked_sub(body.len()).ok_or_else(too_large)?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
             if let Some(kind) = page.kind.filter(|kind| !path.is_of_list(kind)) {
                 let found = format!("a `{kind}`");

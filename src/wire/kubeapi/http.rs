@@ -259,14 +259,10 @@ impl Transport {
     /// Acquires the permit to hold a watch. Times out while the earlier watches are held, since that wait would have no limit.
     pub(super) async fn watch_turn(&self, target: &Target) -> Result<OwnedSemaphorePermit, Error> {
         let limit = self.timeouts.connect;
-        timeout(limit, Arc::clone(&self.watching).acquire_owned())
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or_else(|| {
-                let waited = target.timed_out("waiting for the previous watch to close", limit);
-                waited.deferral(limit)
-            })
+        let turn = timeout(limit, Arc::clone(&self.watching).acquire_owned()).await;
+        let late = || target.timed_out("waiting for the previous watch to close", limit);
+        let turn = turn.ok().and_then(Result::ok);
+        turn.ok_or_else(|| late().deferral(limit))
     }
 
     pub(super) fn target(&self, verb: &str, path: &ObjectPath) -> Target {
@@ -303,9 +299,8 @@ impl Transport {
         }
         // The HTTP library limits the time to connect within it.
         let limit = self.timeouts.headers;
-        let sent = timeout(limit, request.send())
-            .await
-            .map_err(|_| target.timed_out("reading the response headers", limit))?;
+        let late = |_| target.timed_out("reading the response headers", limit);
+        let sent = timeout(limit, request.send()).await.map_err(late)?;
         let response = sent.map_err(|source| self.failure(source, target))?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ahead = date(response.headers()).map(|date| date - now());

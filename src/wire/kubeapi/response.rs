@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, causes, describe};
-use super::http::{JSON, Timeouts, Transport};
+use super::http::{JSON, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
@@ -80,13 +80,11 @@ impl Transport {
         let may_be_status =
             encoding(headers).is_none() && headers.get(CONTENT_TYPE).is_some_and(is_json);
         // An unreadable body does not change the meaning of the status.
-        let body = match may_be_status {
-            true => self
-                .body(response, target, "bytes", MAXIMUM_STATUS)
-                .await
-                .unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let mut body = Vec::new();
+        if may_be_status {
+            let read = self.body(response, target, "bytes", MAXIMUM_STATUS);
+            body = read.await.unwrap_or_default();
+        }
         let status = parse_status(&body).unwrap_or_default();
         target.refused(code, &status, retry_after, |text| self.describe(text))
     }
@@ -116,29 +114,20 @@ impl Transport {
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, Error> {
-        if response
-            .content_length()
-            .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
-        {
+        if response.content_length() > Some(limit as u64) {
             return Err(target.too_large(what, limit));
         }
-        let Timeouts {
-            body_progress,
-            body: whole,
-            ..
-        } = self.timeouts;
+        let (pause, whole) = (self.timeouts.body_progress, self.timeouts.body);
         let end = Instant::now() + whole;
         let mut body = Vec::new();
         loop {
-            let next_by = Instant::now() + body_progress;
-            let chunk = timeout_at(next_by.min(end), response.chunk())
-                .await
-                .map_err(|_| match end <= next_by {
-                    true => target.timed_out("reading the response", whole),
-                    false => {
-                        target.timed_out("reading the next part of the response", body_progress)
-                    }
-                })?;
+            let next_by = Instant::now() + pause;
+            let late = |_| match end <= next_by {
+                true => target.timed_out("reading the response", whole),
+                false => target.timed_out("reading the next part of the response", pause),
+            };
+            let chunk = timeout_at(next_by.min(end), response.chunk()).await;
+            let chunk = chunk.map_err(late)?;
             let Some(chunk) = chunk.map_err(|source| self.failure(source, target))? else {
                 return Ok(body);
             };
@@ -147,11 +136,9 @@ impl Transport {
             }
             if chunk.len() > body.capacity().saturating_sub(body.len()) {
                 // A vector grows by doubling, which can exceed the limit.
-                let wanted = body
-                    .capacity()
-                    .saturating_mul(2)
-                    .max(body.len() + chunk.len());
-                body.reserve_exact(wanted.min(limit).saturating_sub(body.len()));
+                let doubled = body.capacity().saturating_mul(2);
+                let wanted = doubled.max(body.len() + chunk.len()).min(limit);
+                body.reserve_exact(wanted.saturating_sub(body.len()));
             }
             body.extend_from_slice(&chunk);
         }

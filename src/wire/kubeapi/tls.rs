@@ -90,11 +90,9 @@ impl Verifier {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
                 .build()
                 .map_err(|_| "it has no readable CA certificate")?;
-        let subjects: Vec<String> = authorities
-            .iter()
-            .filter_map(|der| Certificate::parse(der))
-            .map(|certificate| certificate.subject.to_string())
-            .collect();
+        let parsed = authorities.iter().filter_map(|der| Certificate::parse(der));
+        let subjects = parsed.map(|certificate| certificate.subject.to_string());
+        let subjects: Vec<String> = subjects.collect();
         Ok(Self {
             webpki,
             name: credential.tls_server_name.clone(),
@@ -233,10 +231,9 @@ fn of_certificate(error: &CertificateError) -> Option<String> {
             expected,
             presented,
         } => {
-            let names = presented.iter().take(MAXIMUM_NAMES);
-            let names: Vec<String> = names
-                .map(|name| format!("`{}`", describe(unwrapped(name))))
-                .collect();
+            let quoted = |name: &String| format!("`{}`", describe(unwrapped(name)));
+            let names = presented.iter().take(MAXIMUM_NAMES).map(quoted);
+            let names: Vec<String> = names.collect();
             let names = match names.as_slice() {
                 [] => "no name".to_owned(),
                 names => names.join(", "),

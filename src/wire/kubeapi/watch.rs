@@ -230,10 +230,8 @@ impl<T: DeserializeOwned> Watch<T> {
                 // Nothing was read during the pause.
                 self.heard();
             }
-            let too_long = |_| {
-                self.target
-                    .too_large("bytes in one watch event", MAXIMUM_LINE)
-            };
+            let target = &self.target;
+            let too_long = |_| target.too_large("bytes in one watch event", MAXIMUM_LINE);
             if let Some(line) = self.lines.next_line().map_err(too_long)? {
                 self.heard();
                 self.paused_until = self.pace.take(line.len(), Instant::now());
