@@ -268,7 +268,11 @@ pub(crate) fn in_field(text: &[u8], error: &serde_json::Error) -> String {
             _ => {}
         }
     }
-    let is_shown = |field: &&Vec<u8>| (1..=FIELD_SHOWN).contains(&field.len());
+    // Any other key is no name of a field: in an escaped form, a secret is not recognized.
+    let is_shown = |field: &&Vec<u8>| {
+        let is_name = field.iter().all(u8::is_ascii_alphanumeric);
+        is_name && (1..=FIELD_SHOWN).contains(&field.len())
+    };
     let shown = fields.iter().take(2).take_while(is_shown);
     let shown: Vec<_> = shown.map(|field| String::from_utf8_lossy(field)).collect();
     match shown.is_empty() || !error.is_data() {
@@ -398,9 +402,11 @@ mod tests {
             let named = in_field(text.as_bytes(), &error);
             assert!(named.starts_with(said), "{text}: {named}");
         }
-        let long = format!(r#"{{"{long}":{{}},"kind":{{}}}}"#);
-        let error = serde_json::from_slice::<StringMap>(long.as_bytes()).unwrap_err();
-        assert_eq!(in_field(long.as_bytes(), &error), error.to_string());
+        for key in [&long, "a.b", "\\u0061", "\u{1b}"] {
+            let text = format!(r#"{{"{key}":{{}},"kind":{{}}}}"#);
+            let error = serde_json::from_slice::<StringMap>(text.as_bytes()).unwrap_err();
+            assert_eq!(in_field(text.as_bytes(), &error), error.to_string());
+        }
     }
 
     #[test]
