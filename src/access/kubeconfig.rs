@@ -38,10 +38,8 @@ pub(super) fn read(
     touched: &mut Vec<PathBuf>,
 ) -> Result<LoadedKubeconfig, CredentialError> {
     touched.push(path.to_owned());
-    let text = root
-        .read(path, KUBECONFIG_MAX)
-        .map(Zeroizing::new)
-        .map_err(CredentialError::Unreadable)?;
+    let text = root.read(path, KUBECONFIG_MAX).map(Zeroizing::new);
+    let text = text.map_err(CredentialError::Unreadable)?;
     read_text(root, path, &text, touched)
 }
 
@@ -87,10 +85,8 @@ fn read_text(
     if !matches!(document, Ok(YamlValue::Map(_)))
         && let Some(form) = encoding(text)
     {
-        return Err(CredentialError::Unusable(format!(
-            "`{}` {form}",
-            path.display()
-        )));
+        let text = format!("`{}` {form}", path.display());
+        return Err(CredentialError::Unusable(text));
     }
     let document = document
         .map_err(|problem| CredentialError::Unusable(format!("`{}` {problem}", path.display())))?;

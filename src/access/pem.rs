@@ -13,7 +13,7 @@ const BROKEN_CERTIFICATE: &str = "has no certificate that can be parsed";
 const ENCRYPTED_KEY: &str = "has an encrypted private key, which is not supported";
 
 /// The content of a PEM text; all other sections are skipped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Contents {
     /// In the order of the text.
     pub certificates: Vec<CertificateDer<'static>>,
@@ -26,10 +26,7 @@ pub fn read(text: &[u8]) -> Result<Contents, &'static str> {
     if text.trim_ascii().is_empty() {
         return Err("is empty");
     }
-    let mut contents = Contents {
-        certificates: Vec::new(),
-        key: None,
-    };
+    let mut contents = Contents::default();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
         let (kind, der) = section.map_err(|error| problem(text, &error))?;
         match kind {

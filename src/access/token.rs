@@ -3,7 +3,7 @@
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use crate::facts::clock::date;
@@ -52,23 +52,6 @@ pub struct Claims {
     pub expires: Option<i64>,
 }
 
-#[derive(Deserialize)]
-struct RawClaims {
-    sub: Option<serde_json::Value>,
-    iss: Option<serde_json::Value>,
-    iat: Option<serde_json::Value>,
-    exp: Option<serde_json::Value>,
-    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
-    namespace: Option<serde_json::Value>,
-    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
-    secret: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    alg: Option<String>,
-}
-
 /// Returns the kind of a token.
 pub fn classify(token: &SecretString) -> TokenKind {
     let token = token.expose_secret();
@@ -80,7 +63,7 @@ pub fn classify(token: &SecretString) -> TokenKind {
     }
     let mut parts = token.split('.');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(header), Some(payload), Some(_), None) => decode::<Header>(header)
+        (Some(header), Some(payload), Some(_), None) => decode(header)
             .and_then(|_| decode(payload))
             .map_or(TokenKind::Opaque, |raw| TokenKind::Jwt(claims(&raw))),
         _ => TokenKind::Opaque,
@@ -130,13 +113,14 @@ fn is_cut_short(token: &str) -> bool {
     let [header, _, signature] = parts.as_slice() else {
         return parts.len() < 3;
     };
-    let Some(Header { alg: Some(alg) }) = decode(header) else {
+    let header = decode(header).unwrap_or_default();
+    let Some(alg) = header.get("alg").and_then(Value::as_str) else {
         return false;
     };
     let length = BASE64_URL_SAFE_NO_PAD
         .decode(signature)
         .map_or(0, |bytes| bytes.len());
-    match alg.as_str() {
+    match alg {
         // A signature is as long as its RSA key. Most keys have a multiple of 512 bits, some one of 1000, such as 3000.
         "RS256" | "RS384" | "RS512" | "PS256" | "PS384" | "PS512" => {
             length < 128 || !(length.is_multiple_of(64) || RSA_3000.contains(&length))
@@ -163,39 +147,39 @@ fn rancher_name(token: &str) -> Option<String> {
     (is_name && is_rancher && !secret.is_empty()).then(|| name.to_owned())
 }
 
-fn decode<T: serde::de::DeserializeOwned>(part: &str) -> Option<T> {
+fn decode(part: &str) -> Option<Map<String, Value>> {
     let bytes = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(part).ok()?);
     serde_json::from_slice(&bytes).ok()
 }
 
-fn claims(raw: &RawClaims) -> Claims {
-    let subject = text(raw.sub.as_ref());
-    let service_account = subject.as_deref().and_then(ServiceAccount::of_user);
+fn claims(raw: &Map<String, Value>) -> Claims {
+    let subject = raw.get("sub").and_then(text);
     Claims {
+        service_account: subject.as_deref().and_then(ServiceAccount::of_user),
         subject,
-        service_account,
         secret: secret(raw),
-        issuer: text(raw.iss.as_ref()),
-        issued: raw.iat.as_ref().and_then(seconds),
-        expires: raw.exp.as_ref().and_then(seconds),
+        issuer: raw.get("iss").and_then(text),
+        issued: raw.get("iat").and_then(seconds),
+        expires: raw.get("exp").and_then(seconds),
     }
 }
 
 /// The Secret of a token that its controller made (`pkg/serviceaccount/legacy.go` of Kubernetes).
-fn secret(raw: &RawClaims) -> Option<TokenSecret> {
+fn secret(raw: &Map<String, Value>) -> Option<TokenSecret> {
+    let claim = |name: &str| raw.get(name)?.as_str();
     Some(TokenSecret {
-        namespace: Namespace::parse(raw.namespace.as_ref()?.as_str()?).ok()?,
-        name: SecretName::parse(raw.secret.as_ref()?.as_str()?).ok()?,
+        namespace: Namespace::parse(claim("kubernetes.io/serviceaccount/namespace")?).ok()?,
+        name: SecretName::parse(claim("kubernetes.io/serviceaccount/secret.name")?).ok()?,
     })
 }
 
-fn text(claim: Option<&serde_json::Value>) -> Option<String> {
-    let text = claim?.as_str()?;
+fn text(claim: &Value) -> Option<String> {
+    let text = claim.as_str()?;
     (text.len() <= CLAIM_MAX && !text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
 /// Parses a time. `exp` may have a fraction (RFC 7519, `NumericDate`).
-fn seconds(claim: &serde_json::Value) -> Option<i64> {
+fn seconds(claim: &Value) -> Option<i64> {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "`as` saturates, and a date that far away is as good as any other"

@@ -161,11 +161,9 @@ fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
 }
 
 fn address(bytes: &[u8]) -> Option<String> {
-    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
-        return Some(IpAddr::from(bytes).to_string());
-    }
-    let bytes = <[u8; 16]>::try_from(bytes).ok()?;
-    Some(IpAddr::from(bytes).to_string())
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let address = four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+    Some(address.ok()?.to_string())
 }
 
 fn context(constructed: bool, number: u32) -> Tag {

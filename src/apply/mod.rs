@@ -81,7 +81,7 @@ impl Writer {
             Action::PatchNode(patch) => {
                 let (client, own) = own?;
                 let (path, body) = (own_path(own, &patch.node)?, node::node_body(patch));
-                let node = send(client, &path, PatchKind::Merge, &body).await?;
+                let node = send(client, &path, PatchKind::MERGE, &body).await?;
                 self.announce_later(&patch.node, patch.announce.as_slice(), now);
                 return Ok(Some(node));
             }
@@ -89,7 +89,7 @@ impl Writer {
                 let (client, own) = own?;
                 let path = own_path(own, &patch.node)?.status();
                 let body = node::conditions_body(patch, now);
-                let node = send(client, &path, PatchKind::StrategicMerge, &body).await?;
+                let node = send(client, &path, PatchKind::STRATEGIC_MERGE, &body).await?;
                 self.announce_later(&patch.node, &patch.announce, now);
                 return Ok(Some(node));
             }

@@ -30,7 +30,7 @@ use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::Cut;
+use crate::sys::document::json::Text;
 
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
@@ -218,10 +218,10 @@ impl World {
                     node.conditions
                         .retain(|condition| *condition.kind != *wanted.kind);
                     node.conditions.push(crate::facts::node::NodeCondition {
-                        kind: Cut(wanted.kind.to_owned()),
-                        status: Cut(wanted.status.to_owned()),
-                        reason: Some(Cut(wanted.reason.to_owned())),
-                        message: Some(Cut(wanted.message.clone())),
+                        kind: Text(wanted.kind.to_owned()),
+                        status: Text(wanted.status.to_owned()),
+                        reason: Some(Text(wanted.reason.to_owned())),
+                        message: Some(Text(wanted.message.clone())),
                     });
                 }
             }

@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::names::HostName;
 use super::node::text;
-use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, annotations, labels, objects};
+use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, objects};
 use crate::sys::named::named;
 
 /// The label with the host that a migration moves the VM to.
@@ -147,9 +147,7 @@ objects! {
     }
 
     struct WireVmMetadata {
-        #[serde(deserialize_with = "labels")]
         labels: StringMap,
-        #[serde(deserialize_with = "annotations")]
         annotations: StringMap,
         deletion_timestamp: Option<Cut>,
     }

@@ -17,11 +17,7 @@ use super::node::{NodeCondition, required, text};
 use super::placement::HostLabels;
 use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{HOSTNAME, REGION, ZONE};
-use crate::sys::document::json::{
-    Cut, Leading, StringMap, active_pods, annotations, conditions, labels, name, namespace,
-    node_name, objects, owner_references, resource_version, spec_interfaces, status_interfaces,
-    uid,
-};
+use crate::sys::document::json::{Cut, Identifier, Leading, StringMap, objects};
 use crate::sys::escape::one_line;
 
 /// The label with the creator of a VM.
@@ -118,19 +114,12 @@ objects! {
     }
 
     struct WireVmiMetadata {
-        #[serde(deserialize_with = "name")]
-        name: Option<String>,
-        #[serde(deserialize_with = "namespace")]
-        namespace: Option<String>,
-        #[serde(deserialize_with = "uid")]
-        uid: Option<String>,
-        #[serde(deserialize_with = "resource_version")]
-        resource_version: Option<String>,
-        #[serde(deserialize_with = "labels")]
+        name: Option<Identifier>,
+        namespace: Option<Identifier>,
+        uid: Option<Identifier>,
+        resource_version: Option<Identifier>,
         labels: StringMap,
-        #[serde(deserialize_with = "annotations")]
         annotations: StringMap,
-        #[serde(deserialize_with = "owner_references")]
         owner_references: Owners,
         deletion_timestamp: Option<Cut>,
     }
@@ -157,7 +146,6 @@ objects! {
     }
 
     struct WireVmiDevices {
-        #[serde(deserialize_with = "spec_interfaces")]
         interfaces: Leading<WireVmiSpecInterface, INTERFACES_MAX>,
     }
 
@@ -166,13 +154,9 @@ objects! {
     }
 
     struct WireVmiStatus {
-        #[serde(deserialize_with = "node_name")]
-        node_name: Option<String>,
-        #[serde(deserialize_with = "status_interfaces")]
+        node_name: Option<Identifier>,
         interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
-        #[serde(deserialize_with = "active_pods")]
         active_pods: StringMap,
-        #[serde(deserialize_with = "conditions")]
         conditions: Leading<NodeCondition, CONDITIONS_MAX>,
         evacuation_node_name: Option<Cut>,
         migration_state: Option<WireMigration>,
@@ -281,7 +265,7 @@ impl TryFrom<WireVmi> for Vmi {
             name: required(INSTANCE, "metadata.name", metadata.name)?,
             namespace: required(INSTANCE, "metadata.namespace", metadata.namespace)?,
             uid: required(INSTANCE, "metadata.uid", metadata.uid)?,
-            resource_version: metadata.resource_version,
+            resource_version: metadata.resource_version.map(|version| version.0),
             vm_uid: metadata.owner_references.vm_uid,
             hostname: text(spec.hostname),
             firmware_uuid: firmware
@@ -416,14 +400,8 @@ mod tests {
             serde_json::from_str::<Vmi>(&text).unwrap_err().to_string()
         };
         for (metadata, named) in [
-            (
-                r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: duplicate key `a`",
-            ),
-            (
-                r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: duplicate key `a`",
-            ),
+            (r#""labels":{"a":"1","a":"2"}"#, "duplicate key `a`"),
+            (r#""annotations":{"a":"1","a":"2"}"#, "duplicate key `a`"),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),
         ] {

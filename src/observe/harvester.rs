@@ -13,7 +13,7 @@ use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
 use crate::facts::scheduled_events::VirtualMachine;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, Selectors, VIRTUAL_MACHINES};
+use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, VIRTUAL_MACHINES};
 
 use super::unavailable::why;
 use listed::ListedVmi;
@@ -265,7 +265,6 @@ impl Search<'_> {
                 vmis.extend(self.read(name).await?.ok().flatten());
             }
         } else {
-            let all = Selectors::default();
             let new = |mut vmi: Vmi| {
                 let is_read = |read: &Vmi| read.uid == vmi.uid;
                 if is_named(&vmi.uid) || vmis.iter().any(is_read) {
@@ -277,7 +276,7 @@ impl Search<'_> {
                 }
                 Some(vmi)
             };
-            let others = self.client.list(&collection, &all, new).await?;
+            let others = self.client.list(&collection, &[], new).await?;
             vmis.extend(others);
         }
         Ok(vmis)

@@ -10,10 +10,8 @@ use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
-use crate::sys::document::json::{
-    DATA_BYTES, StringMap, data, labels, objects, pod_node_name, uid,
-};
-use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS, Selectors};
+use crate::sys::document::json::{DATA_BYTES, Identifier, StringMap, objects};
+use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS};
 
 use super::unavailable::why;
 
@@ -186,33 +184,23 @@ objects! {
     }
 
     struct PodMetadata {
-        #[serde(deserialize_with = "uid")]
-        uid: Option<String>,
-        #[serde(deserialize_with = "labels")]
+        uid: Option<Identifier>,
         labels: StringMap,
     }
 
-    struct PodSpec {
-        #[serde(deserialize_with = "pod_node_name")]
-        node_name: Option<String>,
-    }
+    struct PodSpec { node_name: Option<Identifier>, }
 
-    struct ConfigMap {
-        #[serde(deserialize_with = "data")]
-        data: StringMap<DATA_BYTES>,
-    }
+    struct ConfigMap { data: StringMap<DATA_BYTES>, }
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
 async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostLabels> {
     let path = PODS.within(&vmi.namespace);
-    let selectors = Selectors {
-        label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
-        field: None,
-    };
+    let created_by = format!("kubevirt.io/created-by={}", vmi.uid);
+    let selectors = [("labelSelector", created_by)];
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let here = |pod: LauncherPod| {
-        let is_active = |uid: &String| vmi.active_pods.contains_key(uid);
+        let is_active = |uid: &Identifier| vmi.active_pods.contains_key(&**uid);
         let is_here = pod.spec.node_name.as_deref() == Some(host.as_str())
             && pod.metadata.uid.as_ref().is_some_and(is_active);
         is_here.then_some(pod)

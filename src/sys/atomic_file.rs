@@ -73,13 +73,8 @@ pub fn move_aside(
 ) -> Result<PathBuf, WriteError> {
     let place = Location::open(root, path.as_ref())?;
     let aside = format!("{}.{suffix}", place.name);
-    renameat(
-        &place.directory,
-        place.name.as_str(),
-        &place.directory,
-        aside.as_str(),
-    )
-    .map_err(place.io_error("move aside"))?;
+    let moved = place.rename(&place.name, &aside);
+    moved.map_err(place.io_error("move aside"))?;
     Ok(place.path.with_file_name(aside))
 }
 
@@ -97,12 +92,8 @@ pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
     if place.stat()?.is_none() {
         return Ok(());
     }
-    unlinkat(
-        &place.directory,
-        place.name.as_str(),
-        UnlinkatFlags::NoRemoveDir,
-    )
-    .map_err(place.io_error("remove"))
+    let removed = place.unlink(&place.name);
+    removed.map_err(place.io_error("remove"))
 }
 
 /// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
@@ -147,12 +138,8 @@ impl Location {
 
     /// Returns the status of the object with this name, if there is one. Fails unless it is a regular file of the agent.
     pub(crate) fn stat(&self) -> Result<Option<FileStat>, WriteError> {
-        let found = fstatat(
-            &self.directory,
-            self.name.as_str(),
-            AtFlags::AT_SYMLINK_NOFOLLOW,
-        );
-        match found {
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+        match fstatat(&self.directory, self.name.as_str(), flags) {
             Ok(found) => match objection(&found) {
                 None => Ok(Some(found)),
                 Some(reason) => Err(self.refused(reason)),
@@ -163,11 +150,10 @@ impl Location {
     }
 
     fn replace(&self, bytes: &[u8], mode: u32) -> Result<WriteOutcome, WriteError> {
-        if let Some(present) = self.stat()?
-            && present.st_mode & 0o7777 == mode
-            && self.holds(bytes)
-        {
-            self.remove_new();
+        let present = self.stat()?;
+        // It may be left of a process that was killed before the rename.
+        self.remove_new();
+        if present.is_some_and(|present| present.st_mode & 0o7777 == mode) && self.holds(bytes) {
             return Ok(WriteOutcome::Unchanged);
         }
         let result = self.write_new(bytes, mode).and_then(|()| self.publish());
@@ -177,10 +163,9 @@ impl Location {
         result.map(|()| WriteOutcome::Written)
     }
 
-    /// Removes the temporary file, of this process or of one that was killed. Best effort: the next write removes it, too.
+    /// Removes the temporary file, if there is one. Best effort: the next write removes it, too.
     fn remove_new(&self) {
-        let name = self.new_name();
-        let _ = unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        let _ = self.unlink(&self.new_name());
     }
 
     /// Opens the file for reading and writing in place with exactly the permissions `mode`, and creates an empty file if there
@@ -222,7 +207,10 @@ impl Location {
     }
 
     fn write_new(&self, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
-        let mut file = self.create_new(mode).map_err(self.io_error("create"))?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        let mut file = self
+            .open_name(&self.new_name(), flags, mode)
+            .map_err(self.io_error("create"))?;
         // The mode of open(2) is restricted by the umask, which the unit sets to 0077.
         fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
         file.write_all(bytes).map_err(self.io_error("write"))?;
@@ -232,31 +220,21 @@ impl Location {
         Ok(())
     }
 
-    fn create_new(&self, mode: u32) -> nix::Result<File> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
-        let name = self.new_name();
-        match self.open_name(&name, flags, mode) {
-            // Left by a process that was killed before the rename.
-            Err(Errno::EEXIST) => {
-                unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
-                self.open_name(&name, flags, mode)
-            }
-            other => other,
-        }
-    }
-
     fn publish(&self) -> Result<(), WriteError> {
-        renameat(
-            &self.directory,
-            self.new_name().as_str(),
-            &self.directory,
-            self.name.as_str(),
-        )
-        .map_err(self.io_error("replace"))?;
+        let renamed = self.rename(&self.new_name(), &self.name);
+        renamed.map_err(self.io_error("replace"))?;
         if self.outlives_a_boot {
             fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
         }
         Ok(())
+    }
+
+    fn rename(&self, name: &str, new: &str) -> nix::Result<()> {
+        renameat(&self.directory, name, &self.directory, new)
+    }
+
+    fn unlink(&self, name: &str) -> nix::Result<()> {
+        unlinkat(&self.directory, name, UnlinkatFlags::NoRemoveDir)
     }
 
     fn open_name(&self, name: &str, flags: OFlag, mode: u32) -> nix::Result<File> {

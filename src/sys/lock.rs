@@ -16,19 +16,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use nix::sys::stat::Mode;
 
-use crate::sys::atomic_file::{Location, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError};
+use crate::sys::atomic_file::{Location, RUNTIME_DIRECTORY, WriteError};
 use crate::sys::disk;
 use crate::sys::root::{ReadError, Root};
 
 /// The lock, in the private directory of the agent.
 pub const LOCK_FILE: &str = "/var/lib/harvester-node-agent/lock";
-
-/// The file name in that directory.
-const LOCK_NAME: &str = "lock";
 
 /// The mode of the file: no other user can open it.
 const LOCK_MODE: u32 = 0o600;
@@ -157,9 +153,8 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
 
 fn lock(root: &Root) -> Result<Lock, LockError> {
     let place = Location::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
-    let mut file = place
-        .open_in_place(LOCK_MODE)
-        .map_err(LockError::Unusable)?;
+    let opened = place.open_in_place(LOCK_MODE);
+    let mut file = opened.map_err(LockError::Unusable)?;
     match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => {}
         Err(Errno::EAGAIN | Errno::EACCES) => {
@@ -174,36 +169,23 @@ fn lock(root: &Root) -> Result<Lock, LockError> {
 /// Reports whether an agent runs, without changing its lock. `published` is the process in the last status: it
 /// decides for users who cannot open the lock, and for a daemon that could not acquire it.
 pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
-    let of_status = || published.map(Instance::presence);
-    match holder(root) {
-        Ok(Some(holder)) => Presence::Running(holder),
-        Ok(None) => of_status().unwrap_or(Presence::Absent),
+    let holder = holder(root);
+    if let Ok(Some(holder)) = holder {
+        return Presence::Running(holder);
+    }
+    let is_hidden = matches!(holder, Err(Errno::EACCES | Errno::EPERM));
+    match published {
+        Some(instance) => instance.presence(),
         // A running agent has a runtime directory, which has no status just after the start.
-        Err(Errno::EACCES | Errno::EPERM) => of_status().unwrap_or_else(|| {
-            if root.exists(RUNTIME_DIRECTORY) {
-                Presence::Unknown
-            } else {
-                Presence::Absent
-            }
-        }),
-        Err(_) => of_status().unwrap_or(Presence::Absent),
+        None if is_hidden && root.exists(RUNTIME_DIRECTORY) => Presence::Unknown,
+        None => Presence::Absent,
     }
 }
 
 /// Returns the holder of the lock, if there is one.
 fn holder(root: &Root) -> nix::Result<Option<Holder>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let opened = root
-        .open_below(
-            Path::new(STATE_DIRECTORY),
-            OFlag::O_RDONLY | OFlag::O_DIRECTORY,
-        )
-        .and_then(|directory| openat(&directory, LOCK_NAME, flags, Mode::empty()));
-    let mut file = match opened {
-        Ok(opened) => File::from(opened),
-        Err(Errno::ENOENT) => return Ok(None),
-        Err(errno) => return Err(errno),
-    };
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut file = File::from(root.open_below(Path::new(LOCK_FILE), flags)?);
     let mut answer = whole_file(libc::F_RDLCK);
     fcntl(&file, FcntlArg::F_OFD_GETLK(&mut answer))?;
     Ok((i32::from(answer.l_type) != libc::F_UNLCK).then(|| read_holder(&mut file)))

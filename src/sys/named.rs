@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Enumerations whose variants have a name in reports.
 
-/// Declares an enumeration with the name of each variant, in texts and in JSON.
+/// Declares an enumeration with the name of each variant, in texts and in JSON. One that is `plain` has them in texts alone, and several
+/// variants may have the same.
 macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+    (plain $(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)*
+            $($(#[$variant_meta])* $variant,)*
         }
 
         impl $name {
@@ -20,6 +21,14 @@ macro_rules! named {
                     $(Self::$variant => $text,)*
                 }
             }
+        }
+    };
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $crate::sys::named::named! {
+            plain
+            $(#[$doc])*
+            #[derive(serde::Serialize, serde::Deserialize)]
+            $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant = $text,)* }
         }
     };
 }

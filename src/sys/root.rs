@@ -104,16 +104,12 @@ impl ReadError {
     }
 
     fn new(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
         match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                Self::NotFound(path.to_owned())
-            }
-            io::ErrorKind::PermissionDenied => Self::Denied(path.to_owned()),
-            _ if source.raw_os_error() == Some(Errno::ELOOP as i32) => Self::Loop(path.to_owned()),
-            _ => Self::Io {
-                path: path.to_owned(),
-                source,
-            },
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound(path),
+            io::ErrorKind::PermissionDenied => Self::Denied(path),
+            _ if source.raw_os_error() == Some(Errno::ELOOP as i32) => Self::Loop(path),
+            _ => Self::Io { path, source },
         }
     }
 }
@@ -157,10 +153,8 @@ impl Root {
             .read_to_end(&mut bytes)
             .map_err(io_error)?;
         if bytes.len() as u64 > limit {
-            return Err(ReadError::TooLarge {
-                path: path.to_owned(),
-                limit,
-            });
+            let path = path.to_owned();
+            return Err(ReadError::TooLarge { path, limit });
         }
         #[cfg(test)]
         testing::keep(&self.dir, path, &bytes);
@@ -225,14 +219,9 @@ impl Root {
             Some(terminal) => Self::new("/").open(&terminal, flags)?,
             None => self.open(path, flags)?,
         };
-        if file.metadata()?.file_type().is_char_device() {
-            Ok(file)
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a character device",
-            ))
-        }
+        let other = || io::Error::new(io::ErrorKind::InvalidInput, "not a character device");
+        let is_device = file.metadata()?.file_type().is_char_device();
+        is_device.then_some(file).ok_or_else(other)
     }
 
     /// Returns the size, mode and owner of the path's target.
@@ -281,10 +270,8 @@ impl Root {
     pub fn link_owner(&self, path: impl AsRef<Path>) -> Option<u32> {
         let path = path.as_ref();
         let folder = self.resolve(path.parent()?);
-        let metadata = self
-            .join(folder.join(path.file_name()?))
-            .symlink_metadata()
-            .ok()?;
+        let link = self.join(folder.join(path.file_name()?));
+        let metadata = link.symlink_metadata().ok()?;
         metadata.is_symlink().then(|| metadata.uid())
     }
 

@@ -35,23 +35,8 @@ pub enum Reach {
 #[derive(Debug, Clone)]
 pub struct Feed<T>(Arc<Mutex<Waiting<T>>>);
 
-/// The deliveries that are not used yet.
-#[derive(Debug)]
-pub struct Waiting<T> {
-    /// The newest state of the object.
-    pub delivered: Option<Delivered<T>>,
-    /// The newest state of the API.
-    pub reach: Option<Reach>,
-}
-
-impl<T> Default for Waiting<T> {
-    fn default() -> Self {
-        Self {
-            delivered: None,
-            reach: None,
-        }
-    }
-}
+/// The deliveries that are not used yet: the newest state of the object, and that of the API.
+type Waiting<T> = (Option<Delivered<T>>, Option<Reach>);
 
 impl<T> Default for Feed<T> {
     fn default() -> Self {
@@ -62,12 +47,12 @@ impl<T> Default for Feed<T> {
 impl<T> Feed<T> {
     /// Replaces the state of the object.
     pub fn deliver(&self, delivered: Delivered<T>) {
-        self.with(|waiting| waiting.delivered = Some(delivered));
+        self.with(|waiting| waiting.0 = Some(delivered));
     }
 
     /// Replaces the state of the API.
     pub fn reach(&self, reach: Reach) {
-        self.with(|waiting| waiting.reach = Some(reach));
+        self.with(|waiting| waiting.1 = Some(reach));
     }
 
     /// Takes the deliveries.

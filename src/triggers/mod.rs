@@ -143,15 +143,9 @@ impl Listener {
             self.board.report(trigger.as_str(), None);
         }
         let target = target?;
-        let pulse = Pulse::default();
-        let keeper = Keeper::new(
-            target.clone(),
-            trigger,
-            self.sender.clone(),
-            self.board.clone(),
-            pulse.clone(),
-            self.machine,
-        );
+        let (sender, board) = (self.sender.clone(), self.board.clone());
+        let keeper = Keeper::new(target.clone(), trigger, sender, board, self.machine);
+        let pulse = keeper.pulse.clone();
         let mut task = JoinSet::new();
         task.spawn(keeper.keep());
         Some(Standing {

@@ -115,10 +115,8 @@ impl Output {
 
     /// Reports that the source listens.
     pub(super) fn active(&self, detail: impl Into<String>) {
-        self.state(SourceState {
-            is_active: true,
-            detail: detail.into(),
-        });
+        let (is_active, detail) = (true, detail.into());
+        self.state(SourceState { is_active, detail });
     }
 
     /// Reports a state that is no fault.

@@ -49,7 +49,7 @@ pub struct Keeper<T: Watched> {
     trigger: Trigger,
     sender: Sender,
     board: SourceBoard,
-    pulse: Pulse,
+    pub(super) pulse: Pulse,
     phase: Phase,
     /// The last delivered snapshot.
     last: Option<T::Snapshot>,
@@ -75,10 +75,8 @@ enum WatchEnd<S> {
     Replaced(S),
     /// The stream was left because it may be broken.
     Left,
-    /// The server ended it normally.
-    InOrder,
-    /// It failed.
-    Broken(Error),
+    /// The server ended it normally, or it failed.
+    Ended(Option<Error>),
 }
 
 impl<T: Watched> Keeper<T> {
@@ -88,7 +86,6 @@ impl<T: Watched> Keeper<T> {
         trigger: Trigger,
         sender: Sender,
         board: SourceBoard,
-        pulse: Pulse,
         machine: u64,
     ) -> Self {
         let purpose = match trigger {
@@ -100,7 +97,7 @@ impl<T: Watched> Keeper<T> {
             trigger,
             sender,
             board,
-            pulse,
+            pulse: Pulse::default(),
             phase: Phase::of(machine, purpose),
             last: None,
             resume: Resume::default(),
@@ -116,15 +113,14 @@ impl<T: Watched> Keeper<T> {
 
     /// Watches until dropped.
     pub async fn keep(mut self) {
+        // The next stream, and the time since which one has followed another without a gap.
         let mut replacement = None;
-        // The time since which one stream has followed another without a gap.
-        let mut since = None;
         loop {
             let goes_on = self.resume.version.is_some();
-            let stream = match replacement.take() {
-                Some(stream) => stream,
+            let (stream, opened) = match replacement.take() {
+                Some(replacement) => replacement,
                 None => match self.open().await {
-                    Ok(stream) => stream,
+                    Ok(stream) => (stream, Instant::now()),
                     // No request was sent, so the state of the API is unknown: another request failed.
                     Err(error) if error.is_deferred => {
                         self.board.set(self.trigger.as_str(), false, chain(&error));
@@ -145,19 +141,11 @@ impl<T: Watched> Keeper<T> {
                     }
                 },
             };
-            let opened = since.take().unwrap_or_else(Instant::now);
             self.opened(opened);
             match self.follow(stream, opened).await {
-                WatchEnd::Replaced(stream) => {
-                    replacement = Some(stream);
-                    since = Some(opened);
-                }
+                WatchEnd::Replaced(stream) => replacement = Some((stream, opened)),
                 WatchEnd::Left => {}
-                WatchEnd::InOrder => {
-                    self.ended(opened, None);
-                    self.pause(false).await;
-                }
-                WatchEnd::Broken(error)
+                WatchEnd::Ended(Some(error))
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
                 {
                     self.board.set(self.trigger.as_str(), false, chain(&error));
@@ -166,12 +154,14 @@ impl<T: Watched> Keeper<T> {
                     // The delay before the first stream has already spread the fleet.
                     self.pause(true).await;
                 }
-                WatchEnd::Broken(error) => {
-                    self.ended(opened, Some(&error));
-                    let is_short = opened.elapsed() < LIFE_LEAST && error.is_of_version();
-                    let is_silent = error.kind == Kind::Silent;
-                    let is_refused = self.resume.version.is_none() && (is_short || is_silent);
-                    self.pause(goes_on && is_refused).await;
+                WatchEnd::Ended(error) => {
+                    self.ended(opened, error.as_ref());
+                    let is_short = opened.elapsed() < LIFE_LEAST;
+                    let is_refused = error.is_some_and(|error| {
+                        is_short && error.is_of_version() || error.kind == Kind::Silent
+                    });
+                    let is_dropped = goes_on && self.resume.version.is_none();
+                    self.pause(is_dropped && is_refused).await;
                 }
             }
         }
@@ -187,10 +177,9 @@ impl<T: Watched> Keeper<T> {
     /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
-        let delay = if is_spread {
-            schedule::version_delay(self.target.delay, self.sender.random())
-        } else {
-            self.delay(self.ends)
+        let delay = match is_spread {
+            true => schedule::version_delay(self.target.delay, self.sender.random()),
+            false => self.delay(self.ends),
         };
         sleep(delay).await;
         self.undeferred().await;
@@ -225,14 +214,19 @@ impl<T: Watched> Keeper<T> {
             self.sender.send(self.trigger);
         } else if self.failures == 1 {
             // Only the watch may be broken.
-            self.target.feed.deliver(Delivered::Unknown);
-            self.sender.send(self.trigger);
+            self.unknown();
         }
         // A watch that is interrupted can be opened, and has its own finding.
         let is_cut = self.interruptions.count() > 0;
         if is_forbidden(error) || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_unavailable(chain(error));
         }
+    }
+
+    /// Has the object read: it is gone or its state is unknown.
+    fn unknown(&self) {
+        self.target.feed.deliver(Delivered::Unknown);
+        self.sender.send(self.trigger);
     }
 
     /// Records an open stream.
@@ -283,17 +277,11 @@ impl<T: Watched> Keeper<T> {
         // One for the whole stream: it misses no notification, whatever is awaited in the meantime.
         let mut redial = std::pin::pin!(pulse.redial.notified());
         loop {
-            let feed = self.target.feed.clone();
-            let (sender, trigger) = (self.sender.clone(), self.trigger);
-            let gone = || {
-                feed.deliver(Delivered::Unknown);
-                sender.send(trigger);
-            };
             let event = tokio::select! {
                 biased;
                 // A watch that is left in the middle of an event is not used again.
                 () = &mut redial => return WatchEnd::Left,
-                event = next(&mut stream, &mut beginning, gone) => event,
+                event = next(&mut stream, &mut beginning, || self.unknown()) => event,
                 () = &mut established, if self.short >= COMPLAIN_AFTER => {
                     self.short = 0;
                     self.alive(opened);
@@ -319,38 +307,31 @@ impl<T: Watched> Keeper<T> {
                     && !self.resume.without_bookmarks
                     && std::mem::take(&mut self.lacks_progress);
                 // Not at once: a stream that mixes both must not cause a round for each of its events.
+                let is_old = |last: &mut Instant| last.elapsed() >= LONG;
                 let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
-                    && self
-                        .foreign
-                        .take_if(|last| last.elapsed() >= LONG)
-                        .is_some();
+                    && self.foreign.take_if(is_old).is_some();
                 if is_over || has_progress || self.interruptions.count() > 0 {
                     self.alive(opened);
                 }
             }
             match event {
-                Ok(WatchEvent::Bookmark { resource_version }) => {
-                    is_silent = false;
-                    if !self.resume.at_bookmark(resource_version) {
-                        return WatchEnd::InOrder;
-                    }
-                }
                 Ok(event) => {
+                    is_silent &= !matches!(event, WatchEvent::Bookmark { .. });
                     if self.take(event) {
-                        return WatchEnd::InOrder;
+                        return WatchEnd::Ended(None);
                     }
                 }
                 Err(error) => {
                     if is_silent && error.kind == Kind::Silent {
                         self.resume.after_silence();
                     }
-                    return WatchEnd::Broken(error);
+                    return WatchEnd::Ended(Some(error));
                 }
             }
         }
     }
 
-    /// Handles an event other than a bookmark. Reports whether it is the last.
+    /// Handles an event. Reports whether it is the last.
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             // The first of a stream is enough: one that has many must not cause a round for each.
@@ -378,10 +359,11 @@ impl<T: Watched> Keeper<T> {
             WatchEvent::Deleted { resource_version } => {
                 self.resume.at(resource_version);
                 self.last = None;
-                self.target.feed.deliver(Delivered::Unknown);
-                self.sender.send(self.trigger);
+                self.unknown();
             }
-            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Bookmark { resource_version } => {
+                return !self.resume.at_bookmark(resource_version);
+            }
             WatchEvent::Ended => return true,
         }
         false
@@ -404,11 +386,9 @@ impl<T: Watched> Keeper<T> {
         }
         let closed = || format!("the watch of {name} was closed by {server}");
         let detail = error.map_or_else(closed, |error| chain(error));
-        let is_short = now.duration_since(opened) < LIFE_LEAST;
-        self.short = if is_short {
-            self.short.saturating_add(1)
-        } else {
-            0
+        self.short = match now.duration_since(opened) < LIFE_LEAST {
+            true => self.short.saturating_add(1),
+            false => 0,
         };
         if self.short >= COMPLAIN_AFTER {
             self.report_unavailable(detail.clone());

@@ -39,16 +39,6 @@ impl Failures {
         self.read_is_due = false;
     }
 
-    /// Records that a read was deferred.
-    pub fn read_deferred(&mut self) {
-        self.read_is_due = true;
-    }
-
-    /// Allows the next request at once. If it fails, the count of failures continues.
-    pub fn skip_backoff(&mut self) {
-        self.until = None;
-    }
-
     /// Returns the remaining time of the backoff.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
@@ -69,21 +59,15 @@ impl Failures {
 /// The failures of one API, shared by all of its users. The default value never delays a request, as needed for a
 /// command with a user waiting.
 #[derive(Debug, Clone, Default)]
-pub struct Backoff(Option<SharedBackoff>);
+pub struct Backoff(Option<Shared>);
 
-#[derive(Debug, Clone)]
-struct SharedBackoff {
-    failures: Arc<Mutex<Failures>>,
-    random: fn() -> Random,
-}
+/// The failures, and what returns new random bits.
+type Shared = (Arc<Mutex<Failures>>, fn() -> Random);
 
 impl Backoff {
     /// Creates a backoff that delays requests.
     pub fn new(random: fn() -> Random) -> Self {
-        Self(Some(SharedBackoff {
-            failures: Arc::default(),
-            random,
-        }))
+        Self(Some((Arc::default(), random)))
     }
 
     /// Returns the remaining time of the backoff.
@@ -98,20 +82,19 @@ impl Backoff {
 
     /// Records that a read was deferred: it precedes the watch when the backoff ends.
     pub fn read_deferred(&self) {
-        self.with(Failures::read_deferred);
+        self.with(|failures| failures.read_is_due = true);
     }
 
     /// Records the failure of a request that was sent at `sent`. `asked` is the server's `Retry-After`.
     pub fn failed(&self, sent: Instant, asked: Option<Duration>) {
-        let Some(random) = self.0.as_ref().map(|shared| (shared.random)()) else {
-            return;
-        };
-        self.with(|failures| failures.failed(sent, Instant::now(), asked, random));
+        if let Some((_, random)) = &self.0 {
+            self.with(|failures| failures.failed(sent, Instant::now(), asked, random()));
+        }
     }
 
-    /// Allows the next request at once.
+    /// Allows the next request at once. If it fails, the count of failures continues.
     pub fn skip_backoff(&self) {
-        self.with(Failures::skip_backoff);
+        self.with(|failures| failures.until = None);
     }
 
     /// Records a request that got a response.
@@ -120,11 +103,8 @@ impl Backoff {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Failures) -> T) -> Option<T> {
-        let shared = self.0.as_ref()?;
-        let mut failures = shared
-            .failures
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let (failures, _) = self.0.as_ref()?;
+        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
         Some(act(&mut failures))
     }
 }
@@ -161,7 +141,7 @@ mod tests {
         for failures in [&mut hinted, &mut other] {
             (0..5).for_each(|_| failures.failed(Instant::now(), Instant::now(), None, most()));
         }
-        hinted.skip_backoff();
+        hinted.until = None;
         assert_eq!(hinted.left(Instant::now()), None);
         let now = Instant::now();
         for failures in [&mut hinted, &mut other] {
@@ -193,7 +173,7 @@ mod tests {
         let ended = now + failures.left(now).unwrap();
         assert_eq!(failures.left_for_watch(now), failures.left(now));
         assert_eq!(failures.left_for_watch(ended), None);
-        failures.read_deferred();
+        failures.read_is_due = true;
         assert_eq!(failures.left(ended), None);
         assert_eq!(failures.left_for_watch(ended), Some(READ_CHECK));
         assert_eq!(failures.left_for_watch(ended + READ_FIRST), None);

@@ -209,11 +209,8 @@ impl KubeconfigReader<'_> {
     ) -> Result<Option<Material>, CredentialError> {
         let data = parent.child(&format!("{key}-data"))?;
         if let Some(text) = data.text()? {
-            let joined: Zeroizing<Vec<u8>> = Zeroizing::new(
-                text.bytes()
-                    .filter(|byte| !byte.is_ascii_whitespace())
-                    .collect(),
-            );
+            let joined = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+            let joined = Zeroizing::new(joined.collect::<Vec<u8>>());
             let decoded = BASE64_STANDARD.decode(joined.as_slice());
             let mut material = Material {
                 path: self.path.to_owned(),

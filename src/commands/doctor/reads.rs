@@ -25,7 +25,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::observe::observer::Observer;
 use crate::observe::why;
-use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, NODES, ObjectPath, PODS, Selectors};
+use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, NODES, ObjectPath, PODS, Selector};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
@@ -153,11 +153,10 @@ impl<'a> Endpoint<'a> {
     /// Lists the pods of our Node, with a field selector: a kubelet is not allowed to list others.
     async fn pods(&self, case: &Case<'_>) -> Fact<Pods> {
         let field = match node_name(case) {
-            Ok(name) => Some(format!("spec.nodeName={name}")),
+            Ok(name) => ("fieldSelector", format!("spec.nodeName={name}")),
             Err(why) => return Fact::Failed(why),
         };
-        let label = None;
-        let pods = self.list(&PODS, Selectors { field, label }).await;
+        let pods = self.list(&PODS, &[field]).await;
         pods.map(Pods::new)
     }
 
@@ -174,7 +173,7 @@ impl<'a> Endpoint<'a> {
             return unread(self.link.as_ref().err(), "the namespace is unknown");
         };
         let path = INSTANCES.within(&harvester.namespace);
-        self.list(&path, Selectors::default()).await
+        self.list(&path, &[]).await
     }
 
     async fn release(&self) -> Fact<Release> {
@@ -206,8 +205,8 @@ impl<'a> Endpoint<'a> {
         object.and_then(|object| object.map_or(Fact::Absent, Fact::Known))
     }
 
-    async fn list<T: DeserializeOwned>(&self, path: &ObjectPath, by: Selectors) -> Fact<Vec<T>> {
-        let list = async |client: &Client| client.list(path, &by, Some).await;
+    async fn list<T: DeserializeOwned>(&self, path: &ObjectPath, by: &[Selector]) -> Fact<Vec<T>> {
+        let list = async |client: &Client| client.list(path, by, Some).await;
         self.request(list).await
     }
 

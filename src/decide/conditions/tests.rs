@@ -12,7 +12,7 @@ use crate::decide::label_state;
 use crate::facts::names::VmName;
 use crate::facts::node::{Node, NodeCondition};
 use crate::facts::{Unavailable, UnavailableKind};
-use crate::sys::document::json::Cut;
+use crate::sys::document::json::Text;
 
 /// The names of a machine with this verdict; its VM is known or not.
 fn names(verdict: Verdict, is_known: bool) -> Identity {
@@ -48,9 +48,9 @@ fn all() -> Vec<DesiredCondition> {
 fn node(kind: &str, status: Option<&str>) -> Node {
     let mut world = World::new();
     let condition = status.map(|status| NodeCondition {
-        kind: Cut(kind.to_owned()),
-        status: Cut(status.to_owned()),
-        reason: Some(Cut("Before".to_owned())),
+        kind: Text(kind.to_owned()),
+        status: Text(status.to_owned()),
+        reason: Some(Text("Before".to_owned())),
         message: None,
     });
     world.node().conditions.extend(condition);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::facts::names::VmName;
 use crate::facts::node::required;
 use crate::facts::vmi::{INSTANCE, Owners};
-use crate::sys::document::json::{name, objects, owner_references, uid};
+use crate::sys::document::json::{Identifier, objects};
 
 /// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
 /// labels and annotations.
@@ -20,16 +20,11 @@ pub(super) struct ListedVmi {
 }
 
 objects! {
-    struct Item {
-        metadata: ItemMeta,
-    }
+    struct Item { metadata: ItemMeta, }
 
     struct ItemMeta {
-        #[serde(deserialize_with = "name")]
-        name: Option<String>,
-        #[serde(deserialize_with = "uid")]
-        uid: Option<String>,
-        #[serde(deserialize_with = "owner_references")]
+        name: Option<Identifier>,
+        uid: Option<Identifier>,
         owner_references: Owners,
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replaces earlier reads with the objects that the watches delivered.
 
+use std::cmp::Ordering;
+
 use super::due::Due;
 use super::state::Observer;
 use crate::facts::node::Node;
@@ -9,13 +11,13 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::unavailable::why;
 use crate::triggers::feed::{Delivered, Reach};
-use crate::wire::kubeapi::{Age, Error, age};
+use crate::wire::kubeapi::{Error, age};
 
 impl Observer {
     /// Takes the objects that the watches delivered since the last read. Returns those of which the watch did not deliver enough.
     pub(super) fn take_delivered(&mut self) -> Due {
-        let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
-        match vmi.reach {
+        let (vmi, reach) = self.vmi_feed.take();
+        match reach {
             // The watch does not restore an instance that was never read.
             Some(Reach::Away(error)) if self.own.is_some() => {
                 self.facts.candidates = Fact::Failed(away(&error));
@@ -26,7 +28,8 @@ impl Observer {
             }
             _ => {}
         }
-        match node.reach {
+        let (node, reach) = self.node_feed.take();
+        match reach {
             Some(Reach::Away(error)) => {
                 if let Fact::Known(node) = &self.facts.node {
                     self.last_node = Some(node.clone());
@@ -45,13 +48,11 @@ impl Observer {
         let mut doubted = Due::empty();
         doubted.set(
             Due::VM,
-            is_doubted(vmi.delivered, |vmi, version| self.accept_vmi(vmi, &version)),
+            is_doubted(vmi, |vmi, version| self.accept_vmi(vmi, &version)),
         );
         doubted.set(
             Due::NODE,
-            is_doubted(node.delivered, |node, version| {
-                self.accept_node(node, version)
-            }),
+            is_doubted(node, |node, version| self.accept_node(node, version)),
         );
         doubted
     }
@@ -79,9 +80,9 @@ impl Observer {
         let read = read.find(|read| read.uid == vmi.uid);
         let known = read.unwrap_or(&own.vmi).resource_version.as_deref();
         match age(version, known) {
-            Age::Doubtful => return false,
-            Age::Same => return self.facts.candidates.known().is_some(),
-            Age::Newer => {}
+            Some(Ordering::Greater) => {}
+            Some(Ordering::Equal) => return self.facts.candidates.known().is_some(),
+            _ => return false,
         }
         let known = std::mem::replace(&mut own.vmi, vmi);
         let is_unrelated = Vmi {
@@ -108,10 +109,10 @@ impl Observer {
         }
         let last = self.delivered_version.replace(version.clone());
         match age(&version, node.resource_version.as_deref()) {
+            Some(Ordering::Greater) => {}
+            Some(Ordering::Equal) => return true,
             // The watch delivers what the responses to our writes include.
-            Age::Doubtful => return age(&version, last.as_deref()) == Age::Newer,
-            Age::Same => return true,
-            Age::Newer => {}
+            _ => return age(&version, last.as_deref()) == Some(Ordering::Greater),
         }
         node.labels = delivered.labels;
         node.annotations = delivered.annotations;

@@ -138,7 +138,7 @@ fn own<'a>(connections: &'a Connections, facts: &'a Observation) -> Option<Own<'
     Some((&link.client, &kubelet.node_name))
 }
 
-fn target<T>(link: &ApiLink, path: ObjectPath, feed: Feed<T>, delay: Duration) -> Target<T> {
+fn target<T: Clone>(link: &ApiLink, path: ObjectPath, feed: Feed<T>, delay: Duration) -> Target<T> {
     Target {
         client: link.client.clone(),
         generation: link.generation,

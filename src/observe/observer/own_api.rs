@@ -56,5 +56,6 @@ impl Observer {
 
 /// Returns the UID of an object, if it can be read.
 async fn uid(client: &Client, path: &ObjectPath) -> Option<String> {
-    client.get_metadata(path).await.ok()?.metadata.uid
+    let object = client.get_metadata(path).await.ok()?;
+    Some(object.metadata.uid?.0)
 }

@@ -62,11 +62,8 @@ pub(super) fn own_directory(
 /// Opens a directory, and creates its missing components: `/run` or `/var/lib` in an empty tree below `--root`, or the directory
 /// of a distribution's drop-ins.
 pub(super) fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
-    match (
-        open_below(root, directory),
-        directory.parent(),
-        directory.file_name(),
-    ) {
+    let opened = open_below(root, directory);
+    match (opened, directory.parent(), directory.file_name()) {
         (Err(Errno::ENOENT), Some(parent), Some(name)) => {
             let parent = ancestor(root, parent)?;
             match mkdirat(&parent, name, Mode::from_bits_truncate(ANCESTOR_MODE)) {
@@ -110,12 +107,9 @@ pub(super) fn open_steadily(
 /// Opens a directory by a path without symbolic links, one component at a time. A link that is created meanwhile is not followed.
 /// `pass` is called with each directory on the path, including the last one.
 fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> nix::Result<OwnedFd> {
-    let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut here = nix::fcntl::open(
-        &root.join("/"),
-        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
+    let top = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let step = top | OFlag::O_NOFOLLOW;
+    let mut here = nix::fcntl::open(&root.join("/"), top, Mode::empty())?;
     pass(&fstat(&here)?);
     for component in directory.components() {
         if let Component::Normal(name) = component {

@@ -17,8 +17,8 @@ use crate::sys::escape::one_line;
 
 mod text;
 
-pub(crate) use text::*;
-use text::{Limited, in_field};
+use text::Limited;
+pub use text::*;
 
 /// The maximum number of keys of a map. The largest objects in Kubernetes have some hundreds.
 pub const MAXIMUM_KEYS: usize = 10_000;
@@ -239,7 +239,7 @@ fn too_many<E: serde::de::Error>(limit: usize) -> E {
 macro_rules! objects {
     ($($(#[$doc:meta])* $shown:vis struct $name:ident { $($(#[$meta:meta])* $visible:vis $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Default, serde::Deserialize)]
+        #[derive(Debug, Default, PartialEq, serde::Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         $shown struct $name { $($(#[$meta])* $visible $field: $type,)* }
     )*};
@@ -247,48 +247,38 @@ macro_rules! objects {
 
 pub(crate) use objects;
 
-/// Defines functions that add the name of the field to an error in its value.
-macro_rules! named_fields {
-    ($($(#[$doc:meta])* $function:ident = $path:literal;)*) => {$(
-        $(#[$doc])*
-        pub(crate) fn $function<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-        where
-            D: Deserializer<'de>,
-            T: Deserialize<'de>,
-        {
-            T::deserialize(deserializer).map_err(|error| in_field($path, &error))
+/// The maximum length of the name of a field in an error.
+const FIELD_SHOWN: usize = 63;
+
+/// Returns an error of a JSON text, with the field of its value: the names of the outermost two.
+pub(crate) fn in_field(text: &[u8], error: &serde_json::Error) -> String {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    let before = lines.take(error.line().saturating_sub(1)).map(<[u8]>::len);
+    let end = before.sum::<usize>().saturating_add(error.column());
+    let (mut nesting, mut fields, mut string) = (Nesting::default(), Vec::new(), Vec::new());
+    for byte in text.iter().take(end) {
+        let was_in_string = nesting.is_in_string;
+        nesting.add(*byte);
+        fields.resize(nesting.depth, Vec::new());
+        match (byte, fields.last_mut()) {
+            _ if was_in_string && nesting.is_in_string => string.push(*byte),
+            _ if nesting.is_in_string => string.clear(),
+            (b':', Some(field)) => field.clone_from(&string),
+            (b',', Some(field)) => field.clear(),
+            _ => {}
         }
-    )*};
-}
-
-named_fields! {
-    /// Reads `metadata.labels`.
-    labels = "metadata.labels";
-    /// Reads `metadata.annotations`.
-    annotations = "metadata.annotations";
-    /// Reads `metadata.ownerReferences`.
-    owner_references = "metadata.ownerReferences";
-    /// Reads `metadata.managedFields`.
-    managed_fields = "metadata.managedFields";
-    /// Reads `data`.
-    data = "data";
-    /// Reads `status.activePods`.
-    active_pods = "status.activePods";
-    /// Reads `status.conditions`.
-    conditions = "status.conditions";
-    /// Reads `status.interfaces`.
-    status_interfaces = "status.interfaces";
-    /// Reads `spec.domain.devices.interfaces`.
-    spec_interfaces = "spec.domain.devices.interfaces";
-}
-
-/// Returns the default value for `null`. For fields that Go's encoder writes as `null` when they are empty.
-pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+    }
+    // Any other key is no name of a field: in an escaped form, a secret is not recognized.
+    let is_shown = |field: &&Vec<u8>| {
+        let is_name = field.iter().all(u8::is_ascii_alphanumeric);
+        is_name && (1..=FIELD_SHOWN).contains(&field.len())
+    };
+    let shown = fields.iter().take(2).take_while(is_shown);
+    let shown: Vec<_> = shown.map(|field| String::from_utf8_lossy(field)).collect();
+    match shown.is_empty() || !error.is_data() {
+        true => error.to_string(),
+        false => format!("`{}`: {error}", shown.join(".")),
+    }
 }
 
 #[cfg(test)]
@@ -365,18 +355,58 @@ mod tests {
     }
 
     #[test]
-    fn the_field_of_an_error_is_named_once_with_its_place() {
-        #[derive(Debug, Deserialize)]
-        struct Object {
-            #[serde(deserialize_with = "labels")]
-            #[expect(dead_code, reason = "only its error counts")]
-            labels: StringMap,
+    fn an_error_is_named_with_the_field_of_its_value() {
+        objects! {
+            struct Object {
+                kind: Option<String>,
+                meta: Meta,
+            }
+            struct Meta {
+                name: Option<Identifier>,
+                map: StringMap<20>,
+                list: Capped<u8, 2>,
+            }
         }
-        let error = serde_json::from_str::<Object>(r#"{"labels":{"a":"1","a":"2"}}"#).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`metadata.labels`: duplicate key `a` at line 1 column 27"
-        );
+        let long = "x".repeat(NAME_BYTES + 1);
+        for (text, said) in [
+            (
+                r#"{"meta":{"map":{"a":"1","a":"2"}}}"#,
+                "`meta.map`: duplicate key `a` at line 1 column 32",
+            ),
+            (
+                r#"{"meta":{"map":{"a":"1","a":"2","b":"3"}}}"#,
+                "`meta.map`: duplicate key `a`",
+            ),
+            (
+                r#"{"x":{"name":"}]:,\""},"meta":{"map":{"a":1}}}"#,
+                "`meta.map`: invalid type: integer",
+            ),
+            (
+                "{\"x\":[{\"y\":1}],\n\n  \"meta\": {\n\"list\": [1, 2,\n3]}}",
+                "`meta.list`: more than 2 entries at line 5",
+            ),
+            (
+                &format!(r#"{{"meta":{{"map":null,"name":"{long}"}}}}"#),
+                "`meta.name`: longer than 253 bytes",
+            ),
+            (r#"{"kind":[]}"#, "`kind`: invalid type: sequence"),
+            (
+                r#"{"meta":{"list":[],"list":[]}}"#,
+                "`meta`: duplicate field `list`",
+            ),
+            ("[1,2,3,4,5]", "invalid type: integer"),
+            (r#"{"meta":{"map":{"#, "EOF while parsing"),
+            ("x", "expected value"),
+        ] {
+            let error = serde_json::from_slice::<Object>(text.as_bytes()).unwrap_err();
+            let named = in_field(text.as_bytes(), &error);
+            assert!(named.starts_with(said), "{text}: {named}");
+        }
+        for key in [&long, "a.b", "\\u0061", "\u{1b}"] {
+            let text = format!(r#"{{"{key}":{{}},"kind":{{}}}}"#);
+            let error = serde_json::from_slice::<StringMap>(text.as_bytes()).unwrap_err();
+            assert_eq!(in_field(text.as_bytes(), &error), error.to_string());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! JSON is parsed as YAML, of which it is a subset since YAML 1.2. Numbers keep their text. `yes` and `on`, which are
 //! booleans in YAML 1.1, are text: a caller that needs them converts them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag, options};
@@ -268,14 +269,10 @@ fn key_of(value: YamlValue, line: usize) -> Result<String, DocumentError> {
 }
 
 fn refuse_duplicates(entries: &[(String, YamlValue)]) -> Result<(), DocumentError> {
-    let mut keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
-    keys.sort_unstable();
-    match keys.windows(2).find_map(|pair| match pair {
-        [one, other] if one == other => Some(*one),
-        _ => None,
-    }) {
+    let mut keys = BTreeSet::new();
+    match entries.iter().find(|(key, _)| !keys.insert(key)) {
         None => Ok(()),
-        Some(key) => Err(DocumentError::DuplicateKey {
+        Some((key, _)) => Err(DocumentError::DuplicateKey {
             key: one_line(key, KEY_SHOWN).into_owned(),
         }),
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::sys::atomic_file::STATE_DIRECTORY;
 use crate::testing::own_process;
+use nix::sys::stat::Mode;
 use std::io::BufRead;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;

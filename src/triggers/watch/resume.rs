@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the next stream of a watch begins, and how long it may be silent.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
-use crate::wire::kubeapi::{ObjectPath, Timeouts, WatchRequest, silence_limit};
+use crate::wire::kubeapi::{ObjectPath, Timeouts, WatchRequest, age, silence_limit};
 
 /// The silence after which a stream that resumed at a version is given up. Servers send a bookmark every minute, but not before they
 /// have reached that version: after a restore of etcd, that may take days. Migrations are missed in the meantime.
@@ -40,11 +41,11 @@ impl Resume {
         };
         let version = self.version.as_deref().unwrap_or(FROM_CACHE);
         WatchRequest {
-            resource_version: Some(version.to_owned()),
+            path: path.clone(),
+            resource_version: version.to_owned(),
             metadata_only,
-            silence_limit: Some(silence_limit(usual, silent)),
+            silence_limit: silence_limit(usual, silent),
             bookmarks: !self.without_bookmarks,
-            ..WatchRequest::new(path)
         }
     }
 
@@ -58,12 +59,7 @@ impl Resume {
     /// server has changed, as after a restore of etcd. The next stream then starts with the current object.
     pub(super) fn at_bookmark(&mut self, version: String) -> bool {
         self.silent = 0;
-        let number = |text: &str| text.parse::<u64>().ok();
-        let last = self.version.take();
-        let last = last.as_deref().and_then(number);
-        let is_older = number(&version)
-            .zip(last)
-            .is_some_and(|(new, last)| new < last);
+        let is_older = age(&version, self.version.take().as_deref()) == Some(Ordering::Less);
         if !is_older {
             self.at(version);
         }
@@ -92,8 +88,7 @@ mod tests {
     /// Returns the version of the next request, and its silence limit in seconds.
     fn asked(resume: &Resume) -> (String, u64) {
         let request = resume.request(&NODES, true);
-        let limit = request.silence_limit.unwrap();
-        (request.resource_version.unwrap(), limit.as_secs())
+        (request.resource_version, request.silence_limit.as_secs())
     }
 
     #[test]

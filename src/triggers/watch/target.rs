@@ -46,32 +46,24 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
 }
 
 /// The liveness of a watch. A connection may not survive a migration, and TCP detects that a minute later.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Pulse {
-    heard: Arc<Mutex<Instant>>,
+    /// When the server last sent data.
+    heard: Arc<Mutex<Option<Instant>>>,
     pub(super) redial: Arc<Notify>,
-}
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self {
-            heard: Arc::new(Mutex::new(Instant::now())),
-            redial: Arc::default(),
-        }
-    }
 }
 
 impl Pulse {
     /// Re-establishes the watch at its current version, unless the server has sent data since `since`.
     pub fn verify(&self, since: Instant) {
-        if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < since {
+        if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < Some(since) {
             // Only a keeper that follows a stream is notified: one without a stream opens a new one anyway.
             self.redial.notify_waiters();
         }
     }
 
     pub(super) fn beat(&self) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
 

@@ -232,15 +232,8 @@ fn keep(script: Vec<Answer>) -> Kept {
         feed: feed.clone(),
         delay: Duration::from_secs(60),
     };
-    let pulse = Pulse::default();
-    let keeper = Keeper::new(
-        target,
-        Trigger::Vmi,
-        sender,
-        board.clone(),
-        pulse.clone(),
-        7,
-    );
+    let keeper = Keeper::new(target, Trigger::Vmi, sender, board.clone(), 7);
+    let pulse = keeper.pulse.clone();
     Kept {
         model,
         client,
@@ -312,7 +305,7 @@ async fn after_any_end_the_next_watch_waits_goes_on_where_it_stood_and_gives_no_
         let mut kept = keep(vec![beginning(end), quiet()]);
         assert_eq!(kept.after(9).await, [(0, "0".to_owned())], "{what}");
         assert_eq!(kept.reasons(), 1, "the object itself");
-        assert!(kept.feed.take().delivered.is_some());
+        assert!(kept.feed.take().0.is_some());
         let asked = kept.after(120).await;
         let [_, (second, version)] = asked.as_slice() else {
             panic!("{what}: {asked:?}");
@@ -321,7 +314,7 @@ async fn after_any_end_the_next_watch_waits_goes_on_where_it_stood_and_gives_no_
         assert_eq!(version, "5", "{what}");
         assert_eq!(kept.reasons(), 0, "{what}");
         let waiting = kept.feed.take();
-        assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+        assert!(waiting.0.is_none() && waiting.1.is_none());
     }
 }
 
@@ -438,10 +431,7 @@ async fn a_watch_that_begins_with_a_bookmark_has_no_object() {
     let mut kept = keep(vec![Stream(begins_without)]);
     kept.after(10).await;
     assert_eq!(kept.reasons(), 1);
-    assert!(matches!(
-        kept.feed.take().delivered,
-        Some(Delivered::Unknown)
-    ));
+    assert!(matches!(kept.feed.take().0, Some(Delivered::Unknown)));
     let begins_with = vec![
         (Duration::ZERO, thing(1, "5")),
         (Duration::ZERO, bookmark("5")),
@@ -449,10 +439,7 @@ async fn a_watch_that_begins_with_a_bookmark_has_no_object() {
     let mut kept = keep(vec![Stream(begins_with)]);
     kept.after(10).await;
     assert_eq!(kept.reasons(), 1);
-    assert!(matches!(
-        kept.feed.take().delivered,
-        Some(Delivered::Object { .. })
-    ));
+    assert!(matches!(kept.feed.take().0, Some(Delivered::Object { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -467,7 +454,7 @@ async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
     kept.feed.take();
     kept.after(10).await;
     assert_eq!(kept.reasons(), 1);
-    let Some(Delivered::Object { object, version }) = kept.feed.take().delivered else {
+    let Some(Delivered::Object { object, version }) = kept.feed.take().0 else {
         panic!("nothing was delivered");
     };
     assert_eq!((object.value, version.as_str()), (2, "8"));
@@ -521,13 +508,13 @@ async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_repo
     }
     assert!(kept.reasons() >= 1);
     let waiting = kept.feed.take();
-    assert!(matches!(waiting.reach, Some(Reach::Away(_))), "{waiting:?}");
-    assert!(waiting.delivered.is_none(), "nobody has to read");
+    assert!(matches!(waiting.1, Some(Reach::Away(_))), "{waiting:?}");
+    assert!(waiting.0.is_none(), "nobody has to read");
     let before = kept.after(0).await.len();
     let asked = kept.after(120).await;
     assert_eq!(asked.len(), before + 1);
     assert_eq!(asked[before].1, "5");
-    assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
+    assert!(matches!(kept.feed.take().1, Some(Reach::Reached)));
     assert!(
         kept.board.findings().is_empty(),
         "{:?}",
@@ -557,7 +544,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     assert_eq!(kept.after(4).await, []);
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
-    assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+    assert!(waiting.0.is_none() && waiting.1.is_none());
     assert!(kept.board.findings().is_empty());
     let asked = kept.after(15).await;
     let [(second, _)] = asked.as_slice() else {
@@ -565,7 +552,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     };
     assert!((due..=due + 1).contains(second), "{asked:?}");
     assert!((6..=12).contains(second), "{asked:?}");
-    assert!(kept.feed.take().reach.is_none());
+    assert!(kept.feed.take().1.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -584,7 +571,7 @@ async fn an_open_that_waits_for_other_watches_to_close_says_nothing_of_the_api_e
     assert_eq!(kept.backoff.left(), None);
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
-    assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+    assert!(waiting.0.is_none() && waiting.1.is_none());
     assert!(kept.board.findings().is_empty());
     assert!(!kept.board.sources()["vmi"].is_active);
     drop(others);
@@ -603,10 +590,7 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
     let why = &kept.board.sources()["vmi"].detail;
     assert!(why.ends_with("headers timed out after 10s"), "{why}");
     assert_eq!(kept.reasons(), 1);
-    assert!(matches!(
-        kept.feed.take().delivered,
-        Some(Delivered::Unknown)
-    ));
+    assert!(matches!(kept.feed.take().0, Some(Delivered::Unknown)));
     kept.after(600).await;
     assert_eq!(kept.board.findings().len(), 1);
 }
@@ -634,17 +618,17 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
     let script = std::iter::repeat_with(|| Status(429)).take(10);
     let mut kept = keep(script.chain([quiet()]).collect());
     kept.after(1).await;
-    assert!(matches!(kept.feed.take().reach, Some(Reach::Away(_))));
+    assert!(matches!(kept.feed.take().1, Some(Reach::Away(_))));
     assert_eq!(kept.reasons(), 1);
     while kept.model.0.asked.lock().unwrap().len() < 10 {
         tokio::time::sleep(SECOND).await;
         let waiting = kept.feed.take();
-        assert!(waiting.reach.is_none() && waiting.delivered.is_none());
+        assert!(waiting.1.is_none() && waiting.0.is_none());
     }
     assert_eq!(kept.reasons(), 0);
     assert_eq!(kept.board.findings().len(), 1, "the watch is unavailable");
     kept.after(100).await;
-    assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
+    assert!(matches!(kept.feed.take().1, Some(Reach::Reached)));
     assert!(kept.board.findings().is_empty());
 }
 

@@ -53,20 +53,18 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Client")
-            .field("server", &self.server())
-            .finish_non_exhaustive()
+        write!(formatter, "Client({})", self.server())
     }
 }
 
 impl Client {
-    /// Creates a client for the credential's server. Does not connect yet.
-    pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
+    /// Creates a client whose requests are not counted.
+    #[cfg(test)]
+    pub(crate) fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
         Self::counting(credential, timeouts, Tally::default(), Backoff::default())
     }
 
-    /// Creates a client whose requests are counted in `tally` and wait for `backoff`.
+    /// Creates a client for the credential's server, whose requests are counted in `tally` and wait for `backoff`. Does not connect yet.
     pub fn counting(
         credential: &Credential,
         timeouts: Timeouts,
@@ -120,7 +118,7 @@ impl Client {
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &ObjectPath,
-        selectors: &Selectors,
+        selectors: &[Selector],
         mut keep: impl FnMut(T) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
@@ -139,8 +137,7 @@ impl Client {
     ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         let mut take = |item: &[u8]| items.extend(serde_json::from_slice::<T>(item));
-        let all = Selectors::default();
-        self.pages(path, &all, METADATA_LIST, &mut take).await?;
+        self.pages(path, &[], METADATA_LIST, &mut take).await?;
         Ok(items)
     }
 
@@ -149,7 +146,7 @@ impl Client {
     async fn pages(
         &self,
         path: &ObjectPath,
-        selectors: &Selectors,
+        selectors: &[Selector],
         accept: &'static str,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Error> {
@@ -159,11 +156,9 @@ impl Client {
         let mut limit = PAGE;
         let target = self.transport.target("list", path);
         for _ in 0..MAXIMUM_PAGES {
-            let call = Call::read("list", path, accept)
-                .with("limit", Some(limit))
-                .with("fieldSelector", selectors.field.as_deref())
-                .with("labelSelector", selectors.label.as_deref())
-                .with("continue", token.as_deref());
+            let mut call = Call::read("list", path, accept).with("limit", Some(limit));
+            call.query.extend_from_slice(selectors);
+            let call = call.with("continue", token.as_deref());
             // A list that cannot be used is no failure of the API: its objects can still be read one by one.
             let page = ("bytes in one page of the list", MAXIMUM_PAGE);
             let body = match self.send(&call, &target, page, Ok).await {
@@ -175,23 +170,24 @@ impl Client {
                 body => body?,
             };
             limit = PAGE.min(2 * limit);
-            left = left
-                .checked_sub(body.len())
-                .ok_or_else(|| target.too_large("bytes in the list", MAXIMUM_LIST))?;
+            let too_large = || target.too_large("bytes in the list", MAXIMUM_LIST);
+            left = left.checked_sub(body.len()).ok_or_else(too_large)?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
-            self.transport
-                .expect(path, path.compare_list(&page), &target)?;
+            if let Some(kind) = page.kind.filter(|kind| !path.is_of_list(kind)) {
+                let found = format!("a `{kind}`");
+                return Err(self.transport.unexpected(path, &found, &target));
+            }
             count = count.saturating_add(page.items.0.len());
             if count > MAXIMUM_ITEMS {
                 return Err(target.too_large("objects in the list", MAXIMUM_ITEMS));
             }
             for item in &page.items.0 {
-                take(item.get().as_bytes());
+                let item = item.get().as_bytes();
+                self.transport.expect(path, item, &target)?;
+                take(item);
             }
-            token = page
-                .metadata
-                .continue_token
-                .filter(|token| !token.is_empty());
+            let next = page.metadata.and_then(|metadata| metadata.continue_token);
+            token = next.filter(|token| !token.is_empty());
             if token.is_none() {
                 return Ok(());
             }
@@ -209,7 +205,7 @@ impl Client {
         let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
         let mut path = path.clone();
         path.uid = uid.map(str::to_owned);
-        let call = write_call("patch", Method::PATCH, &path, (kind.content_type(), body));
+        let call = write_call("patch", Method::PATCH, &path, (kind.0, body));
         self.object(&call).await
     }
 
@@ -269,8 +265,7 @@ impl Client {
         let sent = self.send(call, &target, object, |body| {
             let object = take(self.transport.parse(&body, &target))?;
             // After the parser, whose message for text that is not an object is more precise.
-            self.transport
-                .expect(call.path, call.path.compare(&body), &target)?;
+            self.transport.expect(call.path, &body, &target)?;
             Ok(object)
         });
         sent.await
@@ -293,32 +288,19 @@ impl Client {
     }
 }
 
-/// The method of merging a patch into the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PatchKind {
-    /// RFC 7386: maps are merged, lists are replaced.
-    Merge,
-    /// As the schema of the kind defines: lists are merged by their keys. Not for custom resources.
-    StrategicMerge,
-}
+/// The method of merging a patch into the object, by its media type.
+#[derive(Debug, Clone, Copy)]
+pub struct PatchKind(&'static str);
 
 impl PatchKind {
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Merge => "application/merge-patch+json",
-            Self::StrategicMerge => "application/strategic-merge-patch+json",
-        }
-    }
+    /// RFC 7386: maps are merged, lists are replaced.
+    pub const MERGE: Self = Self("application/merge-patch+json");
+    /// As the schema of the kind defines: lists are merged by their keys. Not for custom resources.
+    pub const STRATEGIC_MERGE: Self = Self("application/strategic-merge-patch+json");
 }
 
-/// The selectors of a list; all objects match by default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selectors {
-    /// `fieldSelector`.
-    pub field: Option<String>,
-    /// `labelSelector`.
-    pub label: Option<String>,
-}
+/// `fieldSelector` or `labelSelector`, and which objects of a list match.
+pub type Selector = (&'static str, String);
 
 /// Returns a request that changes something. `body` is its media type and the object.
 fn write_call<'a>(

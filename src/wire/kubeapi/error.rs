@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::types::ApiStatus;
 use crate::sys::escape::one_line;
+use crate::sys::named::named;
 
 /// The number of characters after which untrusted text is truncated: enough for any sentence of the API server, too little to
 /// flood a journal.
@@ -48,85 +49,52 @@ pub struct Error {
     text: Arc<str>,
 }
 
-/// The way to handle an [`Error`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// There is no connection to the server.
-    Unreachable,
-    /// 429 and 503: the server has no capacity for any request.
-    Overloaded,
-    /// 408, 425 and any other 5xx: this request failed, and may succeed later.
-    Failed,
-    /// The response did not arrive in time.
-    TimedOut,
-    /// The connection broke in the middle of a response or of an event.
-    Interrupted,
-    /// A watch on which nothing was received, not even a bookmark.
-    Silent,
-    /// The server does not accept the credential, or no client can be created from it. Read its files again.
-    Credential,
-    /// The server is not trusted, or there is no TLS connection to it.
-    Tls,
-    /// 403: the user is known and not allowed. The text has the verb and the path that a role has to allow.
-    Forbidden,
-    /// 403: a kubelet may read only its own Node, and requested another one. Kubernetes before 1.32 returns 404 or the other 403.
-    OtherNode,
-    /// 404 of a Kubernetes API: the object does not exist.
-    Absent,
-    /// Any other 404. It may come from a proxy, or from a server without the whole API group, and proves nothing about the object.
-    NotFound,
-    /// 410: the resource version is too old; read again and watch from the new version.
-    Gone,
-    /// 409: the object changed at the same time, or already exists. Read again, then decide again.
-    Conflict,
-    /// 422: the resulting object is not valid.
-    Invalid,
-    /// The response exceeds a limit.
-    TooLarge,
-    /// A watch with bookmarks is not possible because the server's storage does not report its progress; one without bookmarks is.
-    NoWatchProgress,
-    /// An object other than the one that the request names: a proxy or a cache mixes up responses.
-    UnexpectedObject,
-    /// The server does not behave like a Kubernetes API, or will reject the same request again.
-    Refused,
+named! {
+    plain
+    /// The way to handle an [`Error`], with its name in metrics.
+    Kind {
+        /// There is no connection to the server.
+        Unreachable = "unreachable",
+        /// 429 and 503: the server has no capacity for any request.
+        Overloaded = "unreachable",
+        /// 408, 425 and any other 5xx: this request failed, and may succeed later.
+        Failed = "unreachable",
+        /// The response did not arrive in time.
+        TimedOut = "timeout",
+        /// The connection broke in the middle of a response or of an event.
+        Interrupted = "unreachable",
+        /// A watch on which nothing was received, not even a bookmark.
+        Silent = "unreachable",
+        /// The server does not accept the credential, or no client can be created from it. Read its files again.
+        Credential = "unauthorized",
+        /// The server is not trusted, or there is no TLS connection to it.
+        Tls = "tls",
+        /// 403: the user is known and not allowed. The text has the verb and the path that a role has to allow.
+        Forbidden = "forbidden",
+        /// 403: a kubelet may read only its own Node, and requested another one. Kubernetes before 1.32 returns 404 or the other 403.
+        OtherNode = "forbidden",
+        /// 404 of a Kubernetes API: the object does not exist.
+        Absent = "not-found",
+        /// Any other 404. It may come from a proxy, or from a server without the whole API group, and proves nothing about the object.
+        NotFound = "not-found",
+        /// 410: the resource version is too old; read again and watch from the new version.
+        Gone = "gone",
+        /// 409: the object changed at the same time, or already exists. Read again, then decide again.
+        Conflict = "conflict",
+        /// 422: the resulting object is not valid.
+        Invalid = "conflict",
+        /// The response exceeds a limit.
+        TooLarge = "invalid",
+        /// A watch with bookmarks is not possible because the server's storage does not report its progress; one without bookmarks is.
+        NoWatchProgress = "invalid",
+        /// An object other than the one that the request names: a proxy or a cache mixes up responses.
+        UnexpectedObject = "unexpected-object",
+        /// The server does not behave like a Kubernetes API, or will reject the same request again.
+        Refused = "invalid",
+    }
 }
 
 impl Kind {
-    /// The name of each kind in metrics.
-    pub(super) const NAMES: [&str; 10] = [
-        "unreachable",
-        "timeout",
-        "unauthorized",
-        "tls",
-        "forbidden",
-        "not-found",
-        "gone",
-        "conflict",
-        "invalid",
-        "unexpected-object",
-    ];
-
-    /// Returns the name used in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable
-            | Self::Overloaded
-            | Self::Failed
-            | Self::Interrupted
-            | Self::Silent => "unreachable",
-            Self::TimedOut => "timeout",
-            Self::Credential => "unauthorized",
-            Self::Tls => "tls",
-            Self::Forbidden | Self::OtherNode => "forbidden",
-            Self::Absent | Self::NotFound => "not-found",
-            Self::Gone => "gone",
-            Self::Conflict | Self::Invalid => "conflict",
-            Self::TooLarge | Self::NoWatchProgress | Self::Refused => "invalid",
-            Self::UnexpectedObject => "unexpected-object",
-        }
-    }
-
     /// Reports whether the server or the way to it failed, and may work again later.
     #[must_use]
     pub fn is_temporary(self) -> bool {
@@ -270,7 +238,8 @@ impl Target {
         described: impl Fn(&str) -> String,
     ) -> Error {
         let said = status.message.as_deref().unwrap_or_default();
-        let plural = status.details.kind.as_deref();
+        let details = status.details.as_ref();
+        let plural = details.and_then(|details| details.kind.as_deref());
         // The path that was requested, and not that of a proxy in the address of the server.
         let path = self.0.split("` at ").next().unwrap_or_default();
         let is_named = plural.is_some_and(|plural| path.contains(&format!("/{plural}/")));
@@ -434,7 +403,6 @@ mod tests {
         };
         for (kind, name, expected) in table {
             assert_eq!(kind.as_str(), name, "{kind:?}");
-            assert!(Kind::NAMES.contains(&name), "{name}");
             let error = Error::new(kind, "x");
             assert_eq!(policies(&error), expected, "{kind:?}");
             // A request that was not sent shows nothing of the API.

@@ -118,7 +118,8 @@ pub struct Tally(Arc<std::sync::Mutex<BTreeMap<&'static str, u64>>>);
 impl Default for Tally {
     /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
     fn default() -> Self {
-        let results = [OK, CANCELED].into_iter().chain(Kind::NAMES);
+        let kinds = Kind::ALL.iter().map(|kind| kind.as_str());
+        let results = [OK, CANCELED].into_iter().chain(kinds);
         let counts = results.map(|result| (result, 0)).collect();
         Self(Arc::new(std::sync::Mutex::new(counts)))
     }
@@ -258,14 +259,10 @@ impl Transport {
     /// Acquires the permit to hold a watch. Times out while the earlier watches are held, since that wait would have no limit.
     pub(super) async fn watch_turn(&self, target: &Target) -> Result<OwnedSemaphorePermit, Error> {
         let limit = self.timeouts.connect;
-        timeout(limit, Arc::clone(&self.watching).acquire_owned())
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or_else(|| {
-                let waited = target.timed_out("waiting for the previous watch to close", limit);
-                waited.deferral(limit)
-            })
+        let turn = timeout(limit, Arc::clone(&self.watching).acquire_owned()).await;
+        let late = || target.timed_out("waiting for the previous watch to close", limit);
+        let turn = turn.ok().and_then(Result::ok);
+        turn.ok_or_else(|| late().deferral(limit))
     }
 
     pub(super) fn target(&self, verb: &str, path: &ObjectPath) -> Target {
@@ -275,10 +272,8 @@ impl Transport {
     /// Sends the request and reads the head of the response, which is a success, in JSON, and not compressed.
     pub(super) async fn send(&self, call: &Call<'_>, target: &Target) -> Result<Response, Error> {
         let mut counted = Counted(&self.tally, CANCELED);
-        let outcome = match self.answer(call, target).await {
-            Ok(response) => self.check(response, target).await,
-            Err(error) => Err(error),
-        };
+        let outcome = async { self.check(self.answer(call, target).await?, target).await };
+        let outcome = outcome.await;
         counted.1 = outcome
             .as_ref()
             .map_or_else(|error| error.kind.as_str(), |_| OK);
@@ -304,9 +299,8 @@ impl Transport {
         }
         // The HTTP library limits the time to connect within it.
         let limit = self.timeouts.headers;
-        let sent = timeout(limit, request.send())
-            .await
-            .map_err(|_| target.timed_out("reading the response headers", limit))?;
+        let late = |_| target.timed_out("reading the response headers", limit);
+        let sent = timeout(limit, request.send()).await.map_err(late)?;
         let response = sent.map_err(|source| self.failure(source, target))?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ahead = date(response.headers()).map(|date| date - now());
@@ -441,7 +435,7 @@ mod tests {
         let counts = tally.counts();
         assert_eq!((counts["canceled"], counts["ok"]), (1, 1));
         assert_eq!(counts["timeout"], 0);
-        assert_eq!(counts.len(), Kind::NAMES.len() + 2);
+        assert_eq!(counts.len(), 12);
         drop(Counted(&tally, Kind::TimedOut.as_str()));
         let counts = tally.counts();
         assert_eq!((counts["timeout"], counts["unreachable"]), (1, 0));

@@ -24,8 +24,8 @@ mod types;
 mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
-pub use age::{Age, age};
-pub use client::{Client, MAXIMUM_LIST, PatchKind, Selectors};
+pub use age::age;
+pub use client::{Client, MAXIMUM_LIST, PatchKind, Selector};
 pub use error::{Error, Kind, describe};
 pub use http::{Tally, Timeouts};
 pub use lines::MAXIMUM_LINE;
@@ -33,7 +33,6 @@ pub use object::{INSTANCES, NAMESPACES, NODES, ObjectName, ObjectPath, PODS, VIR
 pub use tls::ServerShown;
 pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, ResourceAttributes,
-    StatusDetails,
 };
 pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest, silence_limit};
 

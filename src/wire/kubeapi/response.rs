@@ -13,11 +13,11 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, causes, describe};
-use super::http::{JSON, Timeouts, Transport};
+use super::http::{JSON, Transport};
 use super::object::ObjectPath;
 use super::tls;
 use super::types::ApiStatus;
-use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
+use crate::sys::document::json::{MAXIMUM_DEPTH, in_field, is_deeper_than};
 use crate::sys::escape::chain;
 
 /// The maximum size of the body of one object. The limit of etcd for an object is 1.5 MiB.
@@ -80,13 +80,11 @@ impl Transport {
         let may_be_status =
             encoding(headers).is_none() && headers.get(CONTENT_TYPE).is_some_and(is_json);
         // An unreadable body does not change the meaning of the status.
-        let body = match may_be_status {
-            true => self
-                .body(response, target, "bytes", MAXIMUM_STATUS)
-                .await
-                .unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let mut body = Vec::new();
+        if may_be_status {
+            let read = self.body(response, target, "bytes", MAXIMUM_STATUS);
+            body = read.await.unwrap_or_default();
+        }
         let status = parse_status(&body).unwrap_or_default();
         target.refused(code, &status, retry_after, |text| self.describe(text))
     }
@@ -102,7 +100,9 @@ impl Transport {
             (None, Some("Expired" | "Gone")) => 410,
             (None, _) => 500,
         };
-        let retry_after = status.details.retry_after_seconds.map(clamp_retry_after);
+        let details = status.details.as_ref();
+        let retry_after = details.and_then(|details| details.retry_after_seconds);
+        let retry_after = retry_after.map(clamp_retry_after);
         target.refused(code, &status, retry_after, |text| self.describe(text))
     }
 
@@ -114,29 +114,20 @@ impl Transport {
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, Error> {
-        if response
-            .content_length()
-            .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
-        {
+        if response.content_length() > Some(limit as u64) {
             return Err(target.too_large(what, limit));
         }
-        let Timeouts {
-            body_progress,
-            body: whole,
-            ..
-        } = self.timeouts;
+        let (pause, whole) = (self.timeouts.body_progress, self.timeouts.body);
         let end = Instant::now() + whole;
         let mut body = Vec::new();
         loop {
-            let next_by = Instant::now() + body_progress;
-            let chunk = timeout_at(next_by.min(end), response.chunk())
-                .await
-                .map_err(|_| match end <= next_by {
-                    true => target.timed_out("reading the response", whole),
-                    false => {
-                        target.timed_out("reading the next part of the response", body_progress)
-                    }
-                })?;
+            let next_by = Instant::now() + pause;
+            let late = |_| match end <= next_by {
+                true => target.timed_out("reading the response", whole),
+                false => target.timed_out("reading the next part of the response", pause),
+            };
+            let chunk = timeout_at(next_by.min(end), response.chunk()).await;
+            let chunk = chunk.map_err(late)?;
             let Some(chunk) = chunk.map_err(|source| self.failure(source, target))? else {
                 return Ok(body);
             };
@@ -145,11 +136,9 @@ impl Transport {
             }
             if chunk.len() > body.capacity().saturating_sub(body.len()) {
                 // A vector grows by doubling, which can exceed the limit.
-                let wanted = body
-                    .capacity()
-                    .saturating_mul(2)
-                    .max(body.len() + chunk.len());
-                body.reserve_exact(wanted.min(limit).saturating_sub(body.len()));
+                let doubled = body.capacity().saturating_mul(2);
+                let wanted = doubled.max(body.len() + chunk.len()).min(limit);
+                body.reserve_exact(wanted.saturating_sub(body.len()));
             }
             body.extend_from_slice(&chunk);
         }
@@ -165,27 +154,36 @@ impl Transport {
             let problem = format!("the response nests deeper than {MAXIMUM_DEPTH} levels");
             return Err(target.error(Kind::Refused, problem));
         }
-        serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
+        serde_json::from_slice(body).map_err(|error| self.unreadable(body, &error, target))
     }
 
-    /// Converts the result of a comparison with the requested object to an error.
+    /// Compares the object in a text with the requested one.
     pub(super) fn expect(
         &self,
         path: &ObjectPath,
-        compared: Result<Result<(), String>, serde_json::Error>,
+        text: &[u8],
         target: &Target,
     ) -> Result<(), Error> {
-        let compared = compared.map_err(|error| self.unreadable(&error, target))?;
-        compared.map_err(|found| {
-            let (expected, found) = (describe(&path.what()), self.describe(&found));
-            let problem = format!("requested {expected}, got {found}");
-            target.error(Kind::UnexpectedObject, problem)
-        })
+        let compared = path.compare(text);
+        let compared = compared.map_err(|error| self.unreadable(text, &error, target))?;
+        compared.map_err(|found| self.unexpected(path, &found, target))
+    }
+
+    /// Returns the error for something else than the requested object.
+    pub(super) fn unexpected(&self, path: &ObjectPath, found: &str, target: &Target) -> Error {
+        let (expected, found) = (describe(&path.what()), self.describe(found));
+        let problem = format!("requested {expected}, got {found}");
+        target.error(Kind::UnexpectedObject, problem)
     }
 
     /// Returns the error for JSON that cannot be parsed. The parser's message quotes its input, so it is untrusted text.
-    pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Target) -> Error {
-        let error = self.describe(&error.to_string());
+    pub(super) fn unreadable(
+        &self,
+        text: &[u8],
+        error: &serde_json::Error,
+        target: &Target,
+    ) -> Error {
+        let error = self.describe(&in_field(text, error));
         target.error(Kind::Refused, format!("invalid response: {error}"))
     }
 

@@ -92,11 +92,9 @@ impl Verifier {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
                 .build()
                 .map_err(|_| "it has no readable CA certificate")?;
-        let subjects: Vec<String> = authorities
-            .iter()
-            .filter_map(|der| Certificate::parse(der))
-            .map(|certificate| certificate.subject.to_string())
-            .collect();
+        let parsed = authorities.iter().filter_map(|der| Certificate::parse(der));
+        let subjects = parsed.map(|certificate| certificate.subject.to_string());
+        let subjects: Vec<String> = subjects.collect();
         Ok(Self {
             webpki,
             name: credential.tls_server_name.clone(),
@@ -110,30 +108,23 @@ impl Verifier {
             Some(certificate) => describe(&certificate.issuer.to_string()),
             None => "unreadable".to_owned(),
         };
-        let note = match issuer == self.trusted {
+        let trusted = &self.trusted;
+        let note = match issuer == *trusted {
             // As when the cluster was reinstalled.
             true => ", which has the same name but another key",
             false => "",
         };
-        UnknownAuthority {
-            issuer,
-            trusted: self.trusted.clone(),
-            note,
-        }
+        UnknownAuthority(format!(
+            "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{note}"
+        ))
     }
 }
 
 /// The issuer of the server's certificate and the trusted authorities; a message needs both to show which of the two is wrong. All
 /// text in it is escaped.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{note}"
-)]
-struct UnknownAuthority {
-    issuer: String,
-    trusted: String,
-    note: &'static str,
-}
+#[error("{0}")]
+struct UnknownAuthority(String);
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -250,10 +241,9 @@ fn of_certificate(error: &CertificateError) -> Option<String> {
             expected,
             presented,
         } => {
-            let names = presented.iter().take(MAXIMUM_NAMES);
-            let names: Vec<String> = names
-                .map(|name| format!("`{}`", describe(unwrapped(name))))
-                .collect();
+            let quoted = |name: &String| format!("`{}`", describe(unwrapped(name)));
+            let names = presented.iter().take(MAXIMUM_NAMES).map(quoted);
+            let names: Vec<String> = names.collect();
             let names = match names.as_slice() {
                 [] => "no name".to_owned(),
                 names => names.join(", "),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::sys::document::json::{Capped, StringMap, labels, name, null_is_default, uid};
+use crate::sys::document::json::{Capped, Identifier, StringMap, objects};
 
 /// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
@@ -12,72 +12,59 @@ pub const MAXIMUM_ITEMS: usize = 10_000;
 /// The kind of an object of which only the metadata was requested.
 pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 
-/// An object of any kind, of which only the metadata was requested.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PartialObjectMetadata {
-    /// The metadata.
-    #[serde(deserialize_with = "null_is_default")]
-    pub metadata: ObjectMeta,
-}
+objects! {
+    /// An object of any kind, of which only the metadata was requested.
+    pub struct PartialObjectMetadata {
+        /// The metadata.
+        pub metadata: ObjectMeta,
+    }
 
-/// The part of `metadata` that is read from objects of any kind.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct ObjectMeta {
-    /// Name, unique in its namespace.
-    #[serde(deserialize_with = "name")]
-    pub name: Option<String>,
-    /// Distinguishes objects that had the same name at different times.
-    #[serde(deserialize_with = "uid")]
-    pub uid: Option<String>,
-    /// Labels.
-    #[serde(deserialize_with = "labels")]
-    pub labels: StringMap,
+    /// The part of `metadata` that is read from objects of any kind.
+    pub struct ObjectMeta {
+        /// Name, unique in its namespace.
+        pub name: Option<Identifier>,
+        /// Distinguishes objects that had the same name at different times.
+        pub uid: Option<Identifier>,
+        /// Labels.
+        pub labels: StringMap,
+    }
+
+    /// `metav1.Status`: the description of a failure.
+    pub struct ApiStatus {
+        /// Always `Status` in a response of a Kubernetes API.
+        pub kind: Option<String>,
+        /// The description of the failure. Untrusted text.
+        pub message: Option<String>,
+        /// The reason of the failure, one word.
+        pub reason: Option<String>,
+        /// The corresponding HTTP status.
+        pub code: Option<u16>,
+        /// Additional details.
+        pub details: Option<StatusDetails>,
+    }
+
+    /// Details of a [`ApiStatus`].
+    pub struct StatusDetails {
+        /// The plural of the kind of the object.
+        pub kind: Option<String>,
+        /// The time to wait before the next try.
+        pub retry_after_seconds: Option<u64>,
+    }
 }
 
 /// One page of a list, as the API sends it. The objects are parsed later, one at a time.
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
     pub(super) kind: Option<String>,
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub(super) metadata: ListMeta,
+    pub(super) metadata: Option<ListMeta>,
     #[serde(default, borrow)]
     pub(super) items: Capped<&'a RawValue, MAXIMUM_ITEMS>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Deserialize)]
 pub(super) struct ListMeta {
     #[serde(rename = "continue")]
     pub(super) continue_token: Option<String>,
-}
-
-/// `metav1.Status`: the description of a failure.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ApiStatus {
-    /// Always `Status` in a response of a Kubernetes API.
-    pub kind: Option<String>,
-    /// The description of the failure. Untrusted text.
-    pub message: Option<String>,
-    /// The reason of the failure, one word.
-    pub reason: Option<String>,
-    /// The corresponding HTTP status.
-    pub code: Option<u16>,
-    /// Additional details.
-    #[serde(deserialize_with = "null_is_default")]
-    pub details: StatusDetails,
-}
-
-/// Details of a [`ApiStatus`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StatusDetails {
-    /// The plural of the kind of the object.
-    pub kind: Option<String>,
-    /// The time to wait before the next try.
-    pub retry_after_seconds: Option<u64>,
 }
 
 /// The request to check with a `SelfSubjectAccessReview`.
@@ -149,7 +136,7 @@ mod tests {
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
         let nulls = r#"{"metadata":{"name":null,"uid":null,"labels":null}}"#;
-        for text in ["{}", r#"{"metadata":null}"#, nulls] {
+        for text in ["{}", r#"{"metadata":{}}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
         }

@@ -44,26 +44,25 @@ const LONGEST_FLOOD: Duration = Duration::from_secs(10);
 pub struct WatchRequest {
     /// The one object to watch, or all objects of a collection.
     pub path: ObjectPath,
-    /// The version to continue from. Without it the stream begins with the existing objects.
-    pub resource_version: Option<String>,
+    /// The version to continue from. "0": the stream begins with the existing objects, as the server's cache has them.
+    pub resource_version: String,
     /// Whether only the metadata is requested.
     pub metadata_only: bool,
-    /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it. Absent:
-    /// `Timeouts::watch_silence`.
-    pub silence_limit: Option<Duration>,
+    /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it.
+    pub silence_limit: Duration,
     /// Whether bookmarks are requested.
     pub bookmarks: bool,
 }
 
+#[cfg(test)]
 impl WatchRequest {
-    /// Creates a request to watch from the existing objects, with whole objects and the default time.
-    #[must_use]
-    pub fn new(path: &ObjectPath) -> Self {
+    /// Creates a request to watch from the existing objects, with whole objects and the longest time.
+    pub(crate) fn new(path: &ObjectPath) -> Self {
         Self {
             path: path.clone(),
-            resource_version: None,
+            resource_version: "0".to_owned(),
             metadata_only: false,
-            silence_limit: None,
+            silence_limit: LONGEST_SILENCE,
             bookmarks: true,
         }
     }
@@ -180,13 +179,11 @@ pub(super) async fn open<T>(
         .with("allowWatchBookmarks", request.bookmarks.then_some(true))
         .with("timeoutSeconds", Some(STREAM_TIME.as_secs()))
         .with("fieldSelector", selector)
-        .with("resourceVersion", request.resource_version.as_deref());
+        .with("resourceVersion", Some(&request.resource_version));
     let target = transport.target(call.verb, &collection);
     let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;
-    let limit = request
-        .silence_limit
-        .unwrap_or(transport.timeouts.watch_silence);
+    let limit = request.silence_limit;
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
@@ -233,10 +230,8 @@ impl<T: DeserializeOwned> Watch<T> {
                 // Nothing was read during the pause.
                 self.heard();
             }
-            let too_long = |_| {
-                self.target
-                    .too_large("bytes in one watch event", MAXIMUM_LINE)
-            };
+            let target = &self.target;
+            let too_long = |_| target.too_large("bytes in one watch event", MAXIMUM_LINE);
             if let Some(line) = self.lines.next_line().map_err(too_long)? {
                 self.heard();
                 self.paused_until = self.pace.take(line.len(), Instant::now());
@@ -282,53 +277,41 @@ impl<T: DeserializeOwned> Watch<T> {
     }
 
     fn event(&self, line: &[u8]) -> Result<WatchEvent<T>, Error> {
-        let unreadable = |error| self.transport.unreadable(&error, &self.target);
         let frame: EventFrame<'_> = self.transport.parse(line, &self.target)?;
         // As bytes, as everywhere: parsing the same types from text too would duplicate the parser's code.
         let bytes = frame.object.get().as_bytes();
-        if frame.kind == "ERROR" {
-            return Err(self.transport.event_error(bytes, &self.target));
-        }
-        let version = || -> Result<String, Error> {
-            let object: EventObject = serde_json::from_slice(bytes).map_err(unreadable)?;
-            Ok(object.metadata.resource_version)
+        let unreadable = |error| self.transport.unreadable(bytes, &error, &self.target);
+        let compared = match frame.kind.as_str() {
+            "ADDED" | "MODIFIED" | "DELETED" => self.expected.compare(bytes).map_err(unreadable)?,
+            "BOOKMARK" => Ok(()),
+            "ERROR" => return Err(self.transport.event_error(bytes, &self.target)),
+            other => {
+                let other = self.transport.describe(other);
+                let problem = format!("the watch sent an event of unknown type `{other}`");
+                return Err(self.target.error(Kind::Refused, problem));
+            }
         };
-        let object = || -> Result<T, Error> { serde_json::from_slice(bytes).map_err(unreadable) };
-        if matches!(frame.kind.as_str(), "ADDED" | "MODIFIED" | "DELETED")
-            && let Err(found) = self.expected.compare(bytes).map_err(unreadable)?
-        {
+        if let Err(found) = compared {
             let found = self.transport.describe(&found);
             let what = format!("{found} in the watch of {}", self.expected.what());
             return Ok(WatchEvent::Foreign { what });
         }
-        match frame.kind.as_str() {
-            "ADDED" | "MODIFIED" => Ok(WatchEvent::Changed {
-                resource_version: version()?,
-                object: object()?,
-            }),
-            "DELETED" => Ok(WatchEvent::Deleted {
-                resource_version: version()?,
-            }),
-            "BOOKMARK" => Ok(WatchEvent::Bookmark {
-                resource_version: version()?,
-            }),
-            other => {
-                let other = self.transport.describe(other);
-                let problem = format!("the watch sent an event of unknown type `{other}`");
-                Err(self.target.error(Kind::Refused, problem))
-            }
-        }
+        let event: EventObject = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let resource_version = event.metadata.resource_version;
+        Ok(match frame.kind.as_str() {
+            "BOOKMARK" => WatchEvent::Bookmark { resource_version },
+            "DELETED" => WatchEvent::Deleted { resource_version },
+            _ => WatchEvent::Changed {
+                object: serde_json::from_slice(bytes).map_err(unreadable)?,
+                resource_version,
+            },
+        })
     }
 }
 
 impl<T> fmt::Debug for Watch<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Watch")
-            .field("target", &self.target)
-            .field("limit", &self.limit)
-            .field("over", &self.live.is_none())
-            .finish_non_exhaustive()
+        write!(formatter, "Watch({:?})", self.target)
     }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strings of JSON objects: each has a maximum length. A name or UID that is longer is an error that names its field; any other text
-//! is cut, because an object must not become unreadable for a text that is only shown or that is not valid anyway.
+//! Strings of JSON objects: each has a maximum length. A name or UID that is longer is an error; any other text is cut, because an object must not become unreadable for a text that is only shown or that is not valid anyway.
 
 use std::fmt;
 use std::ops::Deref;
@@ -51,11 +50,17 @@ impl<const IS_CUT: bool> Visitor<'_> for Limited<IS_CUT> {
     }
 }
 
-/// The start of a string, at most `MAX` bytes.
+/// A string of at most `MAX` bytes. A longer one is cut if `IS_CUT`, and otherwise an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Cut<const MAX: usize = NAME_BYTES>(pub(crate) String);
+pub struct Text<const MAX: usize, const IS_CUT: bool>(pub String);
 
-impl<const MAX: usize> Deref for Cut<MAX> {
+/// The start of a string, at most `MAX` bytes.
+pub type Cut<const MAX: usize = NAME_BYTES> = Text<MAX, true>;
+
+/// A name or UID.
+pub type Identifier = Text<NAME_BYTES, false>;
+
+impl<const MAX: usize, const IS_CUT: bool> Deref for Text<MAX, IS_CUT> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -63,50 +68,10 @@ impl<const MAX: usize> Deref for Cut<MAX> {
     }
 }
 
-impl<'de, const MAX: usize> Deserialize<'de> for Cut<MAX> {
+impl<'de, const MAX: usize, const IS_CUT: bool> Deserialize<'de> for Text<MAX, IS_CUT> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Limited::<true>(MAX).deserialize(deserializer).map(Self)
+        Limited::<IS_CUT>(MAX).deserialize(deserializer).map(Self)
     }
-}
-
-/// A name or UID.
-struct Identifier(String);
-
-impl<'de> Deserialize<'de> for Identifier {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Limited::<false>(NAME_BYTES)
-            .deserialize(deserializer)
-            .map(Self)
-    }
-}
-
-/// Adds the path of the field to an error in its value.
-pub(super) fn in_field<E: serde::de::Error>(path: &str, error: &E) -> E {
-    E::custom(format_args!("`{path}`: {error}"))
-}
-
-/// Defines functions for `deserialize_with` that read a name or UID, or `null`, and add the path of the field to an error.
-macro_rules! identifiers {
-    ($($function:ident = $path:literal;)*) => {$(
-        #[doc = concat!("Reads `", $path, "`.")]
-        pub(crate) fn $function<'de, D: Deserializer<'de>>(
-            deserializer: D,
-        ) -> Result<Option<String>, D::Error> {
-            match Option::deserialize(deserializer) {
-                Ok(text) => Ok(text.map(|Identifier(text)| text)),
-                Err(error) => Err(in_field($path, &error)),
-            }
-        }
-    )*};
-}
-
-identifiers! {
-    name = "metadata.name";
-    namespace = "metadata.namespace";
-    uid = "metadata.uid";
-    resource_version = "metadata.resourceVersion";
-    pod_node_name = "spec.nodeName";
-    node_name = "status.nodeName";
 }
 
 #[cfg(test)]
@@ -115,24 +80,20 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     struct Object {
-        #[serde(default, deserialize_with = "uid")]
-        uid: Option<String>,
+        uid: Option<Identifier>,
         #[serde(default)]
         kind: Cut<317>,
     }
 
     #[test]
-    fn a_string_that_is_too_long_is_refused_with_its_field_however_it_is_written() {
+    fn a_string_that_is_too_long_is_refused_however_it_is_written() {
         for letter in ["x", "\\u0078"] {
             let object = |count: usize| format!(r#"{{"uid":"{}"}}"#, letter.repeat(count));
             let read = serde_json::from_str::<Object>(&object(NAME_BYTES)).unwrap();
             assert_eq!(read.uid.unwrap().len(), NAME_BYTES);
             let error = serde_json::from_str::<Object>(&object(NAME_BYTES + 1)).unwrap_err();
             let text = error.to_string();
-            assert!(
-                text.starts_with("`metadata.uid`: longer than 253 bytes"),
-                "{text}"
-            );
+            assert!(text.starts_with("longer than 253 bytes"), "{text}");
         }
     }
 

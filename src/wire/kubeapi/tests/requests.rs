@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    Client, INSTANCES, Kind, NODES, ObjectPath, PartialObjectMetadata, PatchKind,
-    ResourceAttributes, Selectors, Tally, Timeouts, WatchRequest,
+    Client, INSTANCES, Kind, NODES, ObjectPath, PODS, PartialObjectMetadata, PatchKind,
+    ResourceAttributes, Tally, Timeouts, WatchRequest,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
 use super::{HOUR, LONG, TOKEN, VERSION, client, credential, is, printed, received};
@@ -92,9 +92,8 @@ async fn an_object_that_cannot_be_read_costs_a_list_that_object_alone() {
     let list = r#"{"metadata":{"resourceVersion":"7"},"items":[1,"x",300,2]}"#;
     let server = Server::saying(answer_json(200, list)).await;
     let client = client(&server.url());
-    let all = Selectors::default();
     let picked = client
-        .list::<u16>(&THINGS, &all, |number| {
+        .list::<u16>(&THINGS, &[], |number| {
             Some(number).filter(|number| *number != 1)
         })
         .await;
@@ -143,10 +142,10 @@ async fn a_list_is_read_to_its_last_page() {
         )
     })
     .await;
-    let selectors = Selectors {
-        field: Some("metadata.name=vm".into()),
-        label: Some("a in (b,c)".into()),
-    };
+    let selectors = [
+        ("fieldSelector", "metadata.name=vm".to_owned()),
+        ("labelSelector", "a in (b,c)".to_owned()),
+    ];
     let list = client(&server.url())
         .list::<u8>(&THINGS, &selectors, Some)
         .await
@@ -179,7 +178,7 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
         let page = format!(r#"{{"metadata":{{"continue":"x"}},"items":[{items}]}}"#);
         let server = Server::saying(answer_json(200, &page)).await;
         let error = client(&server.url())
-            .list::<u8>(&THINGS, &Selectors::default(), Some)
+            .list::<u8>(&THINGS, &[], Some)
             .await
             .unwrap_err();
         is(&error, Kind::TooLarge, &format!("more than {limit} "));
@@ -199,9 +198,7 @@ async fn a_page_that_is_too_large_is_requested_in_smaller_ones() {
         answer_json(200, page)
     })
     .await;
-    let list = client(&server.url())
-        .list::<u8>(&THINGS, &Selectors::default(), Some)
-        .await;
+    let list = client(&server.url()).list::<u8>(&THINGS, &[], Some).await;
     assert_eq!(list.unwrap(), [1, 2, 3]);
     let lines = server.requests().into_iter().map(|request| request.line);
     let lines: Vec<String> = lines.collect();
@@ -235,7 +232,7 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
             (client.get_metadata(&path).await.err(), is_object),
             (
                 client
-                    .patch::<Value>(&path, PatchKind::Merge, &body)
+                    .patch::<Value>(&path, PatchKind::MERGE, &body)
                     .await
                     .err(),
                 is_patched,
@@ -254,7 +251,7 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
         let list = format!(r#"{{"items":[{object}]}}"#);
         let server = Server::saying(answer_json(200, &list)).await;
         let list = self::client(&server.url())
-            .list::<Value>(&vmis, &Selectors::default(), Some)
+            .list::<Value>(&vmis, &[], Some)
             .await;
         match list {
             Ok(_) => assert!(is_object, "{object}"),
@@ -263,6 +260,23 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
                     !is_object && error.kind == Kind::UnexpectedObject,
                     "{error}"
                 );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_another_kind_is_not_an_empty_list() {
+    for (kind, is_right) in [("PodList", true), ("NodeList", false)] {
+        let list = format!(r#"{{"kind":"{kind}","items":[]}}"#);
+        let server = Server::saying(answer_json(200, &list)).await;
+        let list = client(&server.url()).list::<Value>(&PODS, &[], Some).await;
+        match list {
+            Ok(_) => assert!(is_right, "{kind}"),
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                let words = "requested Pod, got a `NodeList`";
+                is(&error, Kind::UnexpectedObject, words);
             }
         }
     }
@@ -290,7 +304,7 @@ async fn a_label_that_comes_twice_is_named_with_its_object() {
 async fn a_list_whose_token_is_too_old_is_gone() {
     let server = Server::saying(status(410, "The provided continue parameter is too old")).await;
     let error = client(&server.url())
-        .list::<u8>(&THINGS, &Selectors::default(), Some)
+        .list::<u8>(&THINGS, &[], Some)
         .await
         .unwrap_err();
     is(
@@ -307,11 +321,11 @@ async fn a_patch_names_its_kind_and_its_manager() {
     let body = json!({"metadata": {"labels": {"a": null}}});
     let path = &NODES.named("n").status();
     client
-        .patch::<Value>(path, PatchKind::Merge, &body)
+        .patch::<Value>(path, PatchKind::MERGE, &body)
         .await
         .unwrap();
     client
-        .patch::<Value>(path, PatchKind::StrategicMerge, &body)
+        .patch::<Value>(path, PatchKind::STRATEGIC_MERGE, &body)
         .await
         .unwrap();
     let requests = server.requests();
@@ -362,7 +376,7 @@ async fn a_write_that_was_refused_is_an_error_and_is_sent_once() {
         let server = Server::saying(status(code, "no")).await;
         let client = client(&server.url());
         let error = client
-            .patch::<Value>(&NODES.named("n"), PatchKind::Merge, &json!({}))
+            .patch::<Value>(&NODES.named("n"), PatchKind::MERGE, &json!({}))
             .await
             .unwrap_err();
         assert_eq!(error.kind, kind, "{error}");

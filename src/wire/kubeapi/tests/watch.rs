@@ -74,10 +74,14 @@ fn simulated() -> (UnboundedSender<String>, Client) {
 
 /// Opens a watch on the paused clock, whose stream is what is written to the sender.
 async fn written(
-    request: &WatchRequest,
+    silence_limit: Duration,
 ) -> (UnboundedSender<String>, Watch<PartialObjectMetadata>) {
     let (sender, client) = simulated();
-    (sender, client.watch(request).await.unwrap())
+    let request = WatchRequest {
+        silence_limit,
+        ..WatchRequest::new(&NODES)
+    };
+    (sender, client.watch(&request).await.unwrap())
 }
 
 /// Checks that the stream ends because it is silent, at the limit and not before.
@@ -108,7 +112,7 @@ async fn a_watch_says_what_it_wants() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
     let client = client(&server.url());
     let request = WatchRequest {
-        resource_version: Some("12".into()),
+        resource_version: "12".to_owned(),
         metadata_only: true,
         ..WatchRequest::new(&NODES.named("n"))
     };
@@ -386,7 +390,7 @@ async fn a_line_without_end_is_given_up_at_its_cap() {
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_keep_a_stream_alive() {
-    let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
+    let (sender, mut watch) = written(LIMIT).await;
     tokio::spawn(async move {
         for number in 0..5 {
             sender.send(event("BOOKMARK", &number.to_string())).unwrap();
@@ -402,7 +406,7 @@ async fn bookmarks_keep_a_stream_alive() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
     for is_trickling in [false, true] {
-        let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
+        let (sender, mut watch) = written(LIMIT).await;
         sender.send(event("ADDED", "1")).unwrap();
         let trickle = tokio::spawn(async move {
             loop {
@@ -420,9 +424,7 @@ async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
-    let mut request = WatchRequest::new(&NODES);
-    request.silence_limit = Some(LIMIT * 3);
-    let (sender, mut watch) = written(&request).await;
+    let (sender, mut watch) = written(LIMIT * 3).await;
     let (first, ()) = tokio::join!(watch.next(), async {
         sleep(LIMIT * 2).await;
         sender.send(event("BOOKMARK", "1")).unwrap();
@@ -433,7 +435,7 @@ async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
 
 #[tokio::test(start_paused = true)]
 async fn what_arrived_between_two_reads_is_not_silence() {
-    let (sender, mut watch) = written(&WatchRequest::new(&NODES)).await;
+    let (sender, mut watch) = written(LIMIT).await;
     // The machine was paused for longer than the limit: the timer expires just before the data is here.
     let (event, ()) = tokio::join!(watch.next(), async {
         sleep(LIMIT + Duration::from_millis(200)).await;
@@ -551,6 +553,6 @@ async fn a_watch_can_do_without_bookmarks() {
         .await
         .unwrap();
     drop(watch);
-    let line = format!("GET {NODES}?watch=true&timeoutSeconds=3600 HTTP/1.1");
+    let line = format!("GET {NODES}?watch=true&timeoutSeconds=3600&resourceVersion=0 HTTP/1.1");
     assert_eq!(server.request().line, line);
 }
