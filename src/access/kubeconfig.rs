@@ -60,14 +60,22 @@ pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
     reader.token(&user).ok()?
 }
 
-/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable.
+/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable, or has no content.
 pub(crate) fn is_meant(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
     let is_key = |line: &str| {
-        let key = line.split(':').next().unwrap_or_default();
-        let keys = ["clusters", "contexts", "current-context", "users"];
-        keys.contains(&key.trim_matches([' ', '{', '"'])) || line.trim_end() == "kind: Config"
+        let key = line.split_once(':').map(|(key, _)| key).unwrap_or_default();
+        let key = key.trim_matches([' ', '\t', '{', '"', '\'', '\u{feff}']);
+        ["clusters", "contexts", "current-context"].contains(&key)
+            || line.trim_end() == "kind: Config"
     };
-    encoding(text).is_some() || String::from_utf8_lossy(text).split(['\n', ',']).any(is_key)
+    let is_blank = |line: &str| {
+        let line = line.trim_matches(|char: char| char.is_whitespace() || char == '\0');
+        line.is_empty() || line.starts_with('#')
+    };
+    encoding(text.as_bytes()).is_some()
+        || text.split(['\n', ',']).any(is_key)
+        || text.lines().all(is_blank)
 }
 
 /// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.

@@ -1035,7 +1035,7 @@ catalog! {
         impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.";
     ImageOsRegistration, "image-os-registration", Image, Error, "image contains the registration of the OS",
         impact: "Anyone with the image can use it; the registration server takes all VMs created from it for one system.",
-        fix: ["Deregister in the image build: `SUSEConnect -d`, on SL Micro `transactional-update register -d`. Where that is not possible, remove the file."];
+        fix: ["Before the file is removed, deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image on SL Micro `transactional-update register -d`. Without `--root`, the command is for the machine on which it runs."];
     ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",
         impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.";
     ImageSystemAgentConnection, "image-system-agent-connection", Image, Error, "image contains the connection of rancher-system-agent",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
+use nix::unistd::Uid;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,7 +30,7 @@ Examples:
   Write the kubeconfig to a node, as an administrator of Harvester:
     kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
-      --server https://VIP:6443 --write /etc/kubernetes/cloud-config
+      --server https://VIP:6443 --write KUBECONFIG
   Replace an expired one: copy it first, then the same with --replace
     install -m 0600 FILE /root/kubeconfig.$(date +%s)
   Print it, such as for the user data of cloud-init:
@@ -128,7 +129,8 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         ));
     }
     let directory = file.parent().unwrap_or(file);
-    if is_steered(root, directory) {
+    // Of another user's directories, only root could create any.
+    if Uid::effective().is_root() && is_steered(root, directory) {
         return Err(format!(
             "a symbolic link of another user leads to the directory of {name}"
         ));
@@ -138,13 +140,14 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Ok(found) if !found.is_file() => return Err(format!("{name} is not a regular file")),
         _ => {}
     }
-    let present = root.read(file, SECRET_MAX).map(Zeroizing::new);
-    // Also one that cannot be read would lose its content.
-    let is_other = match &present {
-        Ok(present) => !present.is_empty() && present.as_slice() != text.as_bytes(),
-        Err(error) => !error.is_absent(),
+    let present = match root.read(file, SECRET_MAX) {
+        Ok(present) => Zeroizing::new(present),
+        Err(error) if error.is_absent() => Zeroizing::default(),
+        // Its content would be lost.
+        Err(error) => return Err(chain(&error)),
     };
-    if is_other && options.replace && !present.is_ok_and(|present| is_meant(&present)) {
+    let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
+    if is_other && options.replace && !is_meant(&present) {
         return Err(format!(
             "{name} is not a kubeconfig: check the path, or move the file away first"
         ));

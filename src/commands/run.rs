@@ -49,7 +49,7 @@ use crate::triggers::{self, Chance, Listener};
 
 /// The text after the options in the help of `run`.
 pub const EXIT_STATUS: &str = "\
-Exit status: 0 stopped by SIGTERM or SIGINT; 2 usage error; 4 not a KubeVirt virtual machine; 75 another agent is running, \
+Exit status: 0 stopped by SIGTERM or SIGINT; 1 the lock file cannot be used; 2 usage error; 4 not a KubeVirt virtual machine; 75 another agent is running, \
 or a temporary failure. With an invalid configuration, the service waits until it is valid.";
 
 /// Runs the service until it is stopped.

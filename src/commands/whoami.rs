@@ -14,7 +14,7 @@ use crate::sys::escape::json_text;
 /// The text after the options in the help.
 pub const EXIT_STATUS: &str = "\
 Exit status: 0 VM and host are known; 1 they are not, such as without a Harvester kubeconfig, or the identity has an error; \
-3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable, or it is not run as root; 78 invalid configuration.";
+3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable and nothing else is wrong, or it is not run as root; 78 invalid configuration.";
 
 /// Runs one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an error, 75 if an API
 /// was unreachable and nothing lasting prevents that they are known, 1 otherwise.

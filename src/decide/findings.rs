@@ -8,6 +8,7 @@ pub mod reads;
 
 use super::doing::{Doing, Labeling};
 use super::guest_agent;
+use super::identity::OwnVm;
 use super::input::{Now, Scene};
 use super::memory::Memory;
 use crate::catalog::{Code, Finding, split_consequences};
@@ -61,8 +62,11 @@ pub fn raise(
     let is_explained = |finding: &Finding| match finding.code {
         // An object that cannot be read cannot be watched either.
         Code::WatchUnavailable => finding.api().is_some_and(is_unread),
-        // A server that has the VM is Harvester's, such as behind a tunnel.
-        Code::HarvesterOnLoopback => seen.identity.vmi().is_some(),
+        // A server that has or had the VM is Harvester's, such as behind a tunnel.
+        Code::HarvesterOnLoopback => matches!(
+            seen.identity.vm,
+            OwnVm::Identified(_) | OwnVm::Remembered(..)
+        ),
         _ => false,
     };
     let seen_elsewhere = seen.observation.findings.iter();

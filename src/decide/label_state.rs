@@ -230,6 +230,24 @@ fn without_host(seen: Scene<'_>) -> LabelState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::fixtures::World;
+    use crate::facts::placement::{HostLabels, Source};
+
+    #[test]
+    fn a_host_without_topology_is_a_notice_and_the_labels_are_synced() {
+        let mut world = World::new();
+        world.answer(Source::HostNode, Fact::Known(HostLabels::default()));
+        world.settle();
+        let plan = world.plan();
+        let expected = Finding::new(Code::HostWithoutTopology, "host hv-a");
+        assert_eq!(plan.findings, [expected]);
+        assert!(plan.sync.is_synced() && plan.sync.is_final());
+        let condition = crate::decide::conditions::topology(&plan.sync).unwrap();
+        assert_eq!(
+            (condition.status, condition.reason),
+            ("True", "HostWithoutTopology")
+        );
+    }
 
     #[test]
     fn a_state_is_final_if_time_alone_does_not_change_it() {

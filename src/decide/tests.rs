@@ -489,6 +489,9 @@ fn a_loopback_address_is_right_where_the_vm_was_read() {
     assert!(!is_found(&world));
     world.observation.candidates = forbidden();
     assert!(is_found(&world));
+    // While the tunnel is down.
+    world.memory.last_vmi = World::new().identity().vmi().cloned();
+    assert!(!is_found(&world));
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Search<'_> {
         let Named {
             vmis: named,
             refused,
-            mut unreadable,
+            unreadable,
         } = match self.named().await {
             Ok(named) => named,
             Err(error) => return failed(&error),
@@ -169,7 +169,8 @@ impl Search<'_> {
         }
         *list = List::Failed;
         let candidates;
-        (candidates, *list) = match self.listed(&named, &mut unreadable).await {
+        let mut likely = None;
+        (candidates, *list) = match self.listed(&named, &mut likely).await {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
                 (known(vmis, Coverage::Namespace), List::Done)
@@ -183,11 +184,15 @@ impl Search<'_> {
             Err(error) => (failed(&error), List::Failed),
         };
         let is_ours = |seen: &Candidates| seen.vmis.iter().any(|vmi| self.is_ours(vmi));
-        match unreadable {
-            // The instance that cannot be parsed may be ours.
-            Some(error) if !candidates.known().is_some_and(is_ours) => failed(&error),
-            _ => candidates,
+        if candidates.known().is_some_and(is_ours) {
+            return candidates;
         }
+        // The instance that cannot be parsed may be ours. One with another name is found again only by the list.
+        if likely.is_some() {
+            *list = List::Failed;
+        }
+        let unreadable = unreadable.or(likely);
+        unreadable.map_or(candidates, |error| failed(&error))
     }
 
     /// Reports whether an instance is certainly this machine.
@@ -195,15 +200,8 @@ impl Search<'_> {
         is_certain(self.facts, vmi, self.pinned)
     }
 
-    /// Reads one instance. It is the inner error if it cannot be parsed or is too large.
     async fn read(&self, name: &VmName) -> Result<Result<Option<Vmi>, Error>, Error> {
-        let path = INSTANCES.within(self.namespace).named(name);
-        match self.client.get_foreign::<Vmi>(&path).await {
-            Ok(read) => Ok(read.map(|vmi| Some(vmi).filter(|vmi| vmi.name == *name))),
-            Err(error) if error.kind == Kind::Absent => Ok(Ok(None)),
-            Err(error) if error.kind == Kind::TooLarge => Ok(Err(error)),
-            Err(error) => Err(error),
-        }
+        get_foreign(self.client, self.namespace, name).await
     }
 
     /// Reads the instances with our names.
@@ -314,8 +312,8 @@ pub async fn read_own(
             vmis.push(other.clone());
             continue;
         }
-        match get(client, &own.namespace, &other.name).await {
-            Ok(read) => vmis.extend(read),
+        match get_foreign(client, &own.namespace, &other.name).await {
+            Ok(read) => vmis.extend(read.unwrap_or_else(|_| Some(other.clone()))),
             Err(error) => return Some(failed(&error)),
         }
     }
@@ -338,6 +336,21 @@ async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Op
     match client.get::<Vmi>(&path).await {
         Ok(read) => Ok(Some(read).filter(|read| read.name == *name)),
         Err(error) if error.kind == Kind::Absent => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads an instance that may be another user's. It is the inner error if it cannot be parsed or is too large.
+async fn get_foreign(
+    client: &Client,
+    namespace: &Namespace,
+    name: &VmName,
+) -> Result<Result<Option<Vmi>, Error>, Error> {
+    let path = INSTANCES.within(namespace).named(name);
+    match client.get_foreign::<Vmi>(&path).await {
+        Ok(read) => Ok(read.map(|vmi| Some(vmi).filter(|vmi| vmi.name == *name))),
+        Err(error) if error.kind == Kind::Absent => Ok(Ok(None)),
+        Err(error) if error.kind == Kind::TooLarge => Ok(Err(error)),
         Err(error) => Err(error),
     }
 }

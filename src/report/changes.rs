@@ -214,9 +214,7 @@ fn ended(window_end: &WindowEnd, host: Option<&str>) -> Option<(Priority, String
     let host = host.unwrap_or("an unknown host");
     match window_end.outcome {
         WindowOutcome::Confirmed if reads == 0 => {
-            let text = format!(
-                "hint {hint} belongs to the live migration to {host} that is already reported"
-            );
+            let text = format!("hint {hint} belongs to the last live migration, which is reported");
             Some((Priority::Info, text))
         }
         WindowOutcome::Confirmed => None,

@@ -41,7 +41,7 @@ pub struct Context {
     pub event_sources: BTreeMap<&'static str, SourceState>,
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
-    /// The last migration whose labels were written.
+    /// The last migration.
     pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     pub last_migration_hint: Option<MigrationHintStatus>,

@@ -247,8 +247,19 @@ async fn a_likely_vm_that_cannot_be_parsed_does_not_hide_ours_and_is_named_if_th
     let mut reader = renamed().await;
     reader.owned("zz-renamed", damage).await;
     let read = reader.read_until_listed().await;
-    let text = format!("{:?}", read.observation.candidates);
-    assert!(text.contains("zz-renamed"), "{text}");
+    let why = read.observation.candidates.why().unwrap();
+    assert!(why.text.contains("zz-renamed"), "{}", why.text);
+    // Until the next list, it is not said that there is none.
+    reader.uptime += Duration::from_secs(1);
+    let read = reader.read(HINTED).await;
+    assert!(read.observation.candidates.why().is_some());
+    let path = paths::vmi(&reader.world.vm.spec.namespace, "zz-renamed");
+    let admin = reader.world.harvester.admin();
+    let repair = |vmi: &mut Value| vmi["status"] = json!({"nodeName": "hv-b"});
+    admin.update(&path, repair).await.unwrap();
+    reader.uptime += Duration::from_secs(30 * 60);
+    let read = reader.read(HINTED).await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

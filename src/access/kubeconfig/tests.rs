@@ -722,10 +722,15 @@ fn a_kubeconfig_is_known_by_its_keys_whatever_is_wrong_with_it() {
         (base64(whole), true),
         (whole.replace('\n', "\\n"), true),
         ("secret://a:b".to_owned(), true),
-        ("UUID=1 / ext4 defaults 0 1\n".to_owned(), false),
+        (json.replace(',', ",\n\t"), true),
+        ("\n# Replace this line with a kubeconfig\n".to_owned(), true),
+        ("\0\0".to_owned(), true),
+        ("UUID=1 / ext4 noauto,users,rw 0 1\n".to_owned(), false),
+        ("users:x:100:\n".to_owned(), false),
+        ("users:\n  - default\n".to_owned(), false),
         ("users are named here, clusters too\n".to_owned(), false),
         ("kind: ConfigMap\ndata: {}\n".to_owned(), false),
-        (String::new(), false),
+        (String::new(), true),
     ] {
         assert_eq!(is_meant(text.as_bytes()), expected, "{text}");
     }

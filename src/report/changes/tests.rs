@@ -178,8 +178,7 @@ fn each_change_is_reported_once_with_the_expected_entry() {
             took: Duration::from_secs(60),
             reads,
         });
-        let now = if reads == 0 { &there } else { &here };
-        let ended = reported.news(now, &round, ClockSteps::default());
+        let ended = reported.news(&here, &round, ClockSteps::default());
         reports(what, ended);
     }
 

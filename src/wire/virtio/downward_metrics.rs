@@ -53,7 +53,7 @@ pub struct ReadTimeouts {
 pub const TIMEOUTS: ReadTimeouts = ReadTimeouts {
     send: Duration::from_secs(5),
     receive: Duration::from_secs(15),
-    again: Duration::from_secs(2),
+    again: Duration::from_secs(5),
 };
 
 impl From<PortError> for Unavailable {

@@ -2,8 +2,8 @@
 //! The protocol of QEMU's guest agent, without I/O: bytes to requests, and replies to bytes.
 //!
 //! A client for qemu-ga (`docs/interop/qemu-ga.rst` of QEMU) can use this channel. A request is one JSON object,
-//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`, in one line; so is a reply, `{"return": ...}` or `{"error": ...}`, with
-//! the `id` of the request. The byte 0xFF, which is never in JSON, resets the parser; a client that does not
+//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`, in one line, whose end may be missing, as QEMU's
+//! client does not send it; so is a reply, `{"return": ...}` or `{"error": ...}`, with the `id` of the request. The byte 0xFF, which is never in JSON, resets the parser; a client that does not
 //! know the state of the channel sends it before `guest-sync-delimited`, whose reply begins with it.
 //!
 //! To add a command: add a variant of [`QgaCommand`], its name in [`QgaCommand::NAMES`], and its reply in
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::sys::document::json::Nesting;
 use crate::sys::escape::one_line;
 
 /// The maximum length of a line, in bytes. A request has about a hundred.
@@ -24,25 +25,33 @@ pub const RESET: u8 = 0xFF;
 /// The maximum number of characters of an error, which may quote the request.
 const SHOWN_MAX: usize = 200;
 
-/// The start of the next request, which is one line. A line that is longer than [`INPUT_MAX`] is dropped up to its end; 0xFF drops all
-/// bytes before it.
+/// The start of the next request, which ends with its object or its line. A line that is longer than [`INPUT_MAX`] is dropped up to its
+/// end; 0xFF drops all bytes before it.
 #[derive(Debug, Default)]
-pub struct Input(Vec<u8>);
+pub struct Input {
+    line: Vec<u8>,
+    nesting: Nesting,
+}
 
 impl Input {
     /// Adds a byte, and returns the request that it completes.
     pub fn push(&mut self, byte: u8) -> Option<Request> {
-        match byte {
-            RESET => self.0 = Vec::new(),
-            b'\n' => {
-                let line = std::mem::take(&mut self.0);
-                return (!line.trim_ascii().is_empty()).then(|| Request::new(&line));
-            }
-            // One byte more than is allowed shows that the line is too long.
-            _ if self.0.len() <= INPUT_MAX => self.0.push(byte),
-            _ => {}
+        if byte == RESET {
+            *self = Self::default();
+            return None;
         }
-        None
+        // One byte more than is allowed shows that the line is too long.
+        let is_kept = byte != b'\n' && self.line.len() <= INPUT_MAX;
+        if is_kept {
+            self.line.push(byte);
+            self.nesting.add(byte);
+        }
+        let is_object = is_kept && byte == b'}' && self.nesting.depth == 0;
+        if byte != b'\n' && !(is_object && !self.nesting.is_in_string) {
+            return None;
+        }
+        let Self { line, .. } = std::mem::take(self);
+        (!line.trim_ascii().is_empty()).then(|| Request::new(&line))
     }
 }
 
