@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_annotation_or_field_that_comes_twice_is_refused_and_named() {
+    fn a_label_annotation_or_field_that_comes_twice_is_refused() {
         let vmi = |metadata: &str| {
             let text =
                 format!(r#"{{"metadata":{{"name":"a","namespace":"d","uid":"u",{metadata}}}}}"#);

@@ -152,9 +152,14 @@ impl Location {
     fn replace(&self, bytes: &[u8], mode: u32) -> Result<WriteOutcome, WriteError> {
         let present = self.stat()?;
         // It may be left of a process that was killed before the rename.
-        self.remove_new();
+        let removed = self.unlink(&self.new_name());
         if present.is_some_and(|present| present.st_mode & 0o7777 == mode) && self.holds(bytes) {
             return Ok(WriteOutcome::Unchanged);
+        }
+        if let Err(errno) = removed
+            && errno != Errno::ENOENT
+        {
+            return Err(self.io_error("create")(errno));
         }
         let result = self.write_new(bytes, mode).and_then(|()| self.publish());
         if result.is_err() {

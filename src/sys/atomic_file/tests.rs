@@ -259,6 +259,12 @@ fn a_full_or_read_only_file_system_leaves_the_old_file_whole() {
     assert_eq!(root.read(STATE, 10).unwrap(), b"old");
     assert_eq!(root.list(STATE_DIRECTORY).unwrap(), ["state.json"]);
 
+    std::fs::write(
+        dir.path()
+            .join("var/lib/harvester-node-agent/.state.json.new"),
+        "",
+    )
+    .unwrap();
     run(&["mount", "-o", "remount,ro", target]);
     assert_eq!(
         write_atomic(&root, STATE, b"old", 0o600).unwrap(),

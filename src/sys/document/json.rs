@@ -261,6 +261,8 @@ pub(crate) fn in_field(text: &[u8], error: &serde_json::Error) -> String {
         nesting.add(*byte);
         fields.resize(nesting.depth, Vec::new());
         match (byte, fields.last_mut()) {
+            // Of a value, which may be large, no more than shows that it is no name.
+            _ if was_in_string && nesting.is_in_string && string.len() > FIELD_SHOWN => {}
             _ if was_in_string && nesting.is_in_string => string.push(*byte),
             _ if nesting.is_in_string => string.clear(),
             (b':', Some(field)) => field.clone_from(&string),
@@ -402,7 +404,11 @@ mod tests {
             let named = in_field(text.as_bytes(), &error);
             assert!(named.starts_with(said), "{text}: {named}");
         }
-        for key in [&long, "a.b", "\\u0061", "\u{1b}"] {
+        let (most, more) = ("k".repeat(FIELD_SHOWN), "k".repeat(FIELD_SHOWN + 1));
+        let text = format!(r#"{{"{most}":{{}}}}"#);
+        let error = serde_json::from_slice::<StringMap>(text.as_bytes()).unwrap_err();
+        assert!(in_field(text.as_bytes(), &error).starts_with(&format!("`{most}`: ")));
+        for key in [&long, &more, "a.b", "a-b", "é", "\\u0061"] {
             let text = format!(r#"{{"{key}":{{}},"kind":{{}}}}"#);
             let error = serde_json::from_slice::<StringMap>(text.as_bytes()).unwrap_err();
             assert_eq!(in_field(text.as_bytes(), &error), error.to_string());

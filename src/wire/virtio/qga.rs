@@ -46,8 +46,9 @@ impl Input {
             self.line.push(byte);
             self.nesting.add(byte);
         }
-        let is_object = is_kept && byte == b'}' && self.nesting.depth == 0;
-        if byte != b'\n' && !(is_object && !self.nesting.is_in_string) {
+        let is_at_end = self.nesting.depth == 0 && !self.nesting.is_in_string;
+        let is_object = is_kept && byte == b'}' && is_at_end;
+        if byte != b'\n' && !is_object {
             return None;
         }
         let Self { line, .. } = std::mem::take(self);
