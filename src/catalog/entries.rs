@@ -683,7 +683,7 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 4700)],
         impact: "TLS verification fails for everything that uses this kubeconfig: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider.",
         fix: [
-            "Set `server:` in the kubeconfig to one of the reported names. The Harvester API is https://VIP:6443.",
+            "Set `server:` in the kubeconfig to https://VIP:6443 if VIP is among the reported names. Others may belong to another machine of the cluster.",
             "Or add the name to the certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d on the servers.",
         ],
         run: [Vm "curl -vk --max-time 5 <SERVER>/version"],
@@ -1044,5 +1044,5 @@ catalog! {
     // Incomplete checks.
     ImageUnreadable, "image-unreadable", Image, Error, "path could not be checked",
         impact: "The image is not known to be clean.",
-        fix: ["Run the check as root. Correct or remove what root cannot read either."];
+        fix: ["Run the check as root. Correct or remove what root cannot read, or has a syntax error."];
 }

@@ -147,7 +147,7 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Err(error) => return Err(chain(&error)),
     };
     let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
-    if is_other && options.replace && !is_meant(&present) {
+    if is_other && !is_meant(&present) {
         return Err(format!(
             "{name} is not a kubeconfig: check the path, or move the file away first"
         ));

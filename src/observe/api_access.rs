@@ -10,6 +10,7 @@ use crate::access::Credential;
 use crate::access::own_api;
 use crate::access::search::{self, Candidate};
 use crate::access::source::{CredentialSource, LoadOutcome};
+use crate::access::trust::changeable;
 use crate::catalog::{Api, Code, CommandPlace, Finding, Group};
 use crate::config::Settings;
 use crate::decide::schedule::Random;
@@ -288,8 +289,11 @@ fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<Finding> {
         let (path, mode) = (exposure.path.display(), exposure.mode);
         let text = format!("{path} has mode {mode:04o}");
         let file = shell_path(&exposure.path);
+        // A user who can change the path can make the command follow a link.
+        let is_safe = changeable(root, &exposure.path).is_none();
+        let command = is_safe.then(|| format!("chmod 0600 {file}"));
         about_credential(api, Code::CredentialExposed, text)
-            .with_commands(vec![format!("chmod 0600 {file}")])
+            .with_commands(command.into_iter().collect())
     });
     let changeable = source.changeable(root).into_iter();
     let changeable = changeable.map(|found| {

@@ -725,6 +725,7 @@ fn a_kubeconfig_is_known_by_its_keys_whatever_is_wrong_with_it() {
         (json.replace(',', ",\n\t"), true),
         ("\n# Replace this line with a kubeconfig\n".to_owned(), true),
         ("\0\0".to_owned(), true),
+        ("# /etc/crypttab\n".to_owned(), false),
         ("UUID=1 / ext4 noauto,users,rw 0 1\n".to_owned(), false),
         ("users:x:100:\n".to_owned(), false),
         ("users:\n  - default\n".to_owned(), false),

@@ -57,7 +57,7 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/home/*/rke2.yaml", "/home/*/k3s.yaml",
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
-    (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"]),
+    (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys*", "/home/*/.ssh/authorized_keys*"]),
     (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials"]),
     (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
     (Code::ImageSystemAgentConnection, &[
