@@ -156,7 +156,7 @@ mod tests {
                 assert!(count < NAMES_MAX, "{count}");
             }
         }
-        // Nobody vouches for the names of one that is signed by an unknown CA; a trusted one is valid for `tls-server-name`.
+        // The names in a certificate of an unknown CA are not verified; a trusted one is valid for `tls-server-name`.
         let unverified = Certificate {
             is_misnamed: false,
             ..other
