@@ -57,7 +57,7 @@ impl KeptLabels {
         self.about = None;
     }
 
-    /// Forgets the labels of the host if its VM shows that they may be outdated.
+    /// Forgets the labels of the host if its VM shows that they may be outdated. A refusal lasts: it says nothing about labels.
     pub fn doubt(&mut self, vmi: &Vmi) {
         let annotated = vmi.annotations_of_host();
         let annotated = annotated
@@ -76,7 +76,10 @@ impl KeptLabels {
             && self.about.take().is_some()
             && let Some(host) = &vmi.host
         {
-            self.lasting.remove(&(Source::HostNode, host.clone()));
+            let about = (Source::HostNode, host.clone());
+            let is_refusal = |kept: &Kept| kept.answer.known().is_none();
+            self.lasting
+                .retain(|key, kept| *key != about || is_refusal(kept));
         }
     }
 
@@ -300,6 +303,11 @@ mod tests {
         kept.start(&about(2).1, &settings);
         kept.doubt(&vmi);
         assert_eq!(kept.get(&about(2), minute), None);
+        let refused = Fact::failed(UnavailableKind::Forbidden, "nodes is forbidden");
+        kept.keep(about(2), &refused, second, minute);
+        kept.start(&about(2).1, &settings);
+        kept.doubt(&vmi);
+        assert_eq!(kept.get(&about(2), minute), Some(&refused));
         kept.forget_refusals();
         assert_eq!(kept.get(&about(3), minute), Some(&labels));
         kept.start(&about(3).1, &settings);
