@@ -162,7 +162,7 @@ const SYSTEM_UUID: &str =
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
 
 /// The fixes of findings of `bake-check`: the one of an entry without another, and that of a setting.
-const CLEAN: &str = "Remove or empty the files in the image build, never on a node in use; `harvester-node-agent bake-check` prints the command.";
+const CLEAN: &str = "Remove or empty the files with the command of `harvester-node-agent bake-check`, in the image build, never on a node in use.";
 const UNSET: &str =
     "Remove the setting from its file in the image build, and provide it with user data instead.";
 
@@ -1035,7 +1035,10 @@ catalog! {
         impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.";
     ImageOsRegistration, "image-os-registration", Image, Error, "image contains the registration of the OS",
         impact: "Anyone with the image can use it; the registration server takes all VMs created from it for one system.",
-        fix: ["Before the file is removed, deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image on SL Micro `transactional-update register -d`. Without `--root`, the command is for the machine on which it runs."];
+        fix: [
+            "Deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image on SL Micro `transactional-update register -d`. Without `--root`, the command is for the machine on which it runs.",
+            "Only then remove the files that are left: without them, the image cannot be deregistered.",
+        ];
     ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",
         impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.";
     ImageSystemAgentConnection, "image-system-agent-connection", Image, Error, "image contains the connection of rancher-system-agent",

@@ -13,6 +13,7 @@ pub mod places;
 mod settings;
 pub(crate) mod unit;
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, PathBuf};
 
@@ -38,39 +39,35 @@ packer provisioner; on a node in use, they delete its identity, keys and data. F
 
 /// Prints every finding with its fix.
 pub fn run(process: &Process) -> Answer {
-    let (dir, is_live) = checked(&process.root);
+    let dir = checked(&process.root);
     let name = one_line(&dir.to_string_lossy(), NAME_MAX).into_owned();
-    let findings = check::check(&process.root, process.config.as_deref(), &dir);
+    let root = Root::new(dir);
+    let is_live = root.is_live();
+    let findings = check::check(&root, process.config.as_deref(), is_live);
     let problems: Vec<Problem> = findings.iter().map(problem).collect();
     let text = match process.output {
         Output::Json => json_text(&document(&name, &problems, is_live)),
         Output::Text => text(&name, &problems, is_live, process.show_now()),
     };
-    let exit = if problems.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Failed
+    let exit = match problems.is_empty() {
+        true => Exit::Ok,
+        false => Exit::Failed,
     };
     Answer::new(text, exit)
 }
 
-/// Returns the directory of the checked system, and whether that is running: the machine that builds the image, or one in use.
+/// Returns the directory of the checked system, which is `/` if that is running: the machine that builds the image, or one in use.
 /// Whatever names `/`, such as a link or a mount, is the running system.
-fn checked(root: &Root) -> (PathBuf, bool) {
-    let place = |root: &Root| {
-        Some((
-            root.metadata("/").ok()?.dev(),
-            root.metadata("/").ok()?.ino(),
-        ))
-    };
-    let running = Root::new("/");
-    if place(root).is_some_and(|checked| Some(checked) == place(&running)) {
-        return (PathBuf::from("/"), true);
+fn checked(root: &Root) -> PathBuf {
+    let place = |found: Metadata| (found.dev(), found.ino());
+    let place = |root: &Root| root.metadata("/").ok().map(place);
+    let checked = place(root);
+    if checked.is_some() && checked == place(&Root::new("/")) {
+        return PathBuf::from("/");
     }
     let dir = root.join("/");
     // Without a trailing slash, which would change the path in a command.
-    let dir = path::absolute(&dir).unwrap_or(dir).components().collect();
-    (dir, false)
+    path::absolute(&dir).unwrap_or(dir).components().collect()
 }
 
 fn problem(finding: &Finding) -> Problem {
@@ -184,16 +181,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("root");
         std::os::unix::fs::symlink("/", &link).unwrap();
-        let live = (PathBuf::from("/"), true);
         for name in [
             Path::new("/"),
             Path::new("/usr/.."),
             Path::new("/proc/self/root"),
             &link,
         ] {
-            assert_eq!(checked(&Root::new(name)), live, "{}", name.display());
+            assert_eq!(
+                checked(&Root::new(name)),
+                Path::new("/"),
+                "{}",
+                name.display()
+            );
         }
-        let tree = (dir.path().to_owned(), false);
-        assert_eq!(checked(&Root::new(dir.path())), tree);
+        assert_eq!(checked(&Root::new(dir.path())), dir.path());
     }
 }

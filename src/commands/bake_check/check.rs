@@ -10,26 +10,28 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::fmt;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::places::PLACES;
-use super::{settings, unit};
+use zeroize::Zeroizing;
+
+use super::places::{DATA, PLACES, PROGRAMS};
+use super::settings::{REGISTRIES, SECRET_FILE, code_of, has_login};
+use super::unit::{self, FILE_MAX};
 use crate::access::search::{harvester_candidates, kubelet_candidates};
+use crate::access::trust::changeable;
 use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::options::config_option;
 use crate::config::{self, Effective, FileLine};
 use crate::facts::distribution::{Distribution, DistributionKind};
-use crate::facts::guest_agent::{Enablement, UNITS};
+use crate::facts::guest_agent::Enablement;
 use crate::facts::names::{effective_hostname, is_hostname_template};
-use crate::observe::guest_agent::{PROGRAMS, os_release, value};
+use crate::observe::distribution::{Setting, read_with};
+use crate::observe::guest_agent::{os_release, value};
 use crate::report::text::first;
+use crate::sys::document::yaml::{DocumentError, parse};
 use crate::sys::escape::{chain, shell_path};
 use crate::sys::root::{ReadError, Root};
-
-/// The maximum size of a file with one short line; the rest of a longer one does not matter.
-const LINE_MAX: u64 = 4 << 10;
 
 /// The maximum number of paths for one place; the tree is untrusted. More are a finding of their own.
 const PATHS_MAX: usize = 10_000;
@@ -43,8 +45,6 @@ const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 /// The content of a machine-id file that systemd treats as uninitialized (machine-id(5), "First Boot Semantics").
 const NO_MACHINE_ID: [&str; 2] = ["", "uninitialized"];
 
-const HOSTNAME: &str = "/etc/hostname";
-
 /// Hostnames that are not unique to a machine, in addition to those of the distribution: of systemd and of installers.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
 
@@ -54,95 +54,71 @@ const OF_ONE_VM: [&str; 2] = ["guest_cluster.node_name", "harvester.vm"];
 /// The ID that K3s and RKE2 append to the name of the Node, if configured (`with-node-id`).
 const NODE_ID: &str = "/etc/rancher/node/id";
 
-/// Files that the kubelet of RKE2 and K3s creates in the data directory. Images for air-gapped installation are in the same
-/// directory, and are allowed.
-const AGENT_FILES: [&str; 3] = ["agent/*.kubeconfig", "agent/*.key", "agent/*.crt"];
+/// Directories that may belong to a service, such as rsyslog on Ubuntu, but to no user.
+const OF_SERVICES: [&str; 2] = ["/var/log", "/var/lib/prometheus"];
 
-/// Files that a server of RKE2 or K3s creates in the data directory. Manifests in the same directory are allowed.
-const SERVER_FILES: [&str; 6] = [
-    "server/tls",
-    "server/cred",
-    "server/db",
-    "server/token",
-    "server/node-token",
-    "server/agent-token",
-];
-
-/// The fix for what is in a home directory, where a command of root could remove another file.
-const BY_HAND: &str = "Check where the path leads: the user of the home directory can put a link into it, and `rm` of root would follow. \
-A file of the user: remove it as that user, with any link to it. A file of the system: remove only the link.";
+/// The fix for a path that another user can change, so that a command of root could remove another file.
+const BY_HAND: &str = "Check where the path leads: a user other than root can put a link into it, and `rm` of root would follow. \
+A file of that user: remove it as that user, with any link to it. A file of the system: remove only the link.";
 
 /// The fix for more paths than [`PATHS_MAX`].
 const MANY: &str = "Only the first ones were checked. Remove those that the image does not need, and run the check again.";
 
 /// Returns all findings, in the order of the catalog. `only` is the single configuration file to read, as for every command, and
-/// `dir` the directory of the tree, for commands.
-pub(super) fn check(root: &Root, only: Option<&Path>, dir: &Path) -> Vec<Finding> {
+/// `is_live` whether the tree is the running system.
+pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Finding> {
     let mut check = Check {
         root,
-        dir,
+        is_live,
+        homes: vec!["/root".into()],
         things: BTreeMap::new(),
-        known: BTreeSet::new(),
         findings: Vec::new(),
     };
     check.programs();
     check.configuration(only);
     for path in MACHINE_IDS {
-        if let Some((place, text)) = check.line(path, &MACHINE_IDS)
-            && !NO_MACHINE_ID.contains(&text.as_str())
-        {
-            let seen = format!("{place} contains an ID");
-            check.blank(Code::ImageMachineId, &place, seen);
-        }
+        check.line(Code::ImageMachineId, path);
     }
-    check.hostname();
+    check.line(Code::ImageHostname, "/etc/hostname");
+    let homes = check.homes();
+    check.homes.extend_from_slice(&homes);
     for (code, places) in PLACES {
         // Files that a running machine has in memory are not in its image.
-        let is_in_image = |place: &&&str| !(root.is_live() && place.starts_with("/run/"));
+        let is_in_image = |place: &&&str| !(is_live && place.starts_with("/run/"));
         for place in places.iter().filter(is_in_image) {
             check.below(*code, Path::new("/"), place);
+            if let Some(file) = place.strip_prefix("/home/*/.ssh/") {
+                let dirs = homes.iter().map(|home| home.join(".ssh"));
+                dirs.for_each(|dir| check.below(*code, &dir, file));
+            }
         }
     }
     check.settings();
     for ((code, is_by_hand), places) in std::mem::take(&mut check.things) {
-        let finding = Finding::new(code, first(&places, NAMED_MAX, ", "));
-        let finding = match is_by_hand {
+        let shown: Vec<String> = places.iter().map(|place| check.shown(place)).collect();
+        let finding = Finding::new(code, first(&shown, NAMED_MAX, ", "));
+        let paths: Vec<String> = places.iter().map(|place| check.shell(place)).collect();
+        let command = format!("rm -rf {}", paths.join(" "));
+        check.add(match is_by_hand {
+            // Without its file, nothing can remove the registration from the server.
+            _ if code == Code::ImageOsRegistration => finding,
             true => finding.with_remedy(BY_HAND),
-            false => finding.and_command(CommandPlace::Image, check.remove(&places)),
-        };
-        check.add(finding);
+            false => finding.and_command(CommandPlace::Image, command),
+        });
     }
     check.findings.sort_by_key(|finding| finding.code);
     check.findings
 }
 
-/// The path of a file or directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ImagePlace {
-    /// The path itself, which may be a symbolic link. Commands remove this path, never the target of a link.
-    path: PathBuf,
-    /// The target, if the path is a symbolic link.
-    leads_to: Option<PathBuf>,
-}
-
-impl fmt::Display for ImagePlace {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(formatter)?;
-        match &self.leads_to {
-            Some(target) => write!(formatter, " (a link to {})", target.display()),
-            None => Ok(()),
-        }
-    }
-}
-
 /// A check that is in progress.
 struct Check<'a> {
     root: &'a Root,
-    dir: &'a Path,
-    /// The files and directories that must not be there, and whether they are removed by hand.
-    things: BTreeMap<(Code, bool), Vec<ImagePlace>>,
-    /// Those that were looked at: there may be thousands for one code.
-    known: BTreeSet<(Code, PathBuf)>,
+    is_live: bool,
+    /// The home directories, except those in `/home` without an account.
+    homes: Vec<PathBuf>,
+    /// The files and directories that must not be there, by whether they are removed by hand. A path may be a symbolic link:
+    /// commands remove that, never its target.
+    things: BTreeMap<(Code, bool), BTreeSet<PathBuf>>,
     findings: Vec<Finding>,
 }
 
@@ -161,34 +137,30 @@ impl Check<'_> {
         self.add(Finding::new(code, seen).and_command(CommandPlace::Image, command));
     }
 
+    /// Returns what was read. That it could not be read is a finding, unless it is absent.
+    fn read<T>(&mut self, read: Result<T, ReadError>) -> Option<T> {
+        if let Some(error) = read.as_ref().err().filter(|error| !error.is_absent()) {
+            self.find(Code::ImageUnreadable, chain(error));
+        }
+        read.ok()
+    }
+
     /// Checks the programs that each machine needs. Each has one finding at most: the first that prevents its start.
     fn programs(&mut self) {
-        let agent = [
-            Code::ImageAgentMissing,
-            Code::ImageAgentMasked,
-            Code::ImageAgentNotEnabled,
-        ];
-        let guest_agent = [
-            Code::ImageGuestAgentMissing,
-            Code::ImageGuestAgentMasked,
-            Code::ImageGuestAgentNotEnabled,
-        ];
-        for ([missing, masked, disabled], programs, units) in [
-            (agent, &[unit::PROGRAM][..], &[unit::OURS][..]),
-            (guest_agent, &PROGRAMS, &UNITS),
-        ] {
-            if !programs.iter().any(|path| self.root.exists(path)) {
-                self.find(missing, format!("{} is missing", programs.join(" or ")));
-                continue;
-            }
-            let Some((name, enablement)) = unit::find(self.root, units) else {
-                self.find(missing, format!("unit {} is missing", units.join(" or ")));
-                continue;
+        for ([missing, masked, disabled], programs, units) in PROGRAMS {
+            let unit = match programs.iter().any(|path| self.root.exists(path)) {
+                true => unit::find(self.root, units)
+                    .ok_or_else(|| format!("unit {}", units.join(" or "))),
+                false => Err(programs.join(" or ")),
             };
-            let (code, state, verb) = match enablement {
-                Enablement::Masked => (masked, "masked", "unmask"),
-                Enablement::Disabled => (disabled, "disabled", "enable"),
-                Enablement::Enabled | Enablement::Static => continue,
+            let (name, (code, state, verb)) = match unit {
+                Err(names) => {
+                    self.find(missing, format!("{names} is missing"));
+                    continue;
+                }
+                Ok((name, Enablement::Masked)) => (name, (masked, "masked", "unmask")),
+                Ok((name, Enablement::Disabled)) => (name, (disabled, "disabled", "enable")),
+                Ok((_, Enablement::Enabled | Enablement::Static)) => continue,
             };
             let command = format!("systemctl {}{verb} {name}", self.in_root());
             self.find_with(code, format!("{name} is {state}"), command);
@@ -221,48 +193,96 @@ impl Check<'_> {
         }
     }
 
-    fn hostname(&mut self) {
-        let Some((place, text)) = self.line(HOSTNAME, &[]) else {
+    /// Checks a file with one line. If it is unique to a machine, the file is emptied; a link is removed, because its target may be
+    /// used elsewhere.
+    fn line(&mut self, code: Code, path: &str) {
+        let steps = self.root.steps(path);
+        let is_in_memory = self.is_live && steps.last().is_some_and(|to| to.starts_with("/run"));
+        // A link to another of the files, which is checked anyway.
+        let mut others = MACHINE_IDS.iter().filter(|other| **other != path);
+        if is_in_memory || others.any(|other| steps.iter().any(|step| step == Path::new(other))) {
             return;
-        };
-        let release = os_release(self.root);
-        let mut defaults = ["DEFAULT_HOSTNAME", "ID"].into_iter();
-        if let Some(name) = effective_hostname(&text)
-            && !ANONYMOUS.contains(&name)
-            && !is_hostname_template(name)
-            && !defaults.any(|key| value(&release, key) == name)
-        {
-            let seen = format!("{place} says {name}");
-            self.blank(Code::ImageHostname, &place, seen);
         }
+        let bytes = self.read(self.root.read(path, FILE_MAX));
+        let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+        let seen = match code {
+            Code::ImageHostname => self.hostname(&text).map(|name| format!("says {name}")),
+            _ if NO_MACHINE_ID.contains(&text.trim()) => None,
+            _ => Some("contains an ID".to_owned()),
+        };
+        let Some(seen) = seen else { return };
+        let place = self.at(Path::new(path));
+        // dbus-daemon rejects an empty ID, and dbus-uuidgen creates a missing one; systemd initializes an empty one.
+        let is_kept = !path.contains("/dbus/") && self.root.link_target(path).is_none();
+        let verb = if is_kept { "truncate -s 0" } else { "rm -rf" };
+        let command = format!("{verb} {}", self.shell(&place));
+        self.find_with(code, format!("{} {seen}", self.shown(&place)), command);
+    }
+
+    /// Returns the hostname that a file sets, if it is that of one machine.
+    fn hostname<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let release = os_release(self.root);
+        let name = effective_hostname(text)?;
+        let mut defaults = ["DEFAULT_HOSTNAME", "ID"].into_iter();
+        let is_default = defaults.any(|key| value(&release, key) == name);
+        (!is_default && !ANONYMOUS.contains(&name) && !is_hostname_template(name)).then_some(name)
+    }
+
+    /// Returns the home directories of all accounts: of one without a shell, a key may still be that of its service.
+    fn homes(&mut self) -> Vec<PathBuf> {
+        let bytes = self.read(self.root.read("/etc/passwd", FILE_MAX));
+        let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+        let homes = text.lines().filter_map(|line| line.split(':').nth(5));
+        homes.map(PathBuf::from).collect()
     }
 
     /// Checks the configuration of RKE2, K3s and the kubelet, and the places that follow from it.
     fn settings(&mut self) {
-        let settings = settings::read(self.root);
-        for problem in &settings.problems {
-            self.find(Code::ImageUnreadable, chain(problem));
-        }
-        self.credentials(&settings.distributions);
-        for path in &settings.secret_files {
-            self.file(Code::ImageClusterToken, path);
-        }
+        let (mut found, mut secret_files) = (Vec::new(), Vec::new());
+        let mut each = |setting: &Setting<'_>| {
+            if SECRET_FILE.contains(&setting.name) {
+                let names = setting.values.iter().filter(|name| !name.is_empty());
+                secret_files.extend(names.map(PathBuf::from));
+            }
+            let mut values = setting.values.iter();
+            if let Some(code) = values.find_map(|value| code_of(setting.name, value)) {
+                let (key, path) = (setting.key.to_owned(), setting.path.to_owned());
+                found.push((setting.kind, code, key, path));
+            }
+        };
+        let (distributions, problems) = read_with(self.root, Some(&mut each));
+        let problems = problems.iter().map(|problem| chain(problem));
+        problems.for_each(|seen| self.find(Code::ImageUnreadable, seen));
+        self.credentials(&distributions);
+        let secret_files = secret_files.iter();
+        secret_files.for_each(|path| self.file(Code::ImageClusterToken, path));
         // With a node ID that is unique to each machine, the name can be the same on all of them.
         let is_of_one_vm = self.root.exists(NODE_ID);
         let has_id = |kind| {
-            let mut distributions = settings.distributions.iter();
+            let mut distributions = distributions.iter();
             !is_of_one_vm && distributions.any(|one| one.kind == kind && one.with_node_id)
         };
-        for found in &settings.unshareable {
-            let place = self.at(&found.path);
+        for (kind, code, key, path) in found {
+            let place = self.at(&path);
             // Our drop-in is already a finding as a whole.
-            let is_known = (Code::ImageRegistrationDropIn, place.path.clone());
-            if self.known.contains(&is_known)
-                || found.code == Code::ImageNodeName && has_id(found.kind)
-            {
-                continue;
+            let drop_ins = self.things.get(&(Code::ImageRegistrationDropIn, false));
+            let is_known = drop_ins.is_some_and(|known| known.contains(&place));
+            if !is_known && (code != Code::ImageNodeName || !has_id(kind)) {
+                self.add(setting(code, &key, &self.shown(&place)));
             }
-            self.add(setting(found.code, &found.key, &place.to_string()));
+        }
+        for path in REGISTRIES {
+            let text = self.root.read(path, FILE_MAX).map(Zeroizing::new);
+            match self.read(text).map(|text| parse(&text)) {
+                Some(Ok(document)) if has_login(&document) => {
+                    let shown = self.shown(&self.at(Path::new(path)));
+                    self.add(setting(Code::ImageClusterToken, "auth", &shown));
+                }
+                None | Some(Ok(_) | Err(DocumentError::Empty)) => {}
+                Some(Err(problem)) => {
+                    self.find(Code::ImageUnreadable, format!("`{path}` {problem}"));
+                }
+            }
         }
     }
 
@@ -281,35 +301,8 @@ impl Check<'_> {
         let usual =
             [DistributionKind::Rke2, DistributionKind::K3s].map(DistributionKind::default_data_dir);
         for dir in configured.chain(usual) {
-            for file in AGENT_FILES {
-                self.below(Code::ImageKubeletCredential, dir, file);
-            }
-            for file in SERVER_FILES {
-                self.below(Code::ImageClusterKeys, dir, file);
-            }
-        }
-    }
-
-    /// Reads a file with one line. Returns `None` if it is absent or a link through one of `others`, which are checked anyway.
-    fn line(&mut self, path: &str, others: &[&str]) -> Option<(ImagePlace, String)> {
-        let place = self.at(Path::new(path));
-        if let Some(target) = &place.leads_to {
-            let is_in_memory = self.root.is_live() && target.starts_with("/run");
-            let steps = self.root.steps(path);
-            let is_passed = |other: &str| steps.iter().any(|step| step == Path::new(other));
-            let mut others = others.iter().filter(|other| **other != path);
-            if is_in_memory || others.any(|other| is_passed(other)) {
-                return None;
-            }
-        }
-        match self.root.read(path, LINE_MAX) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-                Some((place, text))
-            }
-            Err(error) => {
-                self.failed(&error);
-                None
+            for (code, file) in DATA {
+                self.below(code, dir, file);
             }
         }
     }
@@ -318,58 +311,46 @@ impl Check<'_> {
     fn below(&mut self, code: Code, dir: &Path, pattern: &str) {
         let mut paths = vec![dir.to_owned()];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
-            paths = match part.split_once('*') {
-                None => paths.iter().map(|path| path.join(part)).collect(),
-                Some((start, end)) => {
-                    let found = paths.iter().flat_map(|dir| self.entries(dir, start, end));
-                    let found: Vec<PathBuf> = found.take(PATHS_MAX + 1).collect();
-                    if found.len() > PATHS_MAX {
-                        let all = dir.join(pattern);
-                        let seen = format!("more than {PATHS_MAX} paths match {}", all.display());
-                        self.add(Finding::new(Code::ImageUnreadable, seen).with_remedy(MANY));
-                    }
-                    found
-                }
-            };
-        }
-        for path in &paths {
-            // A copy is a file: kubelet.conf.d is a directory of settings.
-            let is_copy = pattern.ends_with(".*") || pattern.ends_with("/*kubeconfig");
-            let is_dir = || self.root.metadata(path).is_ok_and(|found| found.is_dir());
-            if !is_copy || !is_dir() {
-                self.thing(code, path);
+            let found = paths.iter().flat_map(|dir| self.entries(dir, part));
+            paths = found.take(PATHS_MAX + 1).collect();
+            if paths.len() > PATHS_MAX {
+                let all = dir.join(pattern);
+                let seen = format!("more than {PATHS_MAX} paths match {}", all.display());
+                self.add(Finding::new(Code::ImageUnreadable, seen).with_remedy(MANY));
             }
         }
+        // A copy is a file: kubelet.conf.d is a directory of settings.
+        let is_copy = pattern.ends_with(".*") || pattern.ends_with("/*kubeconfig");
+        paths.retain(|path| !is_copy || !self.is_dir(path));
+        paths.iter().for_each(|path| self.thing(code, path));
     }
 
-    /// Returns the entries of a directory whose names have this prefix and suffix.
-    fn entries(&mut self, dir: &Path, start: &str, end: &str) -> Vec<PathBuf> {
-        let names = match self.root.list(dir) {
-            Ok(names) => names,
-            Err(error) => {
-                self.failed(&error);
-                return Vec::new();
-            }
+    /// Returns the paths in a directory that match one part of a pattern.
+    fn entries(&mut self, dir: &Path, part: &str) -> Vec<PathBuf> {
+        let Some((start, end)) = part.split_once('*') else {
+            return vec![dir.join(part)];
         };
-        let fits = |name: &OsStr| {
-            let name = name.as_encoded_bytes();
-            let rest = name.strip_prefix(start.as_bytes());
+        let fits = |name: &OsString| {
+            let rest = name.as_encoded_bytes().strip_prefix(start.as_bytes());
             rest.is_some_and(|rest| rest.ends_with(end.as_bytes()))
         };
-        let names = names.iter().filter(|name| fits(name));
-        names.map(|name| dir.join(name)).collect()
+        let mut names = self.read(self.root.list(dir)).unwrap_or_default();
+        names.retain(fits);
+        names.iter().map(|name| dir.join(name)).collect()
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        self.root.metadata(path).is_ok_and(|found| found.is_dir())
     }
 
     /// Adds the file that a setting names, if it is present and not empty. A directory is never added: the setting is wrong, and the
     /// directory may be one of the system.
     fn file(&mut self, code: Code, path: &Path) {
-        if !self.root.metadata(path).is_ok_and(|found| found.is_dir()) {
+        if !self.is_dir(path) {
             self.thing(code, path);
-        } else if !self.root.list(path).is_ok_and(|names| names.is_empty()) {
-            let seen = format!(
-                "a setting names {} as a file, but it is a directory",
-                path.display()
-            );
+        } else if self.counts(path) {
+            let path = path.display();
+            let seen = format!("a setting names {path} as a file, but it is a directory");
             let finding = Finding::new(Code::ImageUnreadable, seen);
             self.add(finding.with_remedy("Correct the setting that names this path."));
         }
@@ -377,29 +358,27 @@ impl Check<'_> {
 
     /// Adds a file or directory, if it is present and not empty.
     fn thing(&mut self, code: Code, path: &Path) {
-        let mut place = self.at(path);
-        if !self.known.insert((code, place.path.clone())) {
-            return;
-        }
         // This file has an effect even if it is empty or a broken link.
-        let is_mark = code == Code::ImageCloudInitDisabled;
-        let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
-        if !is_there && !self.counts(path) {
+        let is_mark = code == Code::ImageCloudInitDisabled
+            && (self.root.link_target(path).is_some() || self.root.exists(path));
+        if !is_mark && !self.counts(path) {
             return;
         }
         // On a running system, a user can replace a directory by a link before the command is run. In a tree, there is no user.
-        let homes = self.root.resolve("/home");
-        let mut steps = self.root.steps(path).into_iter();
-        let is_open = self.dir == Path::new("/") && steps.any(|step| step.starts_with(&homes));
+        let is_of_user = |place: &Path| !OF_SERVICES.iter().any(|dir| place.starts_with(dir));
+        let dir = path.parent().filter(|_| self.is_live);
+        let found = dir.and_then(|dir| changeable(self.root, dir));
+        let is_open = found.is_some_and(|found| is_of_user(&found.place));
         // The user may have linked a directory of the system, whose files no command may remove.
-        let home = self.home(path);
-        let is_linked = home.is_some_and(|home| !place.path.starts_with(home));
-        if is_linked {
-            let (path, leads_to) = (path.to_owned(), Some(place.path));
-            place = ImagePlace { path, leads_to };
-        }
+        let is_home = |dir: &&Path| {
+            dir.parent() == Some(Path::new("/home")) || self.homes.iter().any(|home| home == dir)
+        };
+        let place = self.at(path);
+        let home = path.ancestors().find(is_home);
+        let is_linked = home.is_some_and(|home| !place.starts_with(self.root.resolve(home)));
+        let place = if is_linked { path.into() } else { place };
         let things = self.things.entry((code, is_open || is_linked));
-        things.or_default().push(place);
+        things.or_default().insert(place);
     }
 
     /// Reports whether a path exists, and is neither an empty file nor an empty directory.
@@ -411,68 +390,37 @@ impl Check<'_> {
                 () => true,
             })
         });
-        weighed.unwrap_or_else(|error| {
-            self.failed(&error);
-            false
-        })
+        self.read(weighed).unwrap_or(false)
     }
 
-    fn failed(&mut self, error: &ReadError) {
-        if !error.is_absent() {
-            self.find(Code::ImageUnreadable, chain(error));
+    /// Resolves all links in a path, except that at its end.
+    fn at(&self, path: &Path) -> PathBuf {
+        let is_link = self.root.link_target(path).is_some();
+        let link = path.parent().zip(path.file_name()).filter(|_| is_link);
+        let link = link.map(|(dir, name)| self.root.resolve(dir).join(name));
+        link.unwrap_or_else(|| self.root.resolve(path))
+    }
+
+    /// Returns a path as it is shown: a link with its target.
+    fn shown(&self, path: &Path) -> String {
+        match (path.display(), self.root.resolve(path)) {
+            (shown, target) if target == path => shown.to_string(),
+            (shown, target) => format!("{shown} (a link to {})", target.display()),
         }
-    }
-
-    /// Returns the home directory that has this path, with the links that only root can make resolved.
-    fn home(&self, path: &Path) -> Option<PathBuf> {
-        if path.starts_with("/root") {
-            return Some(self.root.resolve("/root"));
-        }
-        let user = path.strip_prefix("/home").ok()?.components().next()?;
-        Some(self.root.resolve("/home").join(user))
-    }
-
-    /// Resolves all links in a path. If the path itself is a link, its target is returned separately.
-    fn at(&self, path: &Path) -> ImagePlace {
-        let resolved = self.root.resolve(path);
-        let name = path.parent().zip(path.file_name());
-        let link = name
-            .filter(|_| self.root.link_target(path).is_some())
-            .map(|(folder, name)| self.root.resolve(folder).join(name));
-        ImagePlace {
-            leads_to: link.is_some().then(|| resolved.clone()),
-            path: link.unwrap_or(resolved),
-        }
-    }
-
-    /// Adds a finding for a file that is emptied. A link is removed, because the target may be used elsewhere.
-    fn blank(&mut self, code: Code, place: &ImagePlace, seen: String) {
-        // dbus-daemon rejects an empty ID, and dbus-uuidgen creates a missing one; systemd initializes an empty one.
-        let is_of_dbus = place.path.ends_with("dbus/machine-id");
-        let command = match place.leads_to {
-            None if !is_of_dbus => format!("truncate -s 0 {}", self.path(&place.path)),
-            _ => self.remove(std::slice::from_ref(place)),
-        };
-        self.find_with(code, seen, command);
-    }
-
-    /// Returns the command that removes files, and directories with all their content.
-    fn remove(&self, places: &[ImagePlace]) -> String {
-        let paths = places.iter().map(|place| self.path(&place.path));
-        format!("rm -rf {}", paths.collect::<Vec<_>>().join(" "))
     }
 
     /// Returns the option of a program that works in the tree; nothing for the running system.
     fn in_root(&self) -> String {
-        match self.dir == Path::new("/") {
+        let dir: PathBuf = self.root.join("/").components().collect();
+        match self.is_live {
             true => String::new(),
-            false => format!("--root={} ", shell_path(self.dir)),
+            false => format!("--root={} ", shell_path(&dir)),
         }
     }
 
-    fn path(&self, path: &Path) -> String {
-        let path = path.strip_prefix("/").unwrap_or(path);
-        shell_path(&self.dir.join(path))
+    /// Returns the path as a word of a command.
+    fn shell(&self, path: &Path) -> String {
+        shell_path(&self.root.join(path))
     }
 }
 

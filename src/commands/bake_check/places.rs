@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files and directories that an image must not contain.
+//! The files and directories that an image must not contain, and the programs that it must.
 
+use super::unit;
 use crate::catalog::Code;
+use crate::facts::guest_agent::UNITS;
+use crate::observe::guest_agent;
+
+/// The programs that each machine needs: the findings that they or their units are missing, masked and disabled, their possible paths,
+/// and the possible names of their units.
+#[rustfmt::skip]
+pub(super) const PROGRAMS: [([Code; 3], &[&str], &[&str]); 2] = [
+    ([Code::ImageAgentMissing, Code::ImageAgentMasked, Code::ImageAgentNotEnabled], &[unit::PROGRAM], &[unit::OURS]),
+    ([Code::ImageGuestAgentMissing, Code::ImageGuestAgentMasked, Code::ImageGuestAgentNotEnabled], &guest_agent::PROGRAMS, &UNITS),
+];
+
+/// What RKE2 and K3s create in their data directory: the kubelet, and a server. Images for air-gapped installation and manifests are in
+/// the same directories, and are allowed.
+#[rustfmt::skip]
+pub(super) const DATA: [(Code, &str); 9] = [
+    (Code::ImageKubeletCredential, "agent/*.kubeconfig"), (Code::ImageKubeletCredential, "agent/*.key"),
+    (Code::ImageKubeletCredential, "agent/*.crt"), (Code::ImageClusterKeys, "server/tls"), (Code::ImageClusterKeys, "server/cred"),
+    (Code::ImageClusterKeys, "server/db"), (Code::ImageClusterKeys, "server/token"), (Code::ImageClusterKeys, "server/node-token"),
+    (Code::ImageClusterKeys, "server/agent-token"),
+];
 
 /// The findings that are only files or directories in the tree, with at most one `*` in each component of a path. Empty files (except
 /// for [`Code::ImageCloudInitDisabled`]) and empty directories are ignored.
@@ -58,7 +79,7 @@ pub const PLACES: &[(Code, &[&str])] = &[
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys*", "/home/*/.ssh/authorized_keys*"]),
-    (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials"]),
+    (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials", "/etc/zypp/credentials.d/NCCcredentials"]),
     (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
     (Code::ImageSystemAgentConnection, &[
         "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of RKE2, K3s and the kubelet that several machines must not share. The value of a secret is not kept.
 
-use std::path::{Path, PathBuf};
-
-use zeroize::Zeroizing;
-
 use crate::catalog::Code;
-use crate::facts::distribution::{Distribution, DistributionKind};
-use crate::observe::distribution::{DistributionProblem, Setting, read_with};
-use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
-use crate::sys::root::Root;
+use crate::sys::document::yaml::YamlValue;
 
 /// Keys whose values are secrets.
 const SECRET: [&str; 5] = [
@@ -21,7 +14,7 @@ const SECRET: [&str; 5] = [
 ];
 
 /// Keys that name a file with a secret.
-const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
+pub(super) const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
 
 /// The label that identifies the machine. All labels with a topology prefix are unshareable too.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -29,64 +22,14 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// Prefix of topology labels before Kubernetes 1.17.
 const OLD_TOPOLOGY: &str = "failure-domain.beta.kubernetes.io/";
 
-/// The registries file of each distribution (<https://docs.k3s.io/installation/private-registry>).
-const REGISTRIES: [(DistributionKind, &str); 2] = [
-    (DistributionKind::Rke2, "/etc/rancher/rke2/registries.yaml"),
-    (DistributionKind::K3s, "/etc/rancher/k3s/registries.yaml"),
+/// The registries files (<https://docs.k3s.io/installation/private-registry>).
+pub(super) const REGISTRIES: [&str; 2] = [
+    "/etc/rancher/rke2/registries.yaml",
+    "/etc/rancher/k3s/registries.yaml",
 ];
 
-/// The maximum size of a registries file; typical ones are below 16 KiB.
-const FILE_MAX: u64 = 1 << 20;
-
-/// What the files of the distributions contain.
-pub(super) struct Settings {
-    pub(super) distributions: Vec<Distribution>,
-    pub(super) problems: Vec<DistributionProblem>,
-    pub(super) unshareable: Vec<Unshareable>,
-    /// The files that the settings name as files with a secret.
-    pub(super) secret_files: Vec<PathBuf>,
-}
-
-/// A setting that several machines must not share.
-pub(super) struct Unshareable {
-    pub(super) kind: DistributionKind,
-    pub(super) code: Code,
-    /// The key, variable or flag.
-    pub(super) key: String,
-    pub(super) path: PathBuf,
-}
-
-/// Reads the files of all distributions.
-pub(super) fn read(root: &Root) -> Settings {
-    let (mut unshareable, mut secret_files) = (Vec::new(), Vec::new());
-    let mut each = |setting: &Setting<'_>| {
-        if SECRET_FILE.contains(&setting.name) {
-            let names = setting.values.iter().filter(|name| !name.is_empty());
-            secret_files.extend(names.map(PathBuf::from));
-        }
-        let mut values = setting.values.iter();
-        if let Some(code) = values.find_map(|value| code_of(setting.name, value)) {
-            unshareable.push(Unshareable {
-                kind: setting.kind,
-                code,
-                key: setting.key.to_owned(),
-                path: setting.path.to_owned(),
-            });
-        }
-    };
-    let (distributions, problems) = read_with(root, Some(&mut each));
-    let mut settings = Settings {
-        distributions,
-        problems,
-        unshareable,
-        secret_files,
-    };
-    settings.registries(root);
-    settings
-}
-
 /// Returns the finding for a setting, if no machine may share it with others.
-fn code_of(name: &str, value: &str) -> Option<Code> {
+pub(super) fn code_of(name: &str, value: &str) -> Option<Code> {
     match name {
         _ if value.is_empty() => None,
         "node-name" | "hostname-override" => Some(Code::ImageNodeName),
@@ -120,38 +63,8 @@ fn has_topology(labels: &str) -> bool {
     })
 }
 
-impl Settings {
-    /// Adds the registries files that contain a credential.
-    fn registries(&mut self, root: &Root) {
-        for (kind, path) in REGISTRIES {
-            let text = match root.read(path, FILE_MAX) {
-                Ok(text) => Zeroizing::new(text),
-                Err(source) if source.is_absent() => continue,
-                Err(source) => {
-                    let problem = DistributionProblem::Unreadable { kind, source };
-                    self.problems.push(problem);
-                    continue;
-                }
-            };
-            match parse(&text) {
-                Ok(document) if has_login(&document) => self.unshareable.push(Unshareable {
-                    kind,
-                    code: Code::ImageClusterToken,
-                    key: "auth".to_owned(),
-                    path: path.into(),
-                }),
-                Ok(_) | Err(DocumentError::Empty) => {}
-                Err(problem) => self.problems.push(DistributionProblem::Document {
-                    path: Path::new(path).to_owned(),
-                    problem,
-                }),
-            }
-        }
-    }
-}
-
 /// Reports whether any `configs.<registry>.auth` has a value.
-fn has_login(document: &YamlValue) -> bool {
+pub(super) fn has_login(document: &YamlValue) -> bool {
     let Some(YamlValue::Map(registries)) = document.get("configs") else {
         return false;
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Units as described by their files, in a tree whose systemd is not running (systemd.unit(5)).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::facts::guest_agent::Enablement;
 use crate::sys::root::Root;
@@ -21,8 +21,8 @@ const RULES: [&str; 3] = [
     "/lib/udev/rules.d",
 ];
 
-/// The maximum size of a unit or rules file, which has only some lines.
-const FILE_MAX: u64 = 64 << 10;
+/// The maximum size of a file that is read; typical ones are below 16 KiB.
+pub(super) const FILE_MAX: u64 = 1 << 20;
 
 /// A link to this path masks a unit.
 const NOTHING: &str = "/dev/null";
@@ -57,36 +57,30 @@ fn enablement(root: &Root, name: &str) -> Option<Enablement> {
     })
 }
 
+/// Returns the paths in these directories.
+fn entries(root: &Root, dirs: &[&str]) -> impl Iterator<Item = PathBuf> {
+    dirs.iter().flat_map(|dir| {
+        let names = root.list(dir).unwrap_or_default().into_iter();
+        names.map(|name| Path::new(dir).join(name))
+    })
+}
+
 /// Reports whether another unit wants or requires this one. `systemctl enable` creates the link, or a distribution ships it.
 fn is_wanted(root: &Root, name: &str) -> bool {
-    DIRECTORIES.iter().any(|dir| {
-        let children = root.list(dir).unwrap_or_default();
-        children.iter().any(|child| {
-            let is_dependency = [".wants", ".requires"]
-                .iter()
-                .any(|end| child.as_encoded_bytes().ends_with(end.as_bytes()));
-            is_dependency
-                && root
-                    .link_target(Path::new(dir).join(child).join(name))
-                    .is_some()
-        })
+    entries(root, &DIRECTORIES).any(|dir| {
+        let kind = dir.extension().unwrap_or_default();
+        (kind == "wants" || kind == "requires") && root.link_target(dir.join(name)).is_some()
     })
 }
 
 /// Reports whether a udev rule starts the unit for a device.
 fn is_in_rules(root: &Root, name: &str) -> bool {
-    RULES.iter().any(|dir| {
-        let files = root.list(dir).unwrap_or_default();
-        files.iter().any(|file| {
-            let text = root.read_text(Path::new(dir).join(file), FILE_MAX);
-            text.is_ok_and(|text| {
-                // A backslash at the end of a line continues it on the next one.
-                let text = text.replace("\\\n", " ");
-                let mut lines = text
-                    .lines()
-                    .filter(|line| !line.trim_start().starts_with('#'));
-                lines.any(|line| line.contains("SYSTEMD_WANTS") && line.contains(name))
-            })
-        })
+    entries(root, &RULES).any(|file| {
+        // A backslash at the end of a line continues it on the next one.
+        let text = root.read_text(file, FILE_MAX).unwrap_or_default();
+        let text = text.replace("\\\n", " ");
+        let is_start = |line: &str| line.contains("SYSTEMD_WANTS") && line.contains(name);
+        let mut lines = text.lines().map(str::trim_start);
+        lines.any(|line| !line.starts_with('#') && is_start(line))
     })
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 
 /// A tree with these files.
 fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -13,13 +14,18 @@ fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-/// The finding with this code, and its commands without the directory of the tree.
-fn found(dir: &tempfile::TempDir, code: Code) -> Option<(Finding, Vec<String>)> {
-    let mut findings = check(&Root::new(dir.path()), None, dir.path()).into_iter();
-    let finding = findings.find(|finding| finding.code == code)?;
+/// The commands of a finding, without the directory of the tree.
+fn commands(dir: &tempfile::TempDir, finding: &Finding) -> Vec<String> {
     let commands = finding.commands().iter();
     let within = |text: &str| text.replace(dir.path().to_str().unwrap(), "");
-    let commands = commands.map(|command| within(&command.text)).collect();
+    commands.map(|command| within(&command.text)).collect()
+}
+
+/// The finding with this code, and its commands.
+fn found(dir: &tempfile::TempDir, code: Code) -> Option<(Finding, Vec<String>)> {
+    let mut findings = check(&Root::new(dir.path()), None, false).into_iter();
+    let finding = findings.find(|finding| finding.code == code)?;
+    let commands = commands(dir, &finding);
     Some((finding, commands))
 }
 
@@ -45,14 +51,14 @@ fn an_invalid_configuration_is_one_problem() {
     let text: String = (0..20).map(|number| format!("k{number} = 1\n")).collect();
     let dir = tree(&[(file, &text), ("/the other.toml", "x = 1\n")]);
     let only = Path::new("/the other.toml");
-    let named = check(&Root::new(dir.path()), Some(only), Path::new("/image"));
+    let named = check(&Root::new(dir.path()), Some(only), false);
     let mut named = named.iter();
     let named = named.find(|one| one.code == Code::ImageConfigInvalid);
     assert_eq!(
-        named.unwrap().commands()[0].text,
-        "harvester-node-agent --root=/image --config='/the other.toml' config check"
+        commands(&dir, named.unwrap()),
+        ["harvester-node-agent --root= --config='/the other.toml' config check"]
     );
-    let findings = check(&Root::new(dir.path()), None, dir.path());
+    let findings = check(&Root::new(dir.path()), None, false);
     let mut findings = findings.iter();
     let found = findings.find(|one| one.code == Code::ImageConfigInvalid);
     let seen = &found.unwrap().seen;
@@ -61,48 +67,63 @@ fn an_invalid_configuration_is_one_problem() {
 }
 
 #[test]
-fn in_a_home_directory_of_a_running_system_no_command_removes_anything() {
+fn where_another_user_can_put_a_link_on_a_running_system_no_command_removes_anything() {
     let dir = tree(&[
         ("/home/a/.ssh/id_rsa", "x"),
         ("/srv/token", "x"),
+        ("/srv/a/token", "x"),
         ("/root/.ssh/id_rsa", "x"),
+        ("/var/log/journal/x", "x"),
         (
             "/etc/rancher/k3s/config.yaml",
-            "token-file: /etc/a/b/token\n",
+            "token-file: /etc/a/b/token\nagent-token-file: /srv/a/token\n",
         ),
     ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
     link("/home/a", "etc/a");
     link("/srv", "home/a/b");
-    let found = |at: &Path| -> Vec<_> {
-        let findings = check(&Root::new(dir.path()), None, at).into_iter();
-        let codes = [Code::ImageClusterToken, Code::ImageSshPrivateKey];
+    // As for another owner. rsyslog may write to the one of logs.
+    for (place, mode) in [
+        ("home/a", 0o777),
+        ("srv/a", 0o777),
+        ("var/log", 0o775),
+        ("root", 0o755),
+        ("root/.ssh", 0o755),
+    ] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path().join(place), mode).unwrap();
+    }
+    let found = |is_live| -> Vec<_> {
+        let findings = check(&Root::new(dir.path()), None, is_live).into_iter();
+        let codes = [
+            Code::ImageLogs,
+            Code::ImageClusterToken,
+            Code::ImageSshPrivateKey,
+        ];
         let findings = findings.filter(|one| codes.contains(&one.code));
         findings
-            .map(|one| {
-                (
-                    one.commands().first().map(|it| it.text.to_string()),
-                    one.seen,
-                )
-            })
+            .map(|one| (one.seen.clone(), commands(&dir, &one).join("; ")))
             .collect()
     };
-    let said = |command: Option<&str>, seen: &str| (command.map(str::to_owned), seen.to_owned());
-    let (token, key, of_root) = ("/srv/token", "/home/a/.ssh/id_rsa", "/root/.ssh/id_rsa");
+    let said = |seen: &str, command: &str| (seen.to_owned(), command.to_owned());
+    let logs = said("/var/log/journal/x", "rm -rf /var/log/journal/x");
+    let (tokens, key) = ("/srv/a/token, /srv/token", "/home/a/.ssh/id_rsa");
     let running = [
-        said(None, token),
-        said(Some("rm -rf /root/.ssh/id_rsa"), of_root),
-        said(None, key),
+        logs.clone(),
+        said(tokens, ""),
+        said("/root/.ssh/id_rsa", "rm -rf /root/.ssh/id_rsa"),
+        said(key, ""),
     ];
-    assert_eq!(found(Path::new("/")), running);
+    assert_eq!(found(true), running);
     let image = [
-        said(Some("rm -rf /image/srv/token"), token),
+        logs,
+        said(tokens, "rm -rf /srv/a/token /srv/token"),
         said(
-            Some("rm -rf /image/root/.ssh/id_rsa /image/home/a/.ssh/id_rsa"),
-            "/root/.ssh/id_rsa, /home/a/.ssh/id_rsa",
+            "/home/a/.ssh/id_rsa, /root/.ssh/id_rsa",
+            "rm -rf /home/a/.ssh/id_rsa /root/.ssh/id_rsa",
         ),
     ];
-    assert_eq!(found(Path::new("/image")), image);
+    assert_eq!(found(false), image);
 }
 
 #[test]
@@ -124,20 +145,23 @@ fn what_is_not_checked_is_said() {
 #[test]
 fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
     let dir = tree(&[
+        ("/etc/passwd", "c:x:998:998::/var/lib/c:/usr/sbin/nologin\n"),
         ("/var/home/a/.ssh/id_rsa", "x"),
         ("/usr/lib/x/id_rsa", "x"),
         ("/var/home/b/x", "x"),
+        ("/var/lib/c/x", "x"),
     ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
     link("var/home", "home");
     link("/usr/lib/x", "var/home/b/.ssh");
-    let findings = check(&Root::new(dir.path()), None, dir.path());
+    link("/usr/lib/x", "var/lib/c/.ssh");
+    let findings = check(&Root::new(dir.path()), None, false);
     let keys = findings
         .iter()
         .filter(|one| one.code == Code::ImageSshPrivateKey);
     let keys: Vec<_> = keys
         .map(|one| (one.seen.as_str(), one.commands().len()))
         .collect();
-    let linked = "/home/b/.ssh/id_rsa (a link to /usr/lib/x/id_rsa)";
+    let linked = "/home/b/.ssh/id_rsa (a link to /usr/lib/x/id_rsa), /var/lib/c/.ssh/id_rsa (a link to /usr/lib/x/id_rsa)";
     assert_eq!(keys, [("/var/home/a/.ssh/id_rsa", 1), (linked, 0)]);
 }
