@@ -248,17 +248,16 @@ impl Search<'_> {
             }
         }
         // Anyone who may create VMs can make any number of them likely. Those that are not read here may be ours.
-        let is_complete = likely.len() <= READ_MAX;
-        rest.extend(likely.drain(likely.len().min(READ_MAX)..));
+        let mut more = likely.split_off(likely.len().min(READ_MAX));
         let mut vmis = Vec::new();
         for name in &likely {
             vmis.extend(keep(self.read(name).await?, unreadable));
         }
-        let is_found = is_complete && vmis.iter().any(|vmi| self.is_ours(vmi));
+        let is_found = more.is_empty() && vmis.iter().any(|vmi| self.is_ours(vmi));
         if is_found && self.list != ListPolicy::Always {
             return Ok(vmis);
         }
-        if rest.len() <= READ_ONE_BY_ONE {
+        if rest.len() + more.len() <= READ_ONE_BY_ONE {
             for name in &rest {
                 vmis.extend(self.read(name).await?.ok().flatten());
             }
@@ -276,6 +275,13 @@ impl Search<'_> {
             };
             let others = self.client.list(&collection, &[], new).await?;
             vmis.extend(others);
+            // The list skips what cannot be parsed.
+            let read: BTreeSet<&VmName> = vmis.iter().map(|vmi| &vmi.name).collect();
+            more.retain(|name| !read.contains(name));
+            more.truncate(READ_MAX);
+        }
+        for name in &more {
+            vmis.extend(keep(self.read(name).await?, unreadable));
         }
         Ok(vmis)
     }
@@ -334,7 +340,7 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
 async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Option<Vmi>, Error> {
     let path = INSTANCES.within(namespace).named(name);
     match client.get::<Vmi>(&path).await {
-        Ok(read) => Ok(Some(read).filter(|read| read.name == *name)),
+        Ok(read) => Ok(Some(read)),
         Err(error) if error.kind == Kind::Absent => Ok(None),
         Err(error) => Err(error),
     }
@@ -348,7 +354,7 @@ async fn get_foreign(
 ) -> Result<Result<Option<Vmi>, Error>, Error> {
     let path = INSTANCES.within(namespace).named(name);
     match client.get_foreign::<Vmi>(&path).await {
-        Ok(read) => Ok(read.map(|vmi| Some(vmi).filter(|vmi| vmi.name == *name))),
+        Ok(read) => Ok(read.map(Some)),
         Err(error) if error.kind == Kind::Absent => Ok(Ok(None)),
         Err(error) if error.kind == Kind::TooLarge => Ok(Err(error)),
         Err(error) => Err(error),
