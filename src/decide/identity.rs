@@ -264,10 +264,12 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
 }
 
 /// Reports whether an instance is this machine whatever other instances there are, so that none needs to be compared: it is proven, and
-/// `spec.providerID` of our Node names no other VM. Any user who may create VMs can give one our name and our hardware IDs.
+/// the VM in `spec.providerID` of our Node, if there is one, owns it. Any user who may create VMs can give one our name and our hardware
+/// IDs, and leave out its owner.
 pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let is_of_other = || Candidate::new(observation, vmi).is_of_another_node();
-    is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other())
+    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let is_owned = provided.is_none() || provided == vmi.vm_uid.as_deref();
+    is_proven(observation, vmi, pinned) && (pinned.is_some() || is_owned)
 }
 
 /// Reports whether anything speaks for an instance.

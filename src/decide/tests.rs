@@ -68,7 +68,7 @@ fn with_rack(world: &mut World) {
 
 /// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
-    let changes: [fn(&mut World); 18] = [
+    let changes: [fn(&mut World); 19] = [
         |_| {},
         |w| w.migrate("hv-b", "eu-1", "rack-b"),
         |w| w.migrate("hv-c", "eu-2", ""),
@@ -92,6 +92,13 @@ fn worlds() -> Vec<World> {
             );
         },
         |w| w.settings.topology.sources = vec![Source::VmiAnnotations, Source::LauncherPod],
+        |w| {
+            if let Fact::Known(node) = &mut w.observation.node {
+                node.provider_id = Some("harvester://other-vm".to_owned());
+            }
+            // The finding about it has an Event.
+            w.settings.report.events = false;
+        },
     ];
     let mut worlds = Vec::new();
     for first in changes {

@@ -275,6 +275,19 @@ async fn a_likely_vm_that_cannot_be_parsed_does_not_hide_ours_and_is_named_if_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_without_an_owner_is_not_taken_for_our_vm_that_cannot_be_parsed() {
+    let mut reader = Reader::new().await;
+    reader.twin("gc8-copy").await;
+    let free = |vmi: &mut Value| vmi["metadata"]["ownerReferences"] = json!([]);
+    reader.owned("gc8-copy", free).await;
+    let damage = |vmi: &mut Value| vmi["status"] = json!("damaged");
+    reader.owned(VM_NAME, damage).await;
+    let read = reader.read_until_listed().await;
+    let why = read.observation.candidates.why().unwrap();
+    assert!(why.text.contains(VM_NAME), "{}", why.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_fails_costs_no_vm_that_was_read_by_its_name() {
     let mut reader = Reader::new().await;
     reader.read(Scope::ALL).await;

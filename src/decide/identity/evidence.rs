@@ -150,11 +150,6 @@ impl<'a> Candidate<'a> {
         })
     }
 
-    /// Reports whether `spec.providerID` of our Node names another VM.
-    pub(super) fn is_of_another_node(&self) -> bool {
-        self.has(false, |kind| kind == EvidenceKind::ProviderId)
-    }
-
     /// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
     /// the same name and, before KubeVirt 1.6, a firmware UUID that is derived from it.
     pub(super) fn is_namesake(&self) -> bool {
@@ -162,7 +157,7 @@ impl<'a> Candidate<'a> {
         let is_proof = |kind: EvidenceKind| {
             kind.rank() > 1 && !(of_name && kind == EvidenceKind::FirmwareUuid)
         };
-        self.is_of_another_node() && !self.has(true, is_proof)
+        self.has(false, |kind| kind == EvidenceKind::ProviderId) && !self.has(true, is_proof)
     }
 
     /// Returns the rank of the strongest evidence that agrees, unless this is certainly another machine.
