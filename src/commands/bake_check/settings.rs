@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of RKE2, K3s and the kubelet that several machines must not share. The value of a secret is not kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
@@ -9,6 +9,7 @@ use crate::catalog::Code;
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::observe::distribution::{DistributionProblem, Setting, read_with};
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
+use crate::sys::escape::chain;
 use crate::sys::root::Root;
 
 /// Keys whose values are secrets.
@@ -127,9 +128,11 @@ impl Settings {
             let text = match root.read(path, FILE_MAX) {
                 Ok(text) => Zeroizing::new(text),
                 Err(source) if source.is_absent() => continue,
-                Err(source) => {
-                    let problem = DistributionProblem::Unreadable { kind, source };
-                    self.problems.push(problem);
+                Err(error) => {
+                    let error = chain(&error);
+                    self.problem(format!(
+                        "failed to read a configuration file of {kind}: {error}"
+                    ));
                     continue;
                 }
             };
@@ -141,12 +144,14 @@ impl Settings {
                     path: path.into(),
                 }),
                 Ok(_) | Err(DocumentError::Empty) => {}
-                Err(problem) => self.problems.push(DistributionProblem::Document {
-                    path: Path::new(path).to_owned(),
-                    problem,
-                }),
+                Err(problem) => self.problem(format!("`{path}` {problem}")),
             }
         }
+    }
+
+    fn problem(&mut self, text: String) {
+        let is_passing = false;
+        self.problems.push(DistributionProblem { text, is_passing });
     }
 }
 
