@@ -308,9 +308,11 @@ pub async fn read_own(
     let OwnInstance {
         vmi: own, others, ..
     } = found;
-    let mut vmis = match get(client, &own.namespace, &own.name).await {
-        Ok(Some(read)) if read.uid == own.uid => vec![read],
+    let path = INSTANCES.within(&own.namespace).named(&own.name);
+    let mut vmis = match client.get::<Vmi>(&path).await {
+        Ok(read) if read.uid == own.uid => vec![read],
         Ok(_) => return None,
+        Err(error) if error.kind == Kind::Absent => return None,
         Err(error) => return Some(failed(&error)),
     };
     for other in others.vmis.iter().filter(|other| other.name != own.name) {
@@ -334,15 +336,6 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
         Ok(vm) => Fact::Known(vm),
         Err(error) if matches!(error.kind, Kind::Absent | Kind::NotFound) => Fact::Absent,
         Err(error) => Fact::Failed(why(&error)),
-    }
-}
-
-async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Option<Vmi>, Error> {
-    let path = INSTANCES.within(namespace).named(name);
-    match client.get::<Vmi>(&path).await {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if error.kind == Kind::Absent => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -28,14 +28,8 @@ pub struct KeptLabels {
     about: Option<(HostName, TopologySettings, LabelSettings)>,
     /// The answers about the host of the VM, until they are doubted.
     current: BTreeMap<Source, Fact<HostLabels>>,
-    /// Answers that last, about hosts that were asked for recently.
-    lasting: BTreeMap<(Source, HostName), Kept>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Kept {
-    answer: Fact<HostLabels>,
-    until: Duration,
+    /// Answers that last, about hosts that were asked for recently, each with the time until which it does.
+    lasting: BTreeMap<(Source, HostName), (Fact<HostLabels>, Duration)>,
 }
 
 impl KeptLabels {
@@ -91,17 +85,18 @@ impl KeptLabels {
     /// Forgets the labels of all hosts.
     pub fn forget_labels(&mut self) {
         self.forget_current();
-        self.lasting.retain(|_, kept| kept.answer.known().is_none());
+        self.lasting
+            .retain(|_, (answer, _)| answer.known().is_none());
     }
 
     /// Forgets the refusals.
     pub fn forget_refusals(&mut self) {
-        self.lasting.retain(|_, kept| kept.answer.why().is_none());
+        self.lasting.retain(|_, (answer, _)| answer.why().is_none());
     }
 
     fn get(&self, about: &(Source, HostName), uptime: Duration) -> Option<&Fact<HostLabels>> {
-        let kept = self.lasting.get(about)?;
-        (uptime < kept.until).then_some(&kept.answer)
+        let (answer, until) = self.lasting.get(about)?;
+        (uptime < *until).then_some(answer)
     }
 
     /// Keeps the labels of a Node for `age`, and a refusal for an hour.
@@ -117,18 +112,14 @@ impl KeptLabels {
             Fact::Failed(why) if why.kind == UnavailableKind::Forbidden => DENIED_FOR,
             _ => return,
         };
-        self.lasting.retain(|_, kept| uptime < kept.until);
+        self.lasting.retain(|_, (_, until)| uptime < *until);
         if self.lasting.len() >= KEPT_MAX {
-            let first = self.lasting.iter().min_by_key(|(_, kept)| kept.until);
+            let first = self.lasting.iter().min_by_key(|(_, (_, until))| *until);
             if let Some(first) = first.map(|(about, _)| about.clone()) {
                 self.lasting.remove(&first);
             }
         }
-        let kept = Kept {
-            answer: answer.clone(),
-            until: uptime + lasts,
-        };
-        self.lasting.insert(about, kept);
+        self.lasting.insert(about, (answer.clone(), uptime + lasts));
     }
 }
 
