@@ -45,11 +45,7 @@ impl Identity {
     pub fn vmi(&self) -> Option<&Vmi> {
         match &self.vm {
             OwnVm::Identified(vmi) => Some(vmi),
-            OwnVm::ProvenOffline(_)
-            | OwnVm::Remembered(..)
-            | OwnVm::Ambiguous(_)
-            | OwnVm::NotFound(_)
-            | OwnVm::Unknown(_) => None,
+            _ => None,
         }
     }
 
@@ -409,45 +405,39 @@ fn not_found(
 
 /// Proves the name of the VM by its pod or by the firmware UUID, without any candidate.
 fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence>) {
-    if let Some(pod) = observation.pod_info.known()
-        && let Some(name) = &pod.vm
-    {
+    let of_pod = || {
+        let pod = observation.pod_info.known()?;
         let vm = OfflineVm {
-            name: name.clone(),
+            name: pod.vm.clone()?,
             namespace: Some(pod.namespace.clone()),
             instance_uid: pod.instance_uid.clone(),
         };
-        let evidence = Evidence {
-            kind: EvidenceKind::PodInfo,
-            agrees: true,
-            detail: format!(
-                "virtiofs shares the files of pod {}/{}",
-                pod.namespace, pod.pod
-            ),
-        };
-        return (OwnVm::ProvenOffline(vm), vec![evidence]);
-    }
-    let Some(uuid) = observation.machine.product_uuid.known() else {
-        return (OwnVm::Unknown(why.clone()), Vec::new());
+        let (namespace, pod) = (&pod.namespace, &pod.pod);
+        let detail = format!("virtiofs shares the files of pod {namespace}/{pod}");
+        Some((vm, EvidenceKind::PodInfo, detail))
     };
-    let platform = observation.machine.platform_hostname.known().cloned();
-    let proven = platform
-        .into_iter()
-        .chain(own_names(observation).into_iter().map(|(_, name)| name))
-        .filter_map(|name| VmName::parse(&short(&name)).ok())
-        .find(|name| firmware_uuid(name.as_str()) == *uuid);
-    match proven {
-        Some(name) => {
-            let detail = format!("product_uuid is the UUIDv5 of `{name}`");
+    let of_uuid = || {
+        let uuid = observation.machine.product_uuid.known()?;
+        let platform = observation.machine.platform_hostname.known().cloned();
+        let own = own_names(observation).into_iter().map(|(_, name)| name);
+        let names = platform.into_iter().chain(own);
+        let mut names = names.filter_map(|name| VmName::parse(&short(&name)).ok());
+        let name = names.find(|name| firmware_uuid(name.as_str()) == *uuid)?;
+        let detail = format!("product_uuid is the UUIDv5 of `{name}`");
+        let vm = OfflineVm {
+            name,
+            namespace: None,
+            instance_uid: None,
+        };
+        Some((vm, EvidenceKind::UuidOfName, detail))
+    };
+    match of_pod().or_else(of_uuid) {
+        Some((vm, kind, detail)) => {
+            let agrees = true;
             let evidence = Evidence {
-                kind: EvidenceKind::UuidOfName,
-                agrees: true,
+                kind,
+                agrees,
                 detail,
-            };
-            let vm = OfflineVm {
-                name,
-                namespace: None,
-                instance_uid: None,
             };
             (OwnVm::ProvenOffline(vm), vec![evidence])
         }

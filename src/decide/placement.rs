@@ -140,12 +140,8 @@ pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Optio
     let (host, host_source) = match (&identity.vm, observation.host_metrics.known()) {
         (OwnVm::Identified(vmi), _) => (vmi.host.clone()?, HostSource::Harvester(vmi)),
         (OwnVm::Ambiguous(_) | OwnVm::NotFound(_), _) => return None,
-        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), Some(metrics)) => {
-            (metrics.host.clone(), HostSource::DownwardMetrics)
-        }
-        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), None) => {
-            (pod?.host.clone()?, HostSource::PodInfo)
-        }
+        (_, Some(metrics)) => (metrics.host.clone(), HostSource::DownwardMetrics),
+        (_, None) => (pod?.host.clone()?, HostSource::PodInfo),
     };
     Some(Located {
         host,

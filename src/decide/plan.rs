@@ -225,13 +225,12 @@ impl Plan {
     /// Advances an open fast-poll window.
     fn step_window(&mut self, seen: Scene<'_>, now: Now) {
         let memory = &mut self.memory;
-        let is_host_late = memory.is_host_late(seen);
-        let placement = seen.placement.filter(|_| !is_host_late);
+        // While the host is known only from the files of the pod, there is no VM.
+        let placement = seen.placement.filter(|_| !memory.is_host_late(seen));
         let is_unwritten = matches!(self.doing, Doing::Writing(_));
         let found = ProbeResult {
             host: placement.map(|placement| &placement.host),
-            is_answered: !is_host_late
-                && (seen.placement.is_some() || seen.identity.vmi().is_some()),
+            is_answered: placement.is_some() || seen.identity.vmi().is_some(),
             is_read: seen.reasons.scope.contains(Scope::VM),
             is_settled: self.sync.is_final() && !is_unwritten,
         };

@@ -285,13 +285,7 @@ pub(super) fn identity(
             }
             findings.push(Finding::new(Code::VmNotFound, text));
         }
-        (
-            OwnVm::Identified(_)
-            | OwnVm::Remembered(..)
-            | OwnVm::ProvenOffline(_)
-            | OwnVm::Unknown(_),
-            _,
-        ) => {}
+        _ => {}
     }
     let provider = identity
         .evidence

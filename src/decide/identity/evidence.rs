@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Evidence for and against an instance being this machine.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{NameKind, firmware_uuid, is_made_from, short};
+use crate::facts::nic::Mac;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::sys::named::named;
@@ -99,17 +102,12 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     }
     let ours = machine.macs();
     if !ours.is_empty() && !vmi.macs.is_empty() {
-        let text = |macs: &std::collections::BTreeSet<_>| {
-            macs.iter()
-                .map(ToString::to_string)
-                .collect::<Vec<String>>()
-                .join(" ")
+        let text = |macs: &BTreeSet<Mac>| {
+            let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
+            texts.join(" ")
         };
-        let detail = format!(
-            "NICs of this node {}, interfaces of the VM {}",
-            text(&ours),
-            text(&vmi.macs)
-        );
+        let (nics, interfaces) = (text(&ours), text(&vmi.macs));
+        let detail = format!("NICs of this node {nics}, interfaces of the VM {interfaces}");
         let agrees = !ours.is_disjoint(&vmi.macs);
         add(EvidenceKind::MacAddress, agrees, detail);
     }
