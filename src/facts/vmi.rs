@@ -211,24 +211,15 @@ impl TryFrom<WireVmi> for Vmi {
             spec,
             status,
         } = wire;
-        let firmware = spec.domain.firmware;
-        let spec_macs = spec
-            .domain
-            .devices
-            .map(|devices| devices.interfaces.0)
-            .unwrap_or_default();
-        let status_macs = status.interfaces.0;
-        let found = spec_macs
-            .into_iter()
-            .filter_map(|interface| interface.mac_address)
-            // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
-            .chain(
-                status_macs
-                    .into_iter()
-                    .filter(|seen| seen.name.is_some())
-                    .filter_map(|seen| seen.mac),
-            )
-            .filter_map(|text| Mac::parse(&text));
+        let firmware = spec.domain.firmware.unwrap_or_default();
+        let devices = spec.domain.devices.unwrap_or_default();
+        let of_spec = devices.interfaces.0.into_iter();
+        let of_spec = of_spec.filter_map(|interface| interface.mac_address);
+        // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
+        let of_status = status.interfaces.0.into_iter();
+        let of_status = of_status.filter(|seen| seen.name.is_some());
+        let found = of_spec.chain(of_status.filter_map(|seen| seen.mac));
+        let found = found.filter_map(|text| Mac::parse(&text));
         let mut macs = BTreeSet::new();
         macs.extend(found);
         let labels = metadata.labels.unwrap_or_default();
@@ -283,11 +274,8 @@ impl TryFrom<WireVmi> for Vmi {
             resource_version: metadata.resource_version.map(|version| version.0),
             vm_uid: metadata.owner_references.vm_uid,
             hostname: text(spec.hostname),
-            firmware_uuid: firmware
-                .as_ref()
-                .and_then(|firmware| firmware.uuid.as_deref())
-                .and_then(|uuid| Uuid::parse_str(uuid).ok()),
-            serial: text(firmware.and_then(|firmware| firmware.serial)),
+            firmware_uuid: firmware.uuid.and_then(|uuid| Uuid::parse_str(&uuid).ok()),
+            serial: text(firmware.serial),
             macs,
             host: host
                 .map(|host| required(INSTANCE, "status.nodeName", Some(host)))
