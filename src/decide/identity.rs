@@ -195,9 +195,8 @@ pub fn identify(
                 judge(kind, &name, own, &others, &observation.distributions)
             });
             let verdict = match verdict {
-                Verdict::Differs => verdict,
-                _ if is_given => Verdict::Unknown,
-                _ => verdict,
+                verdict if !is_given || verdict == Verdict::Differs => verdict,
+                _ => Verdict::Unknown,
             };
             JudgedName {
                 kind,

@@ -124,13 +124,6 @@ impl HostSource<'_> {
             Self::PodInfo => "virt-launcher pod through virtiofs",
         }
     }
-
-    fn vmi(&self) -> Option<&Vmi> {
-        match self {
-            Self::Harvester(vmi) => Some(vmi),
-            Self::DownwardMetrics | Self::PodInfo => None,
-        }
-    }
 }
 
 /// Returns the host of this VM, if known. Harvester takes precedence. The host's own metrics, and then the label of the pod, which
@@ -202,15 +195,15 @@ impl<'a> Choice<'a> {
         let is_for_extra = source == Source::ConfigMap
             && !settings.labels.extra.is_empty()
             && self.extra.is_none();
-        Some(match (source, self.located.host_source.vmi()) {
+        Some(match (source, self.located.host_source) {
             _ if self.has(&[Used]) && !is_for_extra => not_needed(EARLIER),
-            (Source::VmiAnnotations, Some(vmi)) => parse(annotations(vmi, host), host),
-            (Source::VmiAnnotations, None) => {
-                not_needed("the VM was not read from the Harvester API")
+            (Source::VmiAnnotations, HostSource::Harvester(vmi)) => {
+                parse(annotations(vmi, host), host)
             }
+            (Source::VmiAnnotations, _) => not_needed("the VM was not read from the Harvester API"),
             (Source::HostsTable, _) => stated(settings, host),
             (Source::PodInfo, _) => parse(of_pod(self.located), host),
-            (_, Some(_)) if !is_reported || is_for_extra => return None,
+            (_, HostSource::Harvester(_)) if !is_reported || is_for_extra => return None,
             _ => not_needed(NOT_READ),
         })
     }

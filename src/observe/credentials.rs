@@ -25,23 +25,19 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
     let node_name = match (&settings.guest.node_name, named) {
         (_, Some(Ok(NodeIdentity::Node(name)))) => name,
         (Some(name), _) => name.clone(),
-        (None, Some(Ok(NodeIdentity::SharedRke1))) => {
-            let text = format!(
-                "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name; set `guest_cluster.node_name`"
-            );
+        (None, named) => {
+            let problem = match named {
+                Some(Ok(NodeIdentity::NotANode { common_name })) => {
+                    format!("the certificate of `{file}` is for `{common_name}`, not for a node")
+                }
+                Some(Ok(_)) => format!(
+                    "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name"
+                ),
+                Some(Err(problem)) => return Err(malformed(format!("`{file}`: {problem}"))),
+                None => format!("`{file}` has no client certificate"),
+            };
+            let text = format!("{problem}; set `guest_cluster.node_name`");
             return Err(malformed(text));
-        }
-        (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
-            let text = format!(
-                "the certificate of `{file}` is for `{common_name}`, not for a node; set `guest_cluster.node_name`"
-            );
-            return Err(malformed(text));
-        }
-        (None, Some(Err(problem))) => return Err(malformed(format!("`{file}`: {problem}"))),
-        (None, None) => {
-            return Err(malformed(format!(
-                "`{file}` has no client certificate; set `guest_cluster.node_name`"
-            )));
         }
     };
     let claims = claims(link).filter(|_| chain_of.is_none());

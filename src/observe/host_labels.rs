@@ -35,14 +35,11 @@ pub struct KeptLabels {
 impl KeptLabels {
     /// Forgets the answers about another host, or for other settings.
     pub fn start(&mut self, host: &HostName, settings: &Settings) {
-        let Settings {
-            topology, labels, ..
-        } = settings;
-        let about = self.about.as_ref();
-        let about = about.map(|(host, topology, labels)| (host, topology, labels));
-        if about != Some((host, topology, labels)) {
+        let (topology, labels) = (settings.topology.clone(), settings.labels.clone());
+        let about = Some((host.clone(), topology, labels));
+        if self.about != about {
             self.current.clear();
-            self.about = Some((host.clone(), topology.clone(), labels.clone()));
+            self.about = about;
         }
     }
 
