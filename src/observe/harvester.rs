@@ -116,32 +116,16 @@ pub struct Search<'a> {
     pub list: ListPolicy,
 }
 
-/// The instances found by the names of this machine.
-struct Named {
-    vmis: Vec<Vmi>,
-    /// The refusal, if none of the names may be read.
-    refused: Option<Error>,
-    /// The error of an instance with one of the names that cannot be parsed.
-    unreadable: Option<Error>,
-}
-
 impl Search<'_> {
     /// Reads the candidates. `list` reports what became of the list, even if the search is canceled.
     pub async fn run(&self, list: &mut List) -> Fact<Candidates> {
-        let Named {
-            vmis: named,
-            refused,
-            unreadable,
-        } = match self.named().await {
+        let mut unreadable = None;
+        let named = match self.named(&mut unreadable).await {
             Ok(named) => named,
             Err(error) => return failed(&error),
         };
         let is_found = named.iter().any(|vmi| self.is_ours(vmi));
         let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
-        if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
-            // An instance that cannot be read by its name is of no use on a list.
-            return failed(error);
-        }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
             ListPolicy::Always => {}
@@ -204,10 +188,10 @@ impl Search<'_> {
         get_foreign(self.client, self.namespace, name).await
     }
 
-    /// Reads the instances with our names.
-    async fn named(&self) -> Result<Named, Error> {
-        let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
-        let mut is_readable = false;
+    /// Reads the instances with our names. One that cannot be parsed is `unreadable`. It is an error if none of the names may be read: an
+    /// instance that cannot be read by its name is of no use on a list.
+    async fn named(&self, unreadable: &mut Option<Error>) -> Result<Vec<Vmi>, Error> {
+        let (mut vmis, mut refused, mut is_readable) = (Vec::new(), None, false);
         let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
         for name in self.names.0.iter().chain(duplicates) {
             match self.read(name).await {
@@ -215,15 +199,14 @@ impl Search<'_> {
                 Err(error) if error.kind == Kind::Forbidden => refused = Some(error),
                 read => {
                     is_readable = true;
-                    vmis.extend(keep(read?, &mut unreadable));
+                    vmis.extend(keep(read?, unreadable));
                 }
             }
         }
-        Ok(Named {
-            vmis,
-            refused: refused.filter(|_| !is_readable),
-            unreadable,
-        })
+        match refused {
+            Some(error) if !is_readable => Err(error),
+            _ => Ok(vmis),
+        }
     }
 
     /// Reads the other instances of the namespace that may be ours. A likely one that cannot be parsed is `unreadable`.
