@@ -262,7 +262,7 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
 /// the VM in `spec.providerID` of our Node, if there is one, owns it. Any user who may create VMs can give one our name and our hardware
 /// IDs, and leave out its owner.
 pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let provided = observation.node_vm_uid();
     let is_owned = provided.is_none() || provided == vmi.vm_uid.as_deref();
     is_proven(observation, vmi, pinned) && (pinned.is_some() || is_owned)
 }
@@ -275,7 +275,7 @@ pub fn may_be(observation: &Observation, vmi: &Vmi) -> bool {
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
 /// which KubeVirt before 1.6 derived the firmware UUID.
 pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {
-    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let provided = observation.node_vm_uid();
     let is_owner = provided.is_some() && provided == owner;
     is_owner || observation.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
 }
@@ -304,7 +304,6 @@ fn choose(
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
             None => not_found(
-                observation,
                 &candidates,
                 format!("the configured VM `{name}` does not exist or does not match this node"),
             ),
@@ -337,7 +336,7 @@ fn choose(
                     "no VM with a name of this node matches, and no other VM matched when they were last listed".to_owned()
                 }
             };
-            not_found(observation, &candidates, seen)
+            not_found(&candidates, seen)
         }
         several @ [first, ..] => {
             let names = several.iter().map(|one| one.vmi.reference());
@@ -359,7 +358,7 @@ fn original<'a>(
     own: &Vmi,
     candidates: &[Candidate<'a>],
 ) -> Option<&'a Vmi> {
-    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let provided = observation.node_vm_uid();
     let kubelet = observation.kubelet.known();
     let is_of_node = |vmi: &Vmi| match (provided, vmi.vm_uid.as_deref()) {
         (Some(node), Some(vm)) => node == vm,
@@ -376,24 +375,9 @@ fn original<'a>(
 
 /// Returns the result for no match. It shows the evidence of a candidate that matches some of our hardware, or else of one with
 /// our name.
-fn not_found(
-    observation: &Observation,
-    candidates: &[Candidate<'_>],
-    text: String,
-) -> (OwnVm, Vec<Evidence>) {
-    let names: Vec<String> = own_names(observation)
-        .into_iter()
-        .map(|(_, name)| short(&name))
-        .collect();
-    let half = candidates
-        .iter()
-        .find(|one| one.has(true, EvidenceKind::is_hardware));
-    let namesake = || {
-        candidates
-            .iter()
-            .find(|one| names.iter().any(|name| name == one.vmi.name.as_str()))
-    };
-    match half.or_else(namesake) {
+fn not_found(candidates: &[Candidate<'_>], text: String) -> (OwnVm, Vec<Evidence>) {
+    let with = |kind: fn(EvidenceKind) -> bool| candidates.iter().find(|one| one.has(true, kind));
+    match with(EvidenceKind::is_hardware).or_else(|| with(|kind| kind == EvidenceKind::Name)) {
         Some(Candidate { vmi, evidence }) => (
             OwnVm::NotFound(format!("{text}; the closest match is {}", vmi.reference())),
             evidence.clone(),

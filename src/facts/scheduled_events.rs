@@ -166,8 +166,8 @@ impl WireMigration {
     pub(super) fn parse(self) -> Option<InstanceMigration> {
         Some(InstanceMigration {
             uid: text(self.migration_uid)?,
-            source: self.source_node.as_deref().and_then(host),
-            target: self.target_node.as_deref().and_then(host),
+            source: host(self.source_node),
+            target: host(self.target_node),
             started: self.start_timestamp.as_deref().and_then(timestamp),
             has_end: self.end_timestamp.is_some(),
             is_completed: self.completed == Some(true),
@@ -178,9 +178,9 @@ impl WireMigration {
     }
 }
 
-/// Parses the name of a host; `None` if it is empty or invalid.
-pub(super) fn host(name: &str) -> Option<HostName> {
-    HostName::parse(name).ok()
+/// Parses the name of a host; `None` if it is missing, empty or invalid.
+pub(super) fn host(name: Option<Cut>) -> Option<HostName> {
+    HostName::parse(&name?).ok()
 }
 
 /// Parses a time of the API.
@@ -200,11 +200,10 @@ impl From<WireVm> for VirtualMachine {
         Self {
             is_deleted: metadata.deletion_timestamp.is_some(),
             is_restarted,
-            maintained_host: annotations.maintained_host.as_deref().and_then(host),
+            maintained_host: host(annotations.maintained_host),
             maintenance: labels
                 .maintenance
-                .as_deref()
-                .and_then(MaintenanceStrategy::parse),
+                .and_then(|text| MaintenanceStrategy::parse(&text)),
         }
     }
 }

@@ -251,14 +251,8 @@ impl TryFrom<WireVmi> for Vmi {
         let requested = metadata.deletion_timestamp.as_deref();
         let announcements = Announcements {
             is_eviction_requested,
-            evacuated_host: status
-                .evacuation_node_name
-                .as_deref()
-                .and_then(scheduled_events::host),
-            migration_target: labels
-                .migration_target
-                .as_deref()
-                .and_then(scheduled_events::host),
+            evacuated_host: scheduled_events::host(status.evacuation_node_name),
+            migration_target: scheduled_events::host(labels.migration_target),
             migration: status.migration_state.and_then(WireMigration::parse),
             stop: requested
                 .and_then(scheduled_events::timestamp)

@@ -195,7 +195,7 @@ pub(super) fn deletion(
     }
     // Proven: the name that the platform gave to an unknown VM may not be the VM's.
     let vm = identity.vm_name()?;
-    observation.node.known()?.vm_uid()?;
+    observation.node_vm_uid()?;
     let name = identity.node_name()?;
     let is_unjudged = matches!(name.verdict, Verdict::Unknown | Verdict::AnotherVm);
     if is_unjudged || name.name == vm.as_str() {

@@ -87,8 +87,7 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
         let detail = format!("pod {pod} is of VMI UID {ours}, this VMI has {}", vmi.uid);
         add(EvidenceKind::PodInfo, agrees, detail);
     }
-    let node_vm_uid = observation.node.known().and_then(|node| node.vm_uid());
-    if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
+    if let (Some(ours), Some(theirs)) = (observation.node_vm_uid(), vmi.vm_uid.as_deref()) {
         let detail = format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}");
         add(EvidenceKind::ProviderId, ours == theirs, detail);
     }
