@@ -47,7 +47,7 @@ impl Observer {
         let kubelet = |link| credentials::kubelet(link, settings);
         self.facts.kubelet = guest.link().and_then(kubelet).into();
         let of_harvester = |link| credentials::harvester(link, settings);
-        self.facts.harvester = harvester.link().and_then(of_harvester).into();
+        self.facts.harvester = harvester.link().map(of_harvester).into();
         let [new_harvester, new_guest] = self.generations();
         let mut doubted = Due::empty();
         if old_harvester != new_harvester || namespace != self.namespace() {
