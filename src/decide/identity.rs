@@ -86,16 +86,11 @@ impl Identity {
 
     /// Returns the evidence that agrees, as short text.
     pub fn proof(&self) -> String {
-        let kinds: Vec<&str> = self
-            .evidence
-            .iter()
-            .filter(|e| e.agrees)
-            .map(|e| e.kind.as_str())
-            .collect();
-        if kinds.is_empty() {
-            "none".to_owned()
-        } else {
-            kinds.join(", ")
+        let agreeing = self.evidence.iter().filter(|item| item.agrees);
+        let kinds: Vec<&str> = agreeing.map(|item| item.kind.as_str()).collect();
+        match kinds.is_empty() {
+            true => "none".to_owned(),
+            false => kinds.join(", "),
         }
     }
 }
@@ -175,11 +170,8 @@ pub fn identify(
         (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().map(derived_names).collect(),
         _ => Vec::new(),
     };
-    let platform = observation
-        .machine
-        .platform_hostname
-        .known()
-        .and_then(|name| VmName::parse(&short(name)).ok());
+    let platform = observation.machine.platform_hostname.known();
+    let platform = platform.and_then(|name| VmName::parse(&short(name)).ok());
     let reference = match &vm {
         OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(names_of(vmi)),
         OwnVm::ProvenOffline(vm) => Some(derived_names(&vm.name)),

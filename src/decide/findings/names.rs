@@ -268,21 +268,17 @@ pub(super) fn identity(
             findings.push(Finding::new(Code::VmMovedAway, text));
         }
         (OwnVm::NotFound(text), None) => {
-            let details = |agrees: bool| -> Vec<&str> {
+            let details = |agrees: bool| {
                 let evidence = identity.evidence.iter();
-                evidence
-                    .filter(|item| item.agrees == agrees)
-                    .map(|item| item.detail.as_str())
-                    .collect()
+                let evidence = evidence.filter(|item| item.agrees == agrees);
+                let details: Vec<&str> = evidence.map(|item| item.detail.as_str()).collect();
+                details.join("; ")
             };
-            let (speaks, against) = (details(true), details(false));
-            let mut text = text.clone();
-            if !against.is_empty() {
-                text = format!("{text}; differs: {}", against.join("; "));
-            }
-            if !speaks.is_empty() && !against.is_empty() {
-                text = format!("{text}; matches: {}", speaks.join("; "));
-            }
+            let text = match (details(true).as_str(), details(false).as_str()) {
+                (_, "") => text.clone(),
+                ("", against) => format!("{text}; differs: {against}"),
+                (speaks, against) => format!("{text}; differs: {against}; matches: {speaks}"),
+            };
             findings.push(Finding::new(Code::VmNotFound, text));
         }
         _ => {}
