@@ -22,13 +22,8 @@ use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
-use crate::facts::node::Node;
 use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
-use crate::sys::escape::one_line;
-
-/// The maximum length of the name of a host, in characters. Other writers can change the annotation that contains it.
-const HOST_MAX: usize = 253;
 
 /// Host names that keep changing are reported after this many debounce times.
 const NOISE_MAX: u32 = 10;
@@ -188,24 +183,20 @@ impl Memory {
             self.last_others = others.cloned().collect();
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
-        let labeled = seen.observation.node.known().and_then(Node::labeled_host);
-        let labeled = labeled.map(|host| one_line(host, HOST_MAX).into_owned());
-        let before = self.host.as_ref().map(|(host, _)| host.to_string());
-        let first = before.is_none();
-        if before.as_deref() != Some(host.as_str()) {
+        // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
+        let (from, first) = (self.last_host(seen), self.host.is_none());
+        if self.host.as_ref().is_none_or(|(known, _)| *known != host) {
             self.host = Some((host.clone(), now.uptime));
         }
-        // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
-        let from = before.or(labeled).filter(|from| *from != host.as_str())?;
-        let known = |last: &Migration| last.from == from && last.to == host.as_str();
-        if first && self.last_migration.as_ref().is_some_and(known) {
-            return None;
-        }
         let migration = Migration {
-            from,
+            from: from.filter(|from| *from != host)?.to_string(),
             to: host.to_string(),
             at: rfc3339(now.wall),
         };
+        let known = |last: &Migration| (&last.from, &last.to) == (&migration.from, &migration.to);
+        if first && self.last_migration.as_ref().is_some_and(known) {
+            return None;
+        }
         self.last_migration = Some(migration.clone());
         self.is_unannounced = true;
         self.moved = Some(now.uptime);
