@@ -112,8 +112,7 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
             one_line(&why.text, SHOWN_MAX)
         )
     })?;
-    let harvester = credentials::harvester(link, settings)
-        .map_err(|why| one_line(&why.text, SHOWN_MAX).into_owned())?;
+    let harvester = credentials::harvester(link, settings);
     let account = account(link)
         .map_err(|observation| no_account(link, &observation, &harvester.namespace))?;
     Ok((account, harvester.namespace))

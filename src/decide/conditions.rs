@@ -61,10 +61,7 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
             let message = "the VM is unknown: Harvester cannot be read";
             return plain(IDENTITY, "Unknown", Verdict::Unknown.reason(), message);
         }
-        OwnVm::Identified(_)
-        | OwnVm::Remembered(..)
-        | OwnVm::ProvenOffline(_)
-        | OwnVm::Unknown(_) => {
+        _ => {
             let names = identity.names.iter();
             let names =
                 names.map(|name| format!("{} `{}`", name.kind.as_str(), name.name.escape_debug()));
@@ -83,31 +80,18 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
     };
     match verdict.code() {
         Some(code) => explained(IDENTITY, code, "False", &message),
-        None => {
-            let status = if verdict.is_match() {
-                "True"
-            } else {
-                "Unknown"
-            };
-            plain(IDENTITY, status, verdict.reason(), &message)
-        }
+        None if verdict.is_match() => plain(IDENTITY, "True", verdict.reason(), &message),
+        None => plain(IDENTITY, "Unknown", verdict.reason(), &message),
     }
 }
 
 /// Returns the desired conditions for scheduled events. With none, their status is `False`, so that rules can require that.
 pub fn lifecycle(open: Option<&ScheduledEvent>) -> [DesiredCondition; 2] {
+    use ScheduledEventState::{InProgress, Planned};
     let [planned, in_progress] = LIFECYCLE;
     [
-        (
-            planned,
-            ScheduledEventState::Planned,
-            "NoMaintenancePlanned",
-        ),
-        (
-            in_progress,
-            ScheduledEventState::InProgress,
-            "NoMaintenanceInProgress",
-        ),
+        (planned, Planned, "NoMaintenancePlanned"),
+        (in_progress, InProgress, "NoMaintenanceInProgress"),
     ]
     .map(|(kind, state, none)| {
         let event = open.filter(|event| event.state == state);

@@ -66,10 +66,3 @@ pub struct Labeling {
     /// reported as one.
     pub conflict: Option<ConflictBackoff>,
 }
-
-impl Labeling {
-    /// Reports whether labels that differ are left alone.
-    pub fn is_left_alone(&self) -> bool {
-        matches!(self.doing, Doing::Withheld(_) | Doing::BackingOff(_))
-    }
-}

@@ -76,11 +76,10 @@ fn found(((code, about), seen): (FindingKey, Vec<&str>)) -> EventDraft {
     let seen = seen.join("; ");
     let event = draft("Warning", reason, &format!("{title}: {seen}"));
     // The text of an error and the time that is left may differ after a restart.
-    let has_time = code == Code::CredentialExpires;
-    let text = if code.is(Flag::ErrorText) || has_time {
-        ""
-    } else {
-        &seen
+    let text = match code {
+        Code::CredentialExpires => "",
+        _ if code.is(Flag::ErrorText) => "",
+        _ => &seen,
     };
     let same = format!("{} {text}", about.unwrap_or_default());
     let id = Uuid::new_v5(&Uuid::nil(), same.as_bytes());

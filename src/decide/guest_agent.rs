@@ -329,13 +329,9 @@ fn not_installed(agent: &GuestAgent) -> Finding {
 }
 
 /// Returns the unit to start at `now`, if the configuration allows it.
-pub fn unit_to_start<'a>(
-    seen: &'a Fact<GuestAgent>,
-    memory: &Memory,
-    now: Duration,
-) -> Option<&'a str> {
+pub fn unit_to_start(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> Option<String> {
     let is_time = memory.wait_to_start(now) == Some(Duration::ZERO);
-    Some(unit(seen)?.name.as_str()).filter(|_| is_time)
+    Some(unit(seen)?.name.clone()).filter(|_| is_time)
 }
 
 #[cfg(test)]

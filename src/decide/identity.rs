@@ -45,11 +45,7 @@ impl Identity {
     pub fn vmi(&self) -> Option<&Vmi> {
         match &self.vm {
             OwnVm::Identified(vmi) => Some(vmi),
-            OwnVm::ProvenOffline(_)
-            | OwnVm::Remembered(..)
-            | OwnVm::Ambiguous(_)
-            | OwnVm::NotFound(_)
-            | OwnVm::Unknown(_) => None,
+            _ => None,
         }
     }
 
@@ -90,16 +86,11 @@ impl Identity {
 
     /// Returns the evidence that agrees, as short text.
     pub fn proof(&self) -> String {
-        let kinds: Vec<&str> = self
-            .evidence
-            .iter()
-            .filter(|e| e.agrees)
-            .map(|e| e.kind.as_str())
-            .collect();
-        if kinds.is_empty() {
-            "none".to_owned()
-        } else {
-            kinds.join(", ")
+        let agreeing = self.evidence.iter().filter(|item| item.agrees);
+        let kinds: Vec<&str> = agreeing.map(|item| item.kind.as_str()).collect();
+        match kinds.is_empty() {
+            true => "none".to_owned(),
+            false => kinds.join(", "),
         }
     }
 }
@@ -179,11 +170,8 @@ pub fn identify(
         (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().map(derived_names).collect(),
         _ => Vec::new(),
     };
-    let platform = observation
-        .machine
-        .platform_hostname
-        .known()
-        .and_then(|name| VmName::parse(&short(name)).ok());
+    let platform = observation.machine.platform_hostname.known();
+    let platform = platform.and_then(|name| VmName::parse(&short(name)).ok());
     let reference = match &vm {
         OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(names_of(vmi)),
         OwnVm::ProvenOffline(vm) => Some(derived_names(&vm.name)),
@@ -199,9 +187,8 @@ pub fn identify(
                 judge(kind, &name, own, &others, &observation.distributions)
             });
             let verdict = match verdict {
-                Verdict::Differs => verdict,
-                _ if is_given => Verdict::Unknown,
-                _ => verdict,
+                verdict if !is_given || verdict == Verdict::Differs => verdict,
+                _ => Verdict::Unknown,
             };
             JudgedName {
                 kind,
@@ -264,10 +251,12 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
 }
 
 /// Reports whether an instance is this machine whatever other instances there are, so that none needs to be compared: it is proven, and
-/// `spec.providerID` of our Node names no other VM. Any user who may create VMs can give one our name and our hardware IDs.
+/// the VM in `spec.providerID` of our Node, if there is one, owns it. Any user who may create VMs can give one our name and our hardware
+/// IDs, and leave out its owner.
 pub fn is_certain(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let is_of_other = || Candidate::new(observation, vmi).is_of_another_node();
-    is_proven(observation, vmi, pinned) && (pinned.is_some() || !is_of_other())
+    let provided = observation.node_vm_uid();
+    let is_owned = provided.is_none() || provided == vmi.vm_uid.as_deref();
+    is_proven(observation, vmi, pinned) && (pinned.is_some() || is_owned)
 }
 
 /// Reports whether anything speaks for an instance.
@@ -278,7 +267,7 @@ pub fn may_be(observation: &Observation, vmi: &Vmi) -> bool {
 /// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
 /// which KubeVirt before 1.6 derived the firmware UUID.
 pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {
-    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let provided = observation.node_vm_uid();
     let is_owner = provided.is_some() && provided == owner;
     is_owner || observation.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
 }
@@ -307,7 +296,6 @@ fn choose(
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
             None => not_found(
-                observation,
                 &candidates,
                 format!("the configured VM `{name}` does not exist or does not match this node"),
             ),
@@ -340,7 +328,7 @@ fn choose(
                     "no VM with a name of this node matches, and no other VM matched when they were last listed".to_owned()
                 }
             };
-            not_found(observation, &candidates, seen)
+            not_found(&candidates, seen)
         }
         several @ [first, ..] => {
             let names = several.iter().map(|one| one.vmi.reference());
@@ -362,7 +350,7 @@ fn original<'a>(
     own: &Vmi,
     candidates: &[Candidate<'a>],
 ) -> Option<&'a Vmi> {
-    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let provided = observation.node_vm_uid();
     let kubelet = observation.kubelet.known();
     let is_of_node = |vmi: &Vmi| match (provided, vmi.vm_uid.as_deref()) {
         (Some(node), Some(vm)) => node == vm,
@@ -379,24 +367,9 @@ fn original<'a>(
 
 /// Returns the result for no match. It shows the evidence of a candidate that matches some of our hardware, or else of one with
 /// our name.
-fn not_found(
-    observation: &Observation,
-    candidates: &[Candidate<'_>],
-    text: String,
-) -> (OwnVm, Vec<Evidence>) {
-    let names: Vec<String> = own_names(observation)
-        .into_iter()
-        .map(|(_, name)| short(&name))
-        .collect();
-    let half = candidates
-        .iter()
-        .find(|one| one.has(true, EvidenceKind::is_hardware));
-    let namesake = || {
-        candidates
-            .iter()
-            .find(|one| names.iter().any(|name| name == one.vmi.name.as_str()))
-    };
-    match half.or_else(namesake) {
+fn not_found(candidates: &[Candidate<'_>], text: String) -> (OwnVm, Vec<Evidence>) {
+    let with = |kind: fn(EvidenceKind) -> bool| candidates.iter().find(|one| one.has(true, kind));
+    match with(EvidenceKind::is_hardware).or_else(|| with(|kind| kind == EvidenceKind::Name)) {
         Some(Candidate { vmi, evidence }) => (
             OwnVm::NotFound(format!("{text}; the closest match is {}", vmi.reference())),
             evidence.clone(),
@@ -407,45 +380,39 @@ fn not_found(
 
 /// Proves the name of the VM by its pod or by the firmware UUID, without any candidate.
 fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence>) {
-    if let Some(pod) = observation.pod_info.known()
-        && let Some(name) = &pod.vm
-    {
+    let of_pod = || {
+        let pod = observation.pod_info.known()?;
         let vm = OfflineVm {
-            name: name.clone(),
+            name: pod.vm.clone()?,
             namespace: Some(pod.namespace.clone()),
             instance_uid: pod.instance_uid.clone(),
         };
-        let evidence = Evidence {
-            kind: EvidenceKind::PodInfo,
-            agrees: true,
-            detail: format!(
-                "virtiofs shares the files of pod {}/{}",
-                pod.namespace, pod.pod
-            ),
-        };
-        return (OwnVm::ProvenOffline(vm), vec![evidence]);
-    }
-    let Some(uuid) = observation.machine.product_uuid.known() else {
-        return (OwnVm::Unknown(why.clone()), Vec::new());
+        let (namespace, pod) = (&pod.namespace, &pod.pod);
+        let detail = format!("virtiofs shares the files of pod {namespace}/{pod}");
+        Some((vm, EvidenceKind::PodInfo, detail))
     };
-    let platform = observation.machine.platform_hostname.known().cloned();
-    let proven = platform
-        .into_iter()
-        .chain(own_names(observation).into_iter().map(|(_, name)| name))
-        .filter_map(|name| VmName::parse(&short(&name)).ok())
-        .find(|name| firmware_uuid(name.as_str()) == *uuid);
-    match proven {
-        Some(name) => {
-            let detail = format!("product_uuid is the UUIDv5 of `{name}`");
+    let of_uuid = || {
+        let uuid = observation.machine.product_uuid.known()?;
+        let platform = observation.machine.platform_hostname.known().cloned();
+        let own = own_names(observation).into_iter().map(|(_, name)| name);
+        let names = platform.into_iter().chain(own);
+        let mut names = names.filter_map(|name| VmName::parse(&short(&name)).ok());
+        let name = names.find(|name| firmware_uuid(name.as_str()) == *uuid)?;
+        let detail = format!("product_uuid is the UUIDv5 of `{name}`");
+        let vm = OfflineVm {
+            name,
+            namespace: None,
+            instance_uid: None,
+        };
+        Some((vm, EvidenceKind::UuidOfName, detail))
+    };
+    match of_pod().or_else(of_uuid) {
+        Some((vm, kind, detail)) => {
+            let agrees = true;
             let evidence = Evidence {
-                kind: EvidenceKind::UuidOfName,
-                agrees: true,
+                kind,
+                agrees,
                 detail,
-            };
-            let vm = OfflineVm {
-                name,
-                namespace: None,
-                instance_uid: None,
             };
             (OwnVm::ProvenOffline(vm), vec![evidence])
         }

@@ -89,11 +89,7 @@ fn doing(
 fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
     let vmi = seen.identity.vmi();
     let vmi = vmi.filter(|_| seen.is_daemon)?;
-    let by_cloud_provider = seen
-        .observation
-        .node
-        .known()
-        .is_some_and(|node| node.vm_uid().is_some());
+    let by_cloud_provider = seen.observation.node_vm_uid().is_some();
     let (_, since) = memory.host.as_ref()?;
     let waited = now.uptime.saturating_sub(*since);
     let expected = vmi.annotated_by_harvester && vmi.annotations_of_host().is_none();

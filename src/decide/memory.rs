@@ -22,13 +22,8 @@ use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
-use crate::facts::node::Node;
 use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
-use crate::sys::escape::one_line;
-
-/// The maximum length of the name of a host, in characters. Other writers can change the annotation that contains it.
-const HOST_MAX: usize = 253;
 
 /// Host names that keep changing are reported after this many debounce times.
 const NOISE_MAX: u32 = 10;
@@ -57,7 +52,7 @@ pub struct Memory {
     /// The first hint of the migration whose labels are not written yet, or what showed it, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
     /// The hostnames when they were last read.
-    pub names: Option<HostNames>,
+    pub names: HostNames,
     /// The time since which reads fail.
     pub unread_since: Option<Duration>,
     /// The deadlines, and the failures of what is retried.
@@ -188,24 +183,20 @@ impl Memory {
             self.last_others = others.cloned().collect();
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
-        let labeled = seen.observation.node.known().and_then(Node::labeled_host);
-        let labeled = labeled.map(|host| one_line(host, HOST_MAX).into_owned());
-        let before = self.host.as_ref().map(|(host, _)| host.to_string());
-        let first = before.is_none();
-        if before.as_deref() != Some(host.as_str()) {
+        // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
+        let (from, first) = (self.last_host(seen), self.host.is_none());
+        if self.host.as_ref().is_none_or(|(known, _)| *known != host) {
             self.host = Some((host.clone(), now.uptime));
         }
-        // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
-        let from = before.or(labeled).filter(|from| *from != host.as_str())?;
-        let known = |last: &Migration| last.from == from && last.to == host.as_str();
-        if first && self.last_migration.as_ref().is_some_and(known) {
-            return None;
-        }
         let migration = Migration {
-            from,
+            from: from.filter(|from| *from != host)?.to_string(),
             to: host.to_string(),
             at: rfc3339(now.wall),
         };
+        let known = |last: &Migration| (&last.from, &last.to) == (&migration.from, &migration.to);
+        if first && self.last_migration.as_ref().is_some_and(known) {
+            return None;
+        }
         self.last_migration = Some(migration.clone());
         self.is_unannounced = true;
         self.moved = Some(now.uptime);
@@ -239,10 +230,8 @@ impl Memory {
         let host = self.host.as_ref().map(|(host, _)| host);
         match &mut self.pod {
             Some(before) if before.name == pod.pod => {
-                before.contradicted = before
-                    .contradicted
-                    .take()
-                    .filter(|host| pod.host.as_ref() == Some(host));
+                let is_over = |host: &mut HostName| pod.host.as_ref() != Some(host);
+                before.contradicted.take_if(is_over);
             }
             before => {
                 let is_first = before.is_none();
@@ -293,21 +282,15 @@ impl Memory {
         is_searched: bool,
         now: Now,
     ) {
-        let names: Vec<String> = identity
-            .names
-            .iter()
-            .filter(|judged| judged.kind != NameKind::NodeName)
-            .map(|judged| judged.name.clone())
-            .collect();
-        let Some(known) = &mut self.names else {
-            self.names = Some(HostNames {
-                names,
-                ..HostNames::default()
-            });
+        let names = identity.names.iter();
+        let names = names.filter(|judged| judged.kind != NameKind::NodeName);
+        let names = names.map(|judged| judged.name.clone()).collect();
+        let known = &mut self.names;
+        let before = std::mem::replace(&mut known.names, names);
+        if before.is_empty() {
             return;
-        };
-        if known.names != names {
-            known.names = names;
+        }
+        if before != known.names {
             known.is_unsearched = true;
             let first = *known.changing_since.get_or_insert(now.uptime);
             let quiet = settings.timing.hostname_debounce;
@@ -325,30 +308,25 @@ impl Memory {
 
     /// Records the findings about the hostnames.
     pub(super) fn note_findings(&mut self, findings: &[Finding]) {
-        if let Some(names) = &mut self.names {
-            let codes = findings.iter().map(|finding| finding.code);
-            names.findings.clear();
-            names
-                .findings
-                .extend(codes.filter(|code| code.is(Flag::OfNames)));
-        }
+        let codes = findings.iter().map(|finding| finding.code);
+        let known = &mut self.names.findings;
+        known.clear();
+        known.extend(codes.filter(|code| code.is(Flag::OfNames)));
     }
 
     /// Reports whether this finding about hostnames is reported now: they are stable, or it was reported before.
     pub(super) fn may_report(&self, code: Code) -> bool {
-        let mut names = self.names.iter();
-        self.are_names_stable() || names.any(|names| names.findings.contains(&code))
+        self.are_names_stable() || self.names.findings.contains(&code)
     }
 
     /// Reports whether the hostnames have not changed lately.
     pub(super) fn are_names_stable(&self) -> bool {
-        let names = self.names.as_ref();
-        names.is_none_or(|names| names.changing_since.is_none())
+        self.names.changing_since.is_none()
     }
 
     /// Reports whether the VMs that have the hostnames still need to be searched for.
     pub(super) fn are_names_unsearched(&self) -> bool {
-        self.names.as_ref().is_some_and(|names| names.is_unsearched)
+        self.names.is_unsearched
     }
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.

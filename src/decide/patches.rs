@@ -91,33 +91,18 @@ pub fn conditions_patch(
     node: &Node,
     wanted: Vec<DesiredCondition>,
 ) -> Option<ConditionsPatch> {
-    if !settings.report.node_conditions {
-        return None;
-    }
-    let changed: Vec<DesiredCondition> = wanted
-        .into_iter()
-        .filter(|wanted| wanted.is_change(node))
-        .collect();
-    if changed.is_empty() {
-        return None;
-    }
-    let announce = if settings.report.events {
-        changed
-            .iter()
-            .filter_map(|wanted| events::transition(wanted, node))
-            .collect()
-    } else {
-        Vec::new()
-    };
-    let conditions = changed
-        .into_iter()
+    let changed = wanted.into_iter().filter(|wanted| wanted.is_change(node));
+    let conditions: Vec<_> = changed
         .map(|wanted| {
             let present = node.condition(wanted.kind);
             let is_new = present.is_none_or(|present| *present.status != *wanted.status);
             (wanted, is_new)
         })
         .collect();
-    Some(ConditionsPatch {
+    let announced = conditions.iter().filter(|_| settings.report.events);
+    let announce = announced.filter_map(|(wanted, _)| events::transition(wanted, node));
+    let announce = announce.collect();
+    (settings.report.node_conditions && !conditions.is_empty()).then(|| ConditionsPatch {
         node: node.name.clone(),
         conditions,
         announce,

@@ -124,13 +124,6 @@ impl HostSource<'_> {
             Self::PodInfo => "virt-launcher pod through virtiofs",
         }
     }
-
-    fn vmi(&self) -> Option<&Vmi> {
-        match self {
-            Self::Harvester(vmi) => Some(vmi),
-            Self::DownwardMetrics | Self::PodInfo => None,
-        }
-    }
 }
 
 /// Returns the host of this VM, if known. Harvester takes precedence. The host's own metrics, and then the label of the pod, which
@@ -140,12 +133,8 @@ pub fn locate<'a>(identity: &'a Identity, observation: &'a Observation) -> Optio
     let (host, host_source) = match (&identity.vm, observation.host_metrics.known()) {
         (OwnVm::Identified(vmi), _) => (vmi.host.clone()?, HostSource::Harvester(vmi)),
         (OwnVm::Ambiguous(_) | OwnVm::NotFound(_), _) => return None,
-        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), Some(metrics)) => {
-            (metrics.host.clone(), HostSource::DownwardMetrics)
-        }
-        (OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_), None) => {
-            (pod?.host.clone()?, HostSource::PodInfo)
-        }
+        (_, Some(metrics)) => (metrics.host.clone(), HostSource::DownwardMetrics),
+        (_, None) => (pod?.host.clone()?, HostSource::PodInfo),
     };
     Some(Located {
         host,
@@ -206,15 +195,15 @@ impl<'a> Choice<'a> {
         let is_for_extra = source == Source::ConfigMap
             && !settings.labels.extra.is_empty()
             && self.extra.is_none();
-        Some(match (source, self.located.host_source.vmi()) {
+        Some(match (source, self.located.host_source) {
             _ if self.has(&[Used]) && !is_for_extra => not_needed(EARLIER),
-            (Source::VmiAnnotations, Some(vmi)) => parse(annotations(vmi, host), host),
-            (Source::VmiAnnotations, None) => {
-                not_needed("the VM was not read from the Harvester API")
+            (Source::VmiAnnotations, HostSource::Harvester(vmi)) => {
+                parse(annotations(vmi, host), host)
             }
+            (Source::VmiAnnotations, _) => not_needed("the VM was not read from the Harvester API"),
             (Source::HostsTable, _) => stated(settings, host),
             (Source::PodInfo, _) => parse(of_pod(self.located), host),
-            (_, Some(_)) if !is_reported || is_for_extra => return None,
+            (_, HostSource::Harvester(_)) if !is_reported || is_for_extra => return None,
             _ => not_needed(NOT_READ),
         })
     }

@@ -143,8 +143,10 @@ impl Plan {
         self.sync = label_state::state(seen, &wanted, refusal);
         // While the labels of the Node are not changed, a kubelet that starts gets the labels that the Node has.
         let none = LabelPlan::default();
-        let is_left_alone = wanted.is_left_alone();
-        let labels = if is_left_alone { &none } else { &wanted.labels };
+        let labels = match &wanted.doing {
+            Doing::Withheld(_) | Doing::BackingOff(_) => &none,
+            _ => &wanted.labels,
+        };
         self.registration = registration::decide(settings, seen, labels);
 
         let is_patch = |action: &&Action| action.write() == Write::Node;
@@ -152,8 +154,11 @@ impl Plan {
         if let (Doing::Writing(patch), 0..PATCHES_MAX) = (&wanted.doing, patches) {
             self.actions.push(Action::PatchNode(patch.clone()));
         }
-        let start = start_of_unit(settings, seen, &self.memory, now);
-        self.actions.extend(start);
+        // After the labels: the bus may take seconds.
+        let agent = &seen.observation.guest_agent;
+        let unit = guest_agent::unit_to_start(agent, &self.memory.guest_agent, now.uptime);
+        let unit = unit.filter(|_| settings.guest_agent.start);
+        self.actions.extend(unit.map(Action::StartUnit));
         if wanted.doing.is_at_rest() {
             self.memory.forget_refusal(Write::Node);
         }
@@ -225,13 +230,12 @@ impl Plan {
     /// Advances an open fast-poll window.
     fn step_window(&mut self, seen: Scene<'_>, now: Now) {
         let memory = &mut self.memory;
-        let is_host_late = memory.is_host_late(seen);
-        let placement = seen.placement.filter(|_| !is_host_late);
+        // While the host is known only from the files of the pod, there is no VM.
+        let placement = seen.placement.filter(|_| !memory.is_host_late(seen));
         let is_unwritten = matches!(self.doing, Doing::Writing(_));
         let found = ProbeResult {
             host: placement.map(|placement| &placement.host),
-            is_answered: !is_host_late
-                && (seen.placement.is_some() || seen.identity.vmi().is_some()),
+            is_answered: placement.is_some() || seen.identity.vmi().is_some(),
             is_read: seen.reasons.scope.contains(Scope::VM),
             is_settled: self.sync.is_final() && !is_unwritten,
         };
@@ -262,19 +266,6 @@ fn hooks(seen: Scene<'_>, scheduled: &[ScheduledEvent]) -> Vec<Action> {
     };
     let runs = scheduled.iter().map(run);
     runs.map(Action::RunHooks).collect()
-}
-
-/// Returns the start of the guest agent's unit. It comes after the labels: the bus may take seconds.
-fn start_of_unit(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &Memory,
-    now: Now,
-) -> Option<Action> {
-    let agent = &seen.observation.guest_agent;
-    let unit = guest_agent::unit_to_start(agent, &memory.guest_agent, now.uptime);
-    let unit = unit.filter(|_| settings.guest_agent.start)?;
-    Some(Action::StartUnit(unit.to_owned()))
 }
 
 /// Returns the migration hint for which a fast-poll window will be opened. It is reported before any read, because reads after a

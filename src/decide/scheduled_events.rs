@@ -97,14 +97,11 @@ impl EventTracker {
 
     /// Ends the open event of an instance that does not exist any more.
     fn instance_is_gone(&mut self, now: Now) -> Option<ScheduledEvent> {
-        let kind = self.open()?.kind;
-        self.end(
-            match kind {
-                ScheduledEventType::Stop => ScheduledEventState::Done,
-                ScheduledEventType::LiveMigration => ScheduledEventState::Canceled,
-            },
-            now,
-        )
+        let state = match self.open()?.kind {
+            ScheduledEventType::Stop => ScheduledEventState::Done,
+            ScheduledEventType::LiveMigration => ScheduledEventState::Canceled,
+        };
+        self.end(state, now)
     }
 
     /// Returns the next state to publish, if there is one.
@@ -123,14 +120,11 @@ impl EventTracker {
         if open.migration.as_ref().is_some_and(is_other) {
             // Its end was not observed.
             let host = vmi.host.as_ref().map(ToString::to_string);
-            let is_moved = host.is_some() && host != open.event.host;
-            return self.end(
-                match is_moved {
-                    true => ScheduledEventState::Done,
-                    false => ScheduledEventState::Failed,
-                },
-                now,
-            );
+            let state = match host.is_some() && host != open.event.host {
+                true => ScheduledEventState::Done,
+                false => ScheduledEventState::Failed,
+            };
+            return self.end(state, now);
         }
         let is_new = shown.event.state > open.event.state;
         open.show(shown, is_new);

@@ -93,6 +93,13 @@ object_names! {
     ConfigMapName = "ConfigMap", is_namespaced_name, "`namespace/name`, a DNS label and a DNS subdomain";
 }
 
+impl Namespace {
+    /// Returns the namespace of a kubeconfig that names none, as in Harvester's cloud provider.
+    pub fn of_kubeconfig() -> Self {
+        Self("default".to_owned())
+    }
+}
+
 impl ConfigMapName {
     /// Returns the default ConfigMap with the topology of the hosts. Everyone can read its namespace.
     pub fn topology() -> Self {

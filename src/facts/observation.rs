@@ -56,6 +56,11 @@ impl Observation {
         vmis.unwrap_or_default()
     }
 
+    /// Returns the UID of the VirtualMachine in `spec.providerID` of our Node.
+    pub fn node_vm_uid(&self) -> Option<&str> {
+        self.node.known()?.vm_uid()
+    }
+
     /// Returns why the credential of an API cannot be used.
     pub fn credential_failure(&self, api: Api) -> Option<&Unavailable> {
         match api {

@@ -4,7 +4,6 @@
 //!
 //! An invalid value is a missing announcement: it must never make an object unreadable.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -13,15 +12,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::names::HostName;
 use super::node::text;
-use crate::sys::document::json::{Cut, MESSAGE_BYTES, StringMap, objects};
+use crate::sys::document::json::{Cut, MESSAGE_BYTES, objects};
 use crate::sys::named::named;
-
-/// The label with the host that a migration moves the VM to.
-const MIGRATION_TARGET: &str = "kubevirt.io/migrationTargetNodeName";
-
-/// The annotation with the host whose maintenance stops the VM
-/// (`pkg/controller/master/nodedrain/nodedrain_controller.go`).
-const MAINTAINED_HOST: &str = "harvesterhci.io/maintain-mode-strategy-node-name";
 
 /// The label that selects what the maintenance of the host does with the VM.
 pub const MAINTENANCE_STRATEGY: &str = "harvesterhci.io/maintain-mode-strategy";
@@ -147,9 +139,20 @@ objects! {
     }
 
     struct WireVmMetadata {
-        labels: StringMap,
-        annotations: StringMap,
+        labels: Option<WireVmLabels>,
+        annotations: Option<WireVmAnnotations>,
         deletion_timestamp: Option<Cut>,
+    }
+
+    struct WireVmLabels {
+        #[serde(rename = "harvesterhci.io/maintain-mode-strategy")]
+        maintenance: Option<Cut>,
+    }
+
+    struct WireVmAnnotations {
+        /// The host whose maintenance stops the VM (`pkg/controller/master/nodedrain/nodedrain_controller.go`).
+        #[serde(rename = "harvesterhci.io/maintain-mode-strategy-node-name")]
+        maintained_host: Option<Cut>,
     }
 
     struct WireVmSpec {
@@ -163,8 +166,8 @@ impl WireMigration {
     pub(super) fn parse(self) -> Option<InstanceMigration> {
         Some(InstanceMigration {
             uid: text(self.migration_uid)?,
-            source: self.source_node.as_deref().and_then(host),
-            target: self.target_node.as_deref().and_then(host),
+            source: host(self.source_node),
+            target: host(self.target_node),
             started: self.start_timestamp.as_deref().and_then(timestamp),
             has_end: self.end_timestamp.is_some(),
             is_completed: self.completed == Some(true),
@@ -175,14 +178,9 @@ impl WireMigration {
     }
 }
 
-/// Returns the host in the label of a migration.
-pub(super) fn migration_target_label(labels: &BTreeMap<String, String>) -> Option<HostName> {
-    labels.get(MIGRATION_TARGET).and_then(|name| host(name))
-}
-
-/// Parses the name of a host; `None` if it is empty or invalid.
-pub(super) fn host(name: &str) -> Option<HostName> {
-    HostName::parse(name).ok()
+/// Parses the name of a host; `None` if it is missing, empty or invalid.
+pub(super) fn host(name: Option<Cut>) -> Option<HostName> {
+    HostName::parse(&name?).ok()
 }
 
 /// Parses a time of the API.
@@ -193,6 +191,8 @@ pub(crate) fn timestamp(text: &str) -> Option<UtcDateTime> {
 impl From<WireVm> for VirtualMachine {
     fn from(wire: WireVm) -> Self {
         let WireVm { metadata, spec } = wire;
+        let labels = metadata.labels.unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
         let is_restarted = match spec.run_strategy.as_deref() {
             Some(strategy) => strategy != "Halted",
             None => spec.running == Some(true),
@@ -200,14 +200,10 @@ impl From<WireVm> for VirtualMachine {
         Self {
             is_deleted: metadata.deletion_timestamp.is_some(),
             is_restarted,
-            maintained_host: metadata
-                .annotations
-                .get(MAINTAINED_HOST)
-                .and_then(|name| host(name)),
-            maintenance: metadata
-                .labels
-                .get(MAINTENANCE_STRATEGY)
-                .and_then(|text| MaintenanceStrategy::parse(text)),
+            maintained_host: host(annotations.maintained_host),
+            maintenance: labels
+                .maintenance
+                .and_then(|text| MaintenanceStrategy::parse(&text)),
         }
     }
 }
@@ -225,7 +221,7 @@ mod tests {
             "metadata": {
                 "deletionTimestamp": "2026-11-24T10:00:00Z",
                 "labels": {MAINTENANCE_STRATEGY: "ShutdownAndRestartAfterDisable"},
-                "annotations": {MAINTAINED_HOST: "hv-a"},
+                "annotations": {"harvesterhci.io/maintain-mode-strategy-node-name": "hv-a"},
             },
             "spec": {"runStrategy": "Halted"},
         }));

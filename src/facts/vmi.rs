@@ -16,9 +16,8 @@ use super::nic::Mac;
 use super::node::{NodeCondition, required, text};
 use super::placement::HostLabels;
 use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
-use super::topology::{HOSTNAME, REGION, ZONE};
+use super::topology::{REGION, ZONE};
 use crate::sys::document::json::{Cut, Identifier, Leading, StringMap, objects};
-use crate::sys::escape::one_line;
 
 /// The label with the creator of a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
@@ -39,8 +38,8 @@ const AGENT_NOT_SUPPORTED: &str = "AgentVersionNotSupported";
 /// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
-/// The maximum length of an annotation, in characters: that of the name of a host.
-const ANNOTATION_MAX: usize = 253;
+/// The maximum length of the UID and the host of a pod.
+const POD_TEXT_MAX: usize = 253;
 
 /// The maximum number of pods of a VM that are kept. Those of earlier migrations stay until something deletes them.
 const PODS_MAX: usize = 64;
@@ -79,8 +78,7 @@ pub struct Vmi {
     pub annotated_by_harvester: bool,
     /// The host for which Harvester wrote the annotations, if any.
     pub annotated_host: Option<String>,
-    /// The annotations that Harvester copies from the host. Others are skipped: they may be large, and thousands of instances are
-    /// searched.
+    /// The annotations that Harvester copies from the host.
     pub annotations: HostLabels,
     /// `status.activePods`: pod UIDs with their hosts. There are two entries during a migration.
     pub active_pods: BTreeMap<String, String>,
@@ -118,10 +116,28 @@ objects! {
         namespace: Option<Identifier>,
         uid: Option<Identifier>,
         resource_version: Option<Identifier>,
-        labels: StringMap,
-        annotations: StringMap,
+        labels: Option<WireVmiLabels>,
+        annotations: Option<WireVmiAnnotations>,
         owner_references: Owners,
         deletion_timestamp: Option<Cut>,
+    }
+
+    /// The labels that are used. Others are skipped, however many there are: any user who may change the VM writes them.
+    struct WireVmiLabels {
+        #[serde(rename = "harvesterhci.io/creator")]
+        creator: Option<Cut>,
+        #[serde(rename = "kubevirt.io/migrationTargetNodeName")]
+        migration_target: Option<Cut>,
+    }
+
+    /// The annotations that are used.
+    struct WireVmiAnnotations {
+        #[serde(rename = "kubernetes.io/hostname")]
+        host: Option<Cut>,
+        #[serde(rename = "topology.kubernetes.io/region")]
+        region: Option<Cut>,
+        #[serde(rename = "topology.kubernetes.io/zone")]
+        zone: Option<Cut>,
     }
 
     struct WireVmiOwner {
@@ -195,37 +211,24 @@ impl TryFrom<WireVmi> for Vmi {
             spec,
             status,
         } = wire;
-        let firmware = spec.domain.firmware;
-        let spec_macs = spec
-            .domain
-            .devices
-            .map(|devices| devices.interfaces.0)
-            .unwrap_or_default();
-        let status_macs = status.interfaces.0;
-        let found = spec_macs
-            .into_iter()
-            .filter_map(|interface| interface.mac_address)
-            // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
-            .chain(
-                status_macs
-                    .into_iter()
-                    .filter(|seen| seen.name.is_some())
-                    .filter_map(|seen| seen.mac),
-            )
-            .filter_map(|text| Mac::parse(&text));
+        let firmware = spec.domain.firmware.unwrap_or_default();
+        let devices = spec.domain.devices.unwrap_or_default();
+        let of_spec = devices.interfaces.0.into_iter();
+        let of_spec = of_spec.filter_map(|interface| interface.mac_address);
+        // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
+        let of_status = status.interfaces.0.into_iter();
+        let of_status = of_status.filter(|seen| seen.name.is_some());
+        let found = of_spec.chain(of_status.filter_map(|seen| seen.mac));
+        let found = found.filter_map(|text| Mac::parse(&text));
         let mut macs = BTreeSet::new();
         macs.extend(found);
-        let mut annotations = metadata.annotations.0;
-        annotations.retain(|key, _| [HOSTNAME, REGION, ZONE].contains(&key.as_str()));
-        for value in annotations.values_mut() {
-            // Any user who may create VMs writes them, and a namespace may have thousands. No longer one is a label value or a host.
-            if value.len() > ANNOTATION_MAX {
-                *value = one_line(value, ANNOTATION_MAX).into_owned();
-            }
-        }
+        let labels = metadata.labels.unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
+        let of_host = [(REGION, annotations.region), (ZONE, annotations.zone)].into_iter();
+        let of_host = of_host.filter_map(|(key, value)| Some((key.to_owned(), value?.0)));
         let mut active_pods = status.active_pods.0;
         active_pods
-            .retain(|uid, host| !host.is_empty() && uid.len().max(host.len()) <= ANNOTATION_MAX);
+            .retain(|uid, host| !host.is_empty() && uid.len().max(host.len()) <= POD_TEXT_MAX);
         while active_pods.len() > PODS_MAX {
             active_pods.pop_last();
         }
@@ -248,11 +251,8 @@ impl TryFrom<WireVmi> for Vmi {
         let requested = metadata.deletion_timestamp.as_deref();
         let announcements = Announcements {
             is_eviction_requested,
-            evacuated_host: status
-                .evacuation_node_name
-                .as_deref()
-                .and_then(scheduled_events::host),
-            migration_target: scheduled_events::migration_target_label(&metadata.labels),
+            evacuated_host: scheduled_events::host(status.evacuation_node_name),
+            migration_target: scheduled_events::host(labels.migration_target),
             migration: status.migration_state.and_then(WireMigration::parse),
             stop: requested
                 .and_then(scheduled_events::timestamp)
@@ -268,21 +268,15 @@ impl TryFrom<WireVmi> for Vmi {
             resource_version: metadata.resource_version.map(|version| version.0),
             vm_uid: metadata.owner_references.vm_uid,
             hostname: text(spec.hostname),
-            firmware_uuid: firmware
-                .as_ref()
-                .and_then(|firmware| firmware.uuid.as_deref())
-                .and_then(|uuid| Uuid::parse_str(uuid).ok()),
-            serial: text(firmware.and_then(|firmware| firmware.serial)),
+            firmware_uuid: firmware.uuid.and_then(|uuid| Uuid::parse_str(&uuid).ok()),
+            serial: text(firmware.serial),
             macs,
             host: host
                 .map(|host| required(INSTANCE, "status.nodeName", Some(host)))
                 .transpose()?,
-            annotated_by_harvester: metadata
-                .labels
-                .get(CREATOR)
-                .is_some_and(|creator| creator == ANNOTATED_CREATOR),
-            annotated_host: annotations.remove(HOSTNAME),
-            annotations: annotations.into_iter().collect(),
+            annotated_by_harvester: labels.creator.as_deref() == Some(ANNOTATED_CREATOR),
+            annotated_host: annotations.host.map(|host| host.0),
+            annotations: of_host.collect(),
             active_pods,
             announcements,
             guest_agent,
@@ -292,7 +286,9 @@ impl TryFrom<WireVmi> for Vmi {
 
 #[cfg(test)]
 mod tests {
+    use super::super::topology::HOSTNAME;
     use super::*;
+    use crate::sys::document::json::MAXIMUM_KEYS;
     use serde_json::json;
 
     fn parse(value: serde_json::Value) -> Result<Vmi, String> {
@@ -308,8 +304,31 @@ mod tests {
         let annotations = vmi.unwrap().annotations;
         let illegal = annotations.topology().unwrap_err();
         assert_eq!(illegal.key, ZONE);
-        assert!(illegal.value.chars().count() <= ANNOTATION_MAX);
+        assert_eq!(illegal.value, "z".repeat(253) + "…");
         assert_eq!(annotations.get("other"), None);
+    }
+
+    #[test]
+    fn labels_and_annotations_that_are_not_used_make_no_instance_unreadable() {
+        let long = "x".repeat(20);
+        let mut map: serde_json::Map<String, serde_json::Value> = (0..=MAXIMUM_KEYS)
+            .map(|number| (format!("{long}{number}"), json!(long)))
+            .collect();
+        for (key, value) in [
+            (CREATOR, ANNOTATED_CREATOR),
+            (HOSTNAME, "hv-a"),
+            (ZONE, "z"),
+        ] {
+            map.insert(key.to_owned(), json!(value));
+        }
+        let vmi = parse(json!({
+            "metadata": {"name": "a", "namespace": "d", "uid": "u", "labels": map, "annotations": map},
+            "status": {"nodeName": "hv-a"},
+        }));
+        let vmi = vmi.unwrap();
+        let topology = vmi.annotations_of_host().unwrap().topology().unwrap();
+        assert_eq!(topology.zone.unwrap().as_str(), "z");
+        assert!(vmi.annotated_by_harvester);
     }
 
     #[test]
@@ -399,9 +418,10 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"a","namespace":"d","uid":"u",{metadata}}}}}"#);
             serde_json::from_str::<Vmi>(&text).unwrap_err().to_string()
         };
+        let twice = |map: &str, key: &str| format!(r#""{map}":{{"{key}":"1","{key}":"2"}}"#);
         for (metadata, named) in [
-            (r#""labels":{"a":"1","a":"2"}"#, "duplicate key `a`"),
-            (r#""annotations":{"a":"1","a":"2"}"#, "duplicate key `a`"),
+            (&*twice("labels", CREATOR), CREATOR),
+            (&*twice("annotations", ZONE), ZONE),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),
         ] {

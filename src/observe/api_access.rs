@@ -37,8 +37,8 @@ pub struct Connections {
 #[derive(Debug, Default)]
 pub struct ApiAccess {
     source: CredentialSource,
-    link: Option<ApiLink>,
-    problem: Option<Unavailable>,
+    /// The link, or why there is none; `None` before the first search.
+    link: Option<Result<ApiLink, Unavailable>>,
     /// Whether the kernel could not read a file, which may pass.
     is_unread: bool,
     /// The problems of a credential that works nevertheless, as of the last read.
@@ -82,7 +82,7 @@ impl Connections {
             settings.guest.kubeconfig.as_ref()?;
             elsewhere(root, &search::kubelet_candidates(None, distributions))
         });
-        if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
+        if let (Ok(harvester), Ok(guest)) = (self.harvester.link(), self.guest.link())
             && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
         {
             let file = harvester.credential.kubeconfig.display();
@@ -107,7 +107,7 @@ impl Connections {
     pub fn findings(&self) -> Vec<Finding> {
         let sides = Api::ALL.iter().map(|api| self.of(*api).findings.as_slice());
         let mut findings = sides.collect::<Vec<_>>().concat();
-        if let Some(link) = &self.harvester.link
+        if let Ok(link) = self.harvester.link()
             && own_api::is_loopback(&link.credential.server)
         {
             let server = link.client.server();
@@ -155,10 +155,13 @@ impl Connections {
 impl ApiAccess {
     /// Returns the link, or the reason why there is none.
     pub fn link(&self) -> Result<&ApiLink, Unavailable> {
-        let missing = || Unavailable::new(UnavailableKind::NotAsked, "not searched yet");
-        self.link
-            .as_ref()
-            .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
+        match &self.link {
+            Some(link) => link.as_ref().map_err(Clone::clone),
+            None => Err(Unavailable::new(
+                UnavailableKind::NotAsked,
+                "not searched yet",
+            )),
+        }
     }
 
     /// Returns the rest of the backoff.
@@ -168,13 +171,12 @@ impl ApiAccess {
 
     /// Drops the link for a reason that reading the files again does not remove.
     pub fn refuse(&mut self, why: Unavailable) {
-        self.link = None;
-        self.problem = Some(why);
+        self.link = Some(Err(why));
     }
 
     /// Adds a note to the problem if the kubeconfig does not exist.
     fn note_missing(&mut self, note: impl FnOnce() -> Option<String>) {
-        if let Some(why) = &mut self.problem
+        if let Some(Err(why)) = &mut self.link
             && why.kind == UnavailableKind::Missing
             && let Some(note) = note()
         {
@@ -229,13 +231,13 @@ impl ApiAccess {
                     Some(setting) => format!("{} ({setting})", chain(&error)),
                     None => chain(&error),
                 };
-                if self.link.is_some() {
+                if self.link().is_ok() {
                     return Some(text);
                 }
                 let text = format!("{what}: {text}");
                 self.refuse(unusable(root, &candidate.path, error.is_denied(), text));
             }
-            LoadOutcome::Unchanged if self.link.is_some() => {}
+            LoadOutcome::Unchanged if self.link().is_ok() => {}
             LoadOutcome::Unchanged | LoadOutcome::Changed => {
                 let credential = self.source.credential().cloned()?;
                 let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
@@ -244,12 +246,11 @@ impl ApiAccess {
                         // A request that failed with the old credential may succeed with the new one.
                         self.backoff.succeeded();
                         self.generation += 1;
-                        self.problem = None;
-                        self.link = Some(ApiLink {
+                        self.link = Some(Ok(ApiLink {
                             credential,
                             client,
                             generation: self.generation,
-                        });
+                        }));
                     }
                     Err(error) => {
                         self.refuse(Unavailable::new(UnavailableKind::Credential, chain(&error)));
@@ -419,7 +420,7 @@ mod tests {
         inotify.watches().add(root.join(file), mask).unwrap();
         let mut connections = Connections::default();
         connections.refresh(&root, &Settings::default(), &[]);
-        assert!(connections.harvester.link.is_some());
+        connections.harvester.link().unwrap();
         let events = inotify.read_events(&mut [0; 1024]).unwrap().count();
         assert_eq!(events, 2, "it is opened and closed once");
     }

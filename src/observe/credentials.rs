@@ -9,39 +9,29 @@ use crate::facts::observation::{Harvester, Kubelet};
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 
-/// The default namespace of a kubeconfig without one, as in Harvester's cloud provider.
-const DEFAULT_NAMESPACE: &str = "default";
-
 /// Returns the kubelet's credential without its secrets. The certificate names the Node, or else our configuration.
 pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailable> {
-    let chain_of = link
-        .credential
-        .client_certificate
-        .as_ref()
-        .map(|certificate| certificate.chain.as_slice());
+    let certificate = link.credential.client_certificate.as_ref();
+    let chain_of = certificate.map(|certificate| certificate.chain.as_slice());
     let file = link.credential.kubeconfig.display();
     let malformed = |text: String| Unavailable::new(UnavailableKind::Credential, text);
     let named = chain_of.map(certificate::node_name);
     let node_name = match (&settings.guest.node_name, named) {
         (_, Some(Ok(NodeIdentity::Node(name)))) => name,
         (Some(name), _) => name.clone(),
-        (None, Some(Ok(NodeIdentity::SharedRke1))) => {
-            let text = format!(
-                "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name; set `guest_cluster.node_name`"
-            );
+        (None, named) => {
+            let problem = match named {
+                Some(Ok(NodeIdentity::NotANode { common_name })) => {
+                    format!("the certificate of `{file}` is for `{common_name}`, not for a node")
+                }
+                Some(Ok(_)) => format!(
+                    "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name"
+                ),
+                Some(Err(problem)) => return Err(malformed(format!("`{file}`: {problem}"))),
+                None => format!("`{file}` has no client certificate"),
+            };
+            let text = format!("{problem}; set `guest_cluster.node_name`");
             return Err(malformed(text));
-        }
-        (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
-            let text = format!(
-                "the certificate of `{file}` is for `{common_name}`, not for a node; set `guest_cluster.node_name`"
-            );
-            return Err(malformed(text));
-        }
-        (None, Some(Err(problem))) => return Err(malformed(format!("`{file}`: {problem}"))),
-        (None, None) => {
-            return Err(malformed(format!(
-                "`{file}` has no client certificate; set `guest_cluster.node_name`"
-            )));
         }
     };
     let claims = claims(link).filter(|_| chain_of.is_none());
@@ -64,37 +54,23 @@ fn claims(link: &ApiLink) -> Option<Claims> {
 }
 
 /// Returns the Harvester credential without its secrets.
-pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unavailable> {
+pub fn harvester(link: &ApiLink, settings: &Settings) -> Harvester {
     let claims = claims(link);
-    let account = claims
+    let of_token = claims
         .as_ref()
         .and_then(|claims| claims.service_account.as_ref());
-    let from_token = account.map(|account| account.namespace.to_string());
-    let namespace = match &settings.harvester.namespace {
-        Some(namespace) => namespace.clone(),
-        None => {
-            let text = link
-                .credential
-                .namespace
-                .as_ref()
-                .map(Namespace::to_string)
-                .or(from_token)
-                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-            Namespace::parse(&text).map_err(|error| {
-                let file = link.credential.kubeconfig.display();
-                Unavailable::new(
-                    UnavailableKind::Credential,
-                    format!("`{file}`: namespace `{}`: {error}", text.escape_debug()),
-                )
-            })?
-        }
-    };
-    Ok(Harvester {
+    let of_token = of_token.map(|account| &account.namespace);
+    let namespace = settings.harvester.namespace.as_ref();
+    let namespace = namespace
+        .or(link.credential.namespace.as_ref())
+        .or(of_token);
+    let namespace = namespace.cloned().unwrap_or_else(Namespace::of_kubeconfig);
+    Harvester {
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         namespace,
         account: claims.as_ref().and_then(|claims| claims.subject.clone()),
         expires: claims.as_ref().and_then(|claims| claims.expires),
         secret: claims.and_then(|claims| claims.secret),
-    })
+    }
 }

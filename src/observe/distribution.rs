@@ -16,6 +16,7 @@ use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::registration::{LabelFileKind, MARK};
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
+use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
 use crate::observe::environment_file::{flags, variables};
@@ -61,43 +62,12 @@ const KUBELET_FLAGS: [(&str, &str); 3] = [
 
 /// The reason why a file of a distribution is ignored. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
-pub enum DistributionProblem {
-    /// The file cannot be read.
-    #[error("failed to read a configuration file of {kind}")]
-    Unreadable {
-        /// The distribution of the file.
-        kind: DistributionKind,
-        /// The error.
-        #[source]
-        source: ReadError,
-    },
-    /// The file is not valid YAML.
-    #[error("`{path}` {problem}")]
-    Document {
-        /// The file.
-        path: PathBuf,
-        /// The problem; its text is part of the message.
-        problem: DocumentError,
-    },
-    /// A key, or the document, has a value of the wrong kind.
-    #[error("{key}`{path}` is {found}, expected {expected}")]
-    WrongKind {
-        /// The file.
-        path: PathBuf,
-        /// The key, as the first words of the message; empty for the document.
-        key: String,
-        /// The kind that was found.
-        found: &'static str,
-        /// The expected kind.
-        expected: &'static str,
-    },
-}
-
-impl DistributionProblem {
-    /// Reports whether the kernel could not read the file, which may pass.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_passing())
-    }
+#[error("{text}")]
+pub struct DistributionProblem {
+    /// A one-line message.
+    pub text: String,
+    /// Whether the kernel could not read the file, which may pass.
+    pub is_passing: bool,
 }
 
 /// Returns the files whose change may change the result, as far as their names are known. Other files are read at the poll.
@@ -289,7 +259,7 @@ impl DistributionReader<'_> {
                 .take(DROP_INS_MAX)
                 .collect(),
             Err(error) => {
-                self.unreadable(error);
+                self.unreadable(&error);
                 Vec::new()
             }
         }
@@ -301,21 +271,12 @@ impl DistributionReader<'_> {
             Ok(document) => document,
             // Rancher and administrators leave empty files.
             Err(DocumentError::Empty) => return,
-            Err(problem) => {
-                self.problems.push(DistributionProblem::Document {
-                    path: path.to_owned(),
-                    problem,
-                });
-                return;
-            }
+            Err(problem) => return self.problem(format!("`{}` {problem}", path.display())),
         };
         let entries = match document {
             YamlValue::Map(entries) => entries,
             YamlValue::Null => return,
-            other => {
-                self.wrong_kind(path, "", &other, "a mapping");
-                return;
-            }
+            other => return self.wrong_kind(path, "", &other, "a mapping"),
         };
         for (key, value) in entries {
             let (name, is_added) = match key.strip_suffix('+') {
@@ -353,30 +314,33 @@ impl DistributionReader<'_> {
         match self.root.read(path, FILE_MAX) {
             Ok(text) => Some(Zeroizing::new(text)),
             Err(error) => {
-                self.unreadable(error);
+                self.unreadable(&error);
                 None
             }
         }
     }
 
     /// An error of the kernel is reported for one file only: without file descriptors, or with a broken disk, all of them fail.
-    fn unreadable(&mut self, source: ReadError) {
+    fn unreadable(&mut self, error: &ReadError) {
         let mut problems = self.problems.iter();
-        let is_repeated = source.is_passing() && problems.any(DistributionProblem::is_passing);
-        if !source.is_absent() && !is_repeated {
-            let kind = self.kind;
-            self.problems
-                .push(DistributionProblem::Unreadable { kind, source });
+        let is_passing = error.is_passing();
+        let is_repeated = is_passing && problems.any(|problem| problem.is_passing);
+        if !error.is_absent() && !is_repeated {
+            let (kind, error) = (self.kind, chain(error));
+            let text = format!("failed to read a configuration file of {kind}: {error}");
+            self.problems.push(DistributionProblem { text, is_passing });
         }
     }
 
-    fn wrong_kind(&mut self, path: &Path, key: &str, found: &YamlValue, expected: &'static str) {
-        self.problems.push(DistributionProblem::WrongKind {
-            path: path.to_owned(),
-            key: key.to_owned(),
-            found: found.kind(),
-            expected,
-        });
+    /// `key` has the first words of the message; it is empty for the document.
+    fn wrong_kind(&mut self, path: &Path, key: &str, found: &YamlValue, expected: &str) {
+        let (path, found) = (path.display(), found.kind());
+        self.problem(format!("{key}`{path}` is {found}, expected {expected}"));
+    }
+
+    fn problem(&mut self, text: String) {
+        let is_passing = false;
+        self.problems.push(DistributionProblem { text, is_passing });
     }
 }
 

@@ -116,32 +116,16 @@ pub struct Search<'a> {
     pub list: ListPolicy,
 }
 
-/// The instances found by the names of this machine.
-struct Named {
-    vmis: Vec<Vmi>,
-    /// The refusal, if none of the names may be read.
-    refused: Option<Error>,
-    /// The error of an instance with one of the names that cannot be parsed.
-    unreadable: Option<Error>,
-}
-
 impl Search<'_> {
     /// Reads the candidates. `list` reports what became of the list, even if the search is canceled.
     pub async fn run(&self, list: &mut List) -> Fact<Candidates> {
-        let Named {
-            vmis: named,
-            refused,
-            unreadable,
-        } = match self.named().await {
+        let mut unreadable = None;
+        let named = match self.named(&mut unreadable).await {
             Ok(named) => named,
             Err(error) => return failed(&error),
         };
         let is_found = named.iter().any(|vmi| self.is_ours(vmi));
         let known = |vmis, coverage| Fact::Known(Candidates { vmis, coverage });
-        if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
-            // An instance that cannot be read by its name is of no use on a list.
-            return failed(error);
-        }
         match self.list {
             ListPolicy::IfNeeded if !is_found => {}
             ListPolicy::Always => {}
@@ -204,10 +188,10 @@ impl Search<'_> {
         get_foreign(self.client, self.namespace, name).await
     }
 
-    /// Reads the instances with our names.
-    async fn named(&self) -> Result<Named, Error> {
-        let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
-        let mut is_readable = false;
+    /// Reads the instances with our names. One that cannot be parsed is `unreadable`. It is an error if none of the names may be read: an
+    /// instance that cannot be read by its name is of no use on a list.
+    async fn named(&self, unreadable: &mut Option<Error>) -> Result<Vec<Vmi>, Error> {
+        let (mut vmis, mut refused, mut is_readable) = (Vec::new(), None, false);
         let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
         for name in self.names.0.iter().chain(duplicates) {
             match self.read(name).await {
@@ -215,15 +199,14 @@ impl Search<'_> {
                 Err(error) if error.kind == Kind::Forbidden => refused = Some(error),
                 read => {
                     is_readable = true;
-                    vmis.extend(keep(read?, &mut unreadable));
+                    vmis.extend(keep(read?, unreadable));
                 }
             }
         }
-        Ok(Named {
-            vmis,
-            refused: refused.filter(|_| !is_readable),
-            unreadable,
-        })
+        match refused {
+            Some(error) if !is_readable => Err(error),
+            _ => Ok(vmis),
+        }
     }
 
     /// Reads the other instances of the namespace that may be ours. A likely one that cannot be parsed is `unreadable`.
@@ -248,17 +231,16 @@ impl Search<'_> {
             }
         }
         // Anyone who may create VMs can make any number of them likely. Those that are not read here may be ours.
-        let is_complete = likely.len() <= READ_MAX;
-        rest.extend(likely.drain(likely.len().min(READ_MAX)..));
+        let mut more = likely.split_off(likely.len().min(READ_MAX));
         let mut vmis = Vec::new();
         for name in &likely {
             vmis.extend(keep(self.read(name).await?, unreadable));
         }
-        let is_found = is_complete && vmis.iter().any(|vmi| self.is_ours(vmi));
+        let is_found = more.is_empty() && vmis.iter().any(|vmi| self.is_ours(vmi));
         if is_found && self.list != ListPolicy::Always {
             return Ok(vmis);
         }
-        if rest.len() <= READ_ONE_BY_ONE {
+        if rest.len() + more.len() <= READ_ONE_BY_ONE {
             for name in &rest {
                 vmis.extend(self.read(name).await?.ok().flatten());
             }
@@ -276,6 +258,13 @@ impl Search<'_> {
             };
             let others = self.client.list(&collection, &[], new).await?;
             vmis.extend(others);
+            // The list skips what cannot be parsed.
+            let read: BTreeSet<&VmName> = vmis.iter().map(|vmi| &vmi.name).collect();
+            more.retain(|name| !read.contains(name));
+            more.truncate(READ_MAX);
+        }
+        for name in &more {
+            vmis.extend(keep(self.read(name).await?, unreadable));
         }
         Ok(vmis)
     }
@@ -302,9 +291,11 @@ pub async fn read_own(
     let OwnInstance {
         vmi: own, others, ..
     } = found;
-    let mut vmis = match get(client, &own.namespace, &own.name).await {
-        Ok(Some(read)) if read.uid == own.uid => vec![read],
+    let path = INSTANCES.within(&own.namespace).named(&own.name);
+    let mut vmis = match client.get::<Vmi>(&path).await {
+        Ok(read) if read.uid == own.uid => vec![read],
         Ok(_) => return None,
+        Err(error) if error.kind == Kind::Absent => return None,
         Err(error) => return Some(failed(&error)),
     };
     for other in others.vmis.iter().filter(|other| other.name != own.name) {
@@ -331,15 +322,6 @@ pub async fn read_vm(client: &Client, vmi: &Vmi) -> Fact<VirtualMachine> {
     }
 }
 
-async fn get(client: &Client, namespace: &Namespace, name: &VmName) -> Result<Option<Vmi>, Error> {
-    let path = INSTANCES.within(namespace).named(name);
-    match client.get::<Vmi>(&path).await {
-        Ok(read) => Ok(Some(read).filter(|read| read.name == *name)),
-        Err(error) if error.kind == Kind::Absent => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Reads an instance that may be another user's. It is the inner error if it cannot be parsed or is too large.
 async fn get_foreign(
     client: &Client,
@@ -348,7 +330,7 @@ async fn get_foreign(
 ) -> Result<Result<Option<Vmi>, Error>, Error> {
     let path = INSTANCES.within(namespace).named(name);
     match client.get_foreign::<Vmi>(&path).await {
-        Ok(read) => Ok(read.map(|vmi| Some(vmi).filter(|vmi| vmi.name == *name))),
+        Ok(read) => Ok(read.map(Some)),
         Err(error) if error.kind == Kind::Absent => Ok(Ok(None)),
         Err(error) if error.kind == Kind::TooLarge => Ok(Err(error)),
         Err(error) => Err(error),

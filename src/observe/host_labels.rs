@@ -28,27 +28,18 @@ pub struct KeptLabels {
     about: Option<(HostName, TopologySettings, LabelSettings)>,
     /// The answers about the host of the VM, until they are doubted.
     current: BTreeMap<Source, Fact<HostLabels>>,
-    /// Answers that last, about hosts that were asked for recently.
-    lasting: BTreeMap<(Source, HostName), Kept>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Kept {
-    answer: Fact<HostLabels>,
-    until: Duration,
+    /// Answers that last, about hosts that were asked for recently, each with the time until which it does.
+    lasting: BTreeMap<(Source, HostName), (Fact<HostLabels>, Duration)>,
 }
 
 impl KeptLabels {
     /// Forgets the answers about another host, or for other settings.
     pub fn start(&mut self, host: &HostName, settings: &Settings) {
-        let Settings {
-            topology, labels, ..
-        } = settings;
-        let about = self.about.as_ref();
-        let about = about.map(|(host, topology, labels)| (host, topology, labels));
-        if about != Some((host, topology, labels)) {
+        let (topology, labels) = (settings.topology.clone(), settings.labels.clone());
+        let about = Some((host.clone(), topology, labels));
+        if self.about != about {
             self.current.clear();
-            self.about = Some((host.clone(), topology.clone(), labels.clone()));
+            self.about = about;
         }
     }
 
@@ -94,17 +85,18 @@ impl KeptLabels {
     /// Forgets the labels of all hosts.
     pub fn forget_labels(&mut self) {
         self.forget_current();
-        self.lasting.retain(|_, kept| kept.answer.known().is_none());
+        self.lasting
+            .retain(|_, (answer, _)| answer.known().is_none());
     }
 
     /// Forgets the refusals.
     pub fn forget_refusals(&mut self) {
-        self.lasting.retain(|_, kept| kept.answer.why().is_none());
+        self.lasting.retain(|_, (answer, _)| answer.why().is_none());
     }
 
     fn get(&self, about: &(Source, HostName), uptime: Duration) -> Option<&Fact<HostLabels>> {
-        let kept = self.lasting.get(about)?;
-        (uptime < kept.until).then_some(&kept.answer)
+        let (answer, until) = self.lasting.get(about)?;
+        (uptime < *until).then_some(answer)
     }
 
     /// Keeps the labels of a Node for `age`, and a refusal for an hour.
@@ -120,18 +112,14 @@ impl KeptLabels {
             Fact::Failed(why) if why.kind == UnavailableKind::Forbidden => DENIED_FOR,
             _ => return,
         };
-        self.lasting.retain(|_, kept| uptime < kept.until);
+        self.lasting.retain(|_, (_, until)| uptime < *until);
         if self.lasting.len() >= KEPT_MAX {
-            let first = self.lasting.iter().min_by_key(|(_, kept)| kept.until);
+            let first = self.lasting.iter().min_by_key(|(_, (_, until))| *until);
             if let Some(first) = first.map(|(about, _)| about.clone()) {
                 self.lasting.remove(&first);
             }
         }
-        let kept = Kept {
-            answer: answer.clone(),
-            until: uptime + lasts,
-        };
-        self.lasting.insert(about, kept);
+        self.lasting.insert(about, (answer.clone(), uptime + lasts));
     }
 }
 
@@ -169,13 +157,7 @@ pub async fn ask(
 
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     match client.get_metadata(&NODES.named(host)).await {
-        Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
-            Fact::Known(node.metadata.labels.0.into_iter().collect())
-        }
-        Ok(_) => Fact::failed(
-            UnavailableKind::Refused,
-            format!("requested Node `{host}` of Harvester, got another one"),
-        ),
+        Ok(node) => Fact::Known(node.metadata.labels.0.into_iter().collect()),
         Err(error) => absent_or_failed(&error),
     }
 }

@@ -30,9 +30,7 @@ pub fn read_machine(root: &Root) -> Machine {
         kernel_hostname: kernel_hostname(root),
         static_hostname: static_hostname(root),
         platform_hostname: platform_hostname(root),
-        product_uuid: parsed(root, "/sys/class/dmi/id/product_uuid", |text| {
-            Uuid::parse_str(text).ok()
-        }),
+        product_uuid: product_uuid(root),
         product_serial: serial(root),
         nics: nics(root),
         vendor: vendor(root),
@@ -139,13 +137,14 @@ fn vendor(root: &Root) -> Fact<Vendor> {
     }
 }
 
-fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
-    line(root, path).and_then(|text| {
-        let malformed = || format!("`{path}` has `{}`", text.escape_debug());
-        parse(&text).map_or_else(
-            || Fact::failed(UnavailableKind::Malformed, malformed()),
-            Fact::Known,
-        )
+fn product_uuid(root: &Root) -> Fact<Uuid> {
+    let path = "/sys/class/dmi/id/product_uuid";
+    line(root, path).and_then(|text| match Uuid::parse_str(&text) {
+        Ok(uuid) => Fact::Known(uuid),
+        Err(_) => {
+            let text = format!("`{path}` has `{}`", text.escape_debug());
+            Fact::failed(UnavailableKind::Malformed, text)
+        }
     })
 }
 

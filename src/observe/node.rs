@@ -12,11 +12,7 @@ use crate::wire::kubeapi::{Kind, NODES};
 /// Reads the Node with this name.
 pub async fn read(link: &ApiLink, name: &NodeName) -> Fact<Node> {
     match link.client.get::<Node>(&NODES.named(name)).await {
-        Ok(node) if node.name == *name => Fact::Known(node),
-        Ok(node) => Fact::failed(
-            UnavailableKind::Refused,
-            format!("requested Node `{name}`, got `{}`", node.name),
-        ),
+        Ok(node) => Fact::Known(node),
         Err(error) if error.kind == Kind::Absent => Fact::Absent,
         Err(error) if error.kind == Kind::OtherNode => {
             Fact::failed(UnavailableKind::AnotherNode, chain(&error))

@@ -53,15 +53,7 @@ const TRACES: [(LabelFileKind, &[&str]); 3] = [
             "/opt/bin/k3s",
         ],
     ),
-    (
-        LabelFileKind::Kubelet,
-        &[
-            "/etc/systemd/system/kubelet.service",
-            "/usr/local/lib/systemd/system/kubelet.service",
-            "/usr/lib/systemd/system/kubelet.service",
-            "/lib/systemd/system/kubelet.service",
-        ],
-    ),
+    (LabelFileKind::Kubelet, &KUBELET_UNITS),
 ];
 
 /// Returns the kinds whose distribution is installed.

@@ -86,30 +86,30 @@ async fn objects_that_cannot_be_trusted(size: usize) -> (World, Agent) {
     let mut vmi = world.harvester.vmi(&world.vm).await.unwrap();
     vmi["kind"] = json!("VirtualMachineInstance");
     let text = vmi.to_string();
-    let twice = |field: &str| {
+    let twice = |field: &str, key: &str| {
         let mut vmi = vmi.clone();
         vmi["metadata"][field] = json!("HERE");
         let text = vmi.to_string();
-        text.replace("\"HERE\"", r#"{"zone":"a","zone":"EVIL"}"#)
+        text.replace("\"HERE\"", &format!(r#"{{"{key}":"a","{key}":"EVIL"}}"#))
     };
     let mut other = vmi.clone();
     other["metadata"]["namespace"] = json!("stranger");
     let pod = text.replace("\"VirtualMachineInstance\"", "\"Pod\"");
     for (body, code, parts) in [
         (
-            twice("labels"),
+            twice("labels", "harvesterhci.io/creator"),
             "harvester-bad-response",
             [
                 "virtualmachineinstances",
-                "`metadata.labels`: duplicate key `zone`",
+                "`metadata.labels`: duplicate field `harvesterhci.io/creator`",
             ],
         ),
         (
-            twice("annotations"),
+            twice("annotations", ZONE),
             "harvester-bad-response",
             [
                 "virtualmachineinstances",
-                "`metadata.annotations`: duplicate key `zone`",
+                "`metadata.annotations`: duplicate field `topology.kubernetes.io/zone`",
             ],
         ),
         (

@@ -244,6 +244,18 @@ async fn a_likely_vm_that_cannot_be_parsed_does_not_hide_ours_and_is_named_if_th
     let read = reader.read_until_listed().await;
     assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
 
+    // Also among so many likely ones that not each of them is read first, one by one or from a list.
+    for others in [4, 30] {
+        let mut reader = renamed().await;
+        for number in 0..others {
+            reader.likely(&format!("aa-{number:02}"), |_| {}).await;
+        }
+        reader.owned("zz-renamed", damage).await;
+        let read = reader.read_until_listed().await;
+        let why = read.observation.candidates.why().unwrap();
+        assert!(why.text.contains("zz-renamed"), "{}", why.text);
+    }
+
     let mut reader = renamed().await;
     reader.owned("zz-renamed", damage).await;
     let read = reader.read_until_listed().await;
@@ -260,6 +272,19 @@ async fn a_likely_vm_that_cannot_be_parsed_does_not_hide_ours_and_is_named_if_th
     reader.uptime += Duration::from_secs(30 * 60);
     let read = reader.read(HINTED).await;
     assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_without_an_owner_is_not_taken_for_our_vm_that_cannot_be_parsed() {
+    let mut reader = Reader::new().await;
+    reader.twin("gc8-copy").await;
+    let free = |vmi: &mut Value| vmi["metadata"]["ownerReferences"] = json!([]);
+    reader.owned("gc8-copy", free).await;
+    let damage = |vmi: &mut Value| vmi["status"] = json!("damaged");
+    reader.owned(VM_NAME, damage).await;
+    let read = reader.read_until_listed().await;
+    let why = read.observation.candidates.why().unwrap();
+    assert!(why.text.contains(VM_NAME), "{}", why.text);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

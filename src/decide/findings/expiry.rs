@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::catalog::{Code, Finding, Group};
+use crate::catalog::{Api, Code, Finding, Group};
 use crate::decide::input::Now;
 use crate::facts::Fact;
 use crate::facts::clock::date;
@@ -45,49 +45,38 @@ pub fn reported(end: i64, now: i64) -> Option<End> {
 
 /// Adds the findings for the Harvester token and the kubelet certificate.
 pub(super) fn findings(observation: &Observation, now: Now, findings: &mut Vec<Finding>) {
-    if let Some(harvester) = observation.harvester.known() {
-        findings.extend(finding(
-            &Life {
-                what: "Harvester token",
-                file: &harvester.kubeconfig,
-                server: &harvester.server,
-                end: harvester.expires,
-                is_taken: observation.candidates.known().is_some(),
-                expired: Code::HarvesterCredentialExpired,
-                group: Group::HarvesterCredential,
-            },
-            now,
-        ));
-    }
-    if let Some(kubelet) = observation.kubelet.known() {
-        findings.extend(finding(
-            &Life {
-                what: match kubelet.account {
-                    Some(_) => "token for the guest cluster",
-                    None => "kubelet client certificate",
-                },
-                file: &kubelet.kubeconfig,
-                server: &kubelet.server,
-                end: kubelet.expires,
-                is_taken: matches!(observation.node, Fact::Known(_) | Fact::Absent),
-                expired: Code::KubeletCredentialExpired,
-                group: Group::KubeletCredential,
-            },
-            now,
-        ));
-    }
+    let harvester = observation.harvester.known().map(|harvester| Life {
+        api: Api::Harvester,
+        what: "Harvester token",
+        file: &harvester.kubeconfig,
+        server: &harvester.server,
+        end: harvester.expires,
+        is_taken: observation.candidates.known().is_some(),
+    });
+    let kubelet = observation.kubelet.known().map(|kubelet| Life {
+        api: Api::Guest,
+        what: match kubelet.account {
+            Some(_) => "token for the guest cluster",
+            None => "kubelet client certificate",
+        },
+        file: &kubelet.kubeconfig,
+        server: &kubelet.server,
+        end: kubelet.expires,
+        is_taken: matches!(observation.node, Fact::Known(_) | Fact::Absent),
+    });
+    let lives = [harvester, kubelet].into_iter().flatten();
+    findings.extend(lives.filter_map(|life| finding(&life, now)));
 }
 
 /// A credential and its expiration.
 struct Life<'a> {
+    api: Api,
     what: &'static str,
     file: &'a Path,
     server: &'a str,
     end: Option<i64>,
     /// Whether the server accepts the credential.
     is_taken: bool,
-    expired: Code,
-    group: Group,
 }
 
 fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
@@ -100,23 +89,27 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
     match reported(end, now)? {
         End::Near(ends) => {
             let text = format!("{file}: {what} {ends}");
-            let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
-            Some(match life.group {
-                Group::HarvesterCredential => {
+            let finding = Finding::new(Code::CredentialExpires, text);
+            let finding = finding.about(Group::of_credential(life.api));
+            Some(match life.api {
+                Api::Harvester => {
                     let expired = Code::HarvesterCredentialExpired.entry();
                     let steps = expired.fix.iter().map(|step| (*step).to_owned());
                     let finding = finding.with_steps(steps.collect());
                     finding.with_all_commands(expired.commands.to_vec())
                 }
-                _ => finding.with_remedy(
+                Api::Guest => finding.with_remedy(
                     "Before it expires, restart rke2-server, rke2-agent, k3s or k3s-agent, one server at a time: the kubelet gets a new certificate. With kubeadm, the kubelet renews it \
                      automatically; restart it if it did not.",
                 ),
             })
         }
         End::Over(ended) if !life.is_taken => {
-            let text = format!("{file}: {what} {ended}");
-            Some(Finding::new(life.expired, text))
+            let code = match life.api {
+                Api::Harvester => Code::HarvesterCredentialExpired,
+                Api::Guest => Code::KubeletCredentialExpired,
+            };
+            Some(Finding::new(code, format!("{file}: {what} {ended}")))
         }
         // The server accepts the credential, so its clock differs from ours.
         End::Over(ended) if now.saturating_sub(end) > LENIENCE => {

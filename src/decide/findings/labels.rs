@@ -10,18 +10,11 @@ use crate::facts::topology::{LabelValue, TWINS};
 /// Returns the finding for a label that was not changed.
 pub(super) fn left(left: &Left) -> Option<Finding> {
     let value = |value: &Option<String>| {
-        value
-            .as_deref()
-            .unwrap_or("none")
-            .escape_debug()
-            .to_string()
+        let text = value.as_deref().unwrap_or("none");
+        text.escape_debug().to_string()
     };
-    let text = format!(
-        "{}: {} on the Node, {} on the host",
-        left.key,
-        value(&left.present),
-        value(&left.wanted)
-    );
+    let (key, present, wanted) = (&left.key, value(&left.present), value(&left.wanted));
+    let text = format!("{key}: {present} on the Node, {wanted} on the host");
     let code = match left.reason {
         SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::NotManaged => Code::LabelNotManaged,
@@ -37,14 +30,10 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
 pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let labels = seen.observation.distributions.iter();
     for label in labels.flat_map(|distribution| &distribution.node_labels) {
-        let topology = TWINS
-            .iter()
-            .find(|(key, twin)| label.key == *key || label.key == *twin);
-        let is_host = settings
-            .topology
-            .host_label
-            .as_ref()
-            .is_some_and(|key| key.as_str() == label.key);
+        let mut twins = TWINS.iter();
+        let topology = twins.find(|(key, twin)| [*key, *twin].contains(&label.key.as_str()));
+        let host_label = settings.topology.host_label.as_ref();
+        let is_host = host_label.is_some_and(|key| key.as_str() == label.key);
         let wanted = match (topology, seen.placement) {
             (Some((key, _)), Some(placement)) => placement.value(key).map(LabelValue::as_str),
             (None, Some(placement)) if is_host => Some(placement.host.as_str()),

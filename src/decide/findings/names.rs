@@ -195,7 +195,7 @@ pub(super) fn deletion(
     }
     // Proven: the name that the platform gave to an unknown VM may not be the VM's.
     let vm = identity.vm_name()?;
-    observation.node.known()?.vm_uid()?;
+    observation.node_vm_uid()?;
     let name = identity.node_name()?;
     let is_unjudged = matches!(name.verdict, Verdict::Unknown | Verdict::AnotherVm);
     if is_unjudged || name.name == vm.as_str() {
@@ -268,30 +268,20 @@ pub(super) fn identity(
             findings.push(Finding::new(Code::VmMovedAway, text));
         }
         (OwnVm::NotFound(text), None) => {
-            let details = |agrees: bool| -> Vec<&str> {
+            let details = |agrees: bool| {
                 let evidence = identity.evidence.iter();
-                evidence
-                    .filter(|item| item.agrees == agrees)
-                    .map(|item| item.detail.as_str())
-                    .collect()
+                let evidence = evidence.filter(|item| item.agrees == agrees);
+                let details: Vec<&str> = evidence.map(|item| item.detail.as_str()).collect();
+                details.join("; ")
             };
-            let (speaks, against) = (details(true), details(false));
-            let mut text = text.clone();
-            if !against.is_empty() {
-                text = format!("{text}; differs: {}", against.join("; "));
-            }
-            if !speaks.is_empty() && !against.is_empty() {
-                text = format!("{text}; matches: {}", speaks.join("; "));
-            }
+            let text = match (details(true).as_str(), details(false).as_str()) {
+                (_, "") => text.clone(),
+                ("", against) => format!("{text}; differs: {against}"),
+                (speaks, against) => format!("{text}; differs: {against}; matches: {speaks}"),
+            };
             findings.push(Finding::new(Code::VmNotFound, text));
         }
-        (
-            OwnVm::Identified(_)
-            | OwnVm::Remembered(..)
-            | OwnVm::ProvenOffline(_)
-            | OwnVm::Unknown(_),
-            _,
-        ) => {}
+        _ => {}
     }
     let provider = identity
         .evidence

@@ -92,28 +92,22 @@ pub(super) fn answers(
 ) {
     findings.extend(request(observation, Api::Harvester));
     // A skipped read is not an error.
-    if let Some(why) = observation
-        .host_metrics
-        .why()
-        .filter(|why| why.kind != UnavailableKind::NotAsked)
-    {
-        findings.push(Finding::new(
-            Code::DownwardMetricsUnusable,
-            why.text.clone(),
-        ));
+    let metrics = observation.host_metrics.why();
+    if let Some(why) = metrics.filter(|why| why.kind != UnavailableKind::NotAsked) {
+        let text = why.text.as_str();
+        findings.push(Finding::new(Code::DownwardMetricsUnusable, text));
     }
     if let Some(why) = observation.pod_info.why() {
         findings.push(Finding::new(Code::PodInfoUnusable, why.text.clone()));
     }
     if let (Some(kubelet), Fact::Absent) = (observation.kubelet.known(), &observation.node) {
         let text = format!("no Node `{}` at {}", kubelet.node_name, kubelet.server);
-        findings.push(if existed == Some(&kubelet.node_name) {
-            let text = format!("{text}: it existed and was deleted");
-            Finding::new(Code::NodeMissing, text)
-                .with_steps(AFTER_DELETION.map(str::to_owned).into())
-        } else {
-            Finding::new(Code::NodeMissing, text)
-        });
+        let mut finding = Finding::new(Code::NodeMissing, text);
+        if existed == Some(&kubelet.node_name) {
+            finding.seen.push_str(": it existed and was deleted");
+            finding = finding.with_steps(AFTER_DELETION.map(str::to_owned).into());
+        }
+        findings.push(finding);
     }
     findings.extend(request(observation, Api::Guest));
 }

@@ -334,7 +334,7 @@ fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_
             memory.note_start(last);
         }
         memory.note(&seen, None, at);
-        unit_to_start(&seen, &memory, at).map(str::to_owned)
+        unit_to_start(&seen, &memory, at)
     };
     let failed = || stopped(|unit| unit.state = UnitState::Failed);
     let name = Some(UNITS[0].to_owned());

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Evidence for and against an instance being this machine.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{NameKind, firmware_uuid, is_made_from, short};
+use crate::facts::nic::Mac;
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 use crate::sys::named::named;
@@ -84,8 +87,7 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
         let detail = format!("pod {pod} is of VMI UID {ours}, this VMI has {}", vmi.uid);
         add(EvidenceKind::PodInfo, agrees, detail);
     }
-    let node_vm_uid = observation.node.known().and_then(|node| node.vm_uid());
-    if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
+    if let (Some(ours), Some(theirs)) = (observation.node_vm_uid(), vmi.vm_uid.as_deref()) {
         let detail = format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}");
         add(EvidenceKind::ProviderId, ours == theirs, detail);
     }
@@ -99,17 +101,12 @@ fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     }
     let ours = machine.macs();
     if !ours.is_empty() && !vmi.macs.is_empty() {
-        let text = |macs: &std::collections::BTreeSet<_>| {
-            macs.iter()
-                .map(ToString::to_string)
-                .collect::<Vec<String>>()
-                .join(" ")
+        let text = |macs: &BTreeSet<Mac>| {
+            let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
+            texts.join(" ")
         };
-        let detail = format!(
-            "NICs of this node {}, interfaces of the VM {}",
-            text(&ours),
-            text(&vmi.macs)
-        );
+        let (nics, interfaces) = (text(&ours), text(&vmi.macs));
+        let detail = format!("NICs of this node {nics}, interfaces of the VM {interfaces}");
         let agrees = !ours.is_disjoint(&vmi.macs);
         add(EvidenceKind::MacAddress, agrees, detail);
     }
@@ -150,11 +147,6 @@ impl<'a> Candidate<'a> {
         })
     }
 
-    /// Reports whether `spec.providerID` of our Node names another VM.
-    pub(super) fn is_of_another_node(&self) -> bool {
-        self.has(false, |kind| kind == EvidenceKind::ProviderId)
-    }
-
     /// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
     /// the same name and, before KubeVirt 1.6, a firmware UUID that is derived from it.
     pub(super) fn is_namesake(&self) -> bool {
@@ -162,7 +154,7 @@ impl<'a> Candidate<'a> {
         let is_proof = |kind: EvidenceKind| {
             kind.rank() > 1 && !(of_name && kind == EvidenceKind::FirmwareUuid)
         };
-        self.is_of_another_node() && !self.has(true, is_proof)
+        self.has(false, |kind| kind == EvidenceKind::ProviderId) && !self.has(true, is_proof)
     }
 
     /// Returns the rank of the strongest evidence that agrees, unless this is certainly another machine.

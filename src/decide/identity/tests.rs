@@ -192,20 +192,20 @@ fn without_hardware_facts_the_provider_id_counts_and_then_the_name() {
 #[test]
 fn hardware_ids_are_not_enough_to_stop_the_search_while_the_node_belongs_to_another_vm() {
     let mut world = World::new();
-    let vmi = world.vmi().clone();
-    let owner = vmi.vm_uid.as_deref().unwrap_or("vm-uid").to_owned();
-    world.vmi().vm_uid = Some(owner.clone());
-    let vmi = world.vmi().clone();
-    let certain = |world: &World, pinned| is_certain(&world.observation, &vmi, pinned);
-    for (provider_id, expected) in [
-        (None, true),
-        (Some(format!("harvester://{owner}")), true),
-        (Some("harvester://other-vm".to_owned()), false),
+    for (owner, provider_id, expected) in [
+        (Some("vm-uid"), None, true),
+        (Some("vm-uid"), Some("harvester://vm-uid"), true),
+        (Some("vm-uid"), Some("harvester://other-vm"), false),
+        (None, None, true),
+        (None, Some("harvester://vm-uid"), false),
     ] {
-        world.node().provider_id = provider_id;
+        world.vmi().vm_uid = owner.map(str::to_owned);
+        world.node().provider_id = provider_id.map(str::to_owned);
+        let vmi = world.vmi().clone();
+        let certain = |pinned| is_certain(&world.observation, &vmi, pinned);
         assert!(is_proven(&world.observation, &vmi, None));
-        assert_eq!(certain(&world, None), expected);
-        assert!(certain(&world, Some(&vmi.name)));
+        assert_eq!(certain(None), expected, "{owner:?} {provider_id:?}");
+        assert!(certain(Some(&vmi.name)));
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> D
         distribution.data_dir = PathBuf::from(&data_dir.value);
     }
     distribution.node_name = last("node-name").cloned();
-    distribution.with_node_id = last("with-node-id").is_some_and(|one| is_true(&one.value));
+    distribution.with_node_id = last("with-node-id").is_some_and(|one| TRUE.contains(&&*one.value));
     distribution.cloud_provider_name = last("cloud-provider-name").map(|one| one.value.clone());
     distribution.cloud_provider_config = last("cloud-provider-config").map(|one| Configured {
         value: PathBuf::from(&one.value),
@@ -69,10 +69,6 @@ pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> D
         }
     }
     distribution
-}
-
-fn is_true(text: &str) -> bool {
-    TRUE.contains(&text)
 }
 
 /// Parses a kubelet flag and its value from `kubelet-arg`: `node-labels=a=b`, with or without leading dashes.

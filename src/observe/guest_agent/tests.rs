@@ -286,7 +286,7 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
     let mut memory = Memory::default();
     memory.note(&seen, None, Duration::ZERO);
     let unit = unit_to_start(&seen, &memory, Duration::from_secs(60)).unwrap();
-    apply::unit::start(&guest.bus, unit).await.unwrap();
+    apply::unit::start(&guest.bus, &unit).await.unwrap();
     let start = format!("StartUnit {}", UNITS[0]);
     assert_eq!(
         systemd
@@ -297,7 +297,7 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
         1
     );
     systemd.refuse_to_start("Interactive authentication\nrequired");
-    let refusal = apply::unit::start(&guest.bus, unit).await.unwrap_err();
+    let refusal = apply::unit::start(&guest.bus, &unit).await.unwrap_err();
     assert!(
         !refusal.passing && !refusal.text.contains('\n'),
         "{refusal:?}"
@@ -309,7 +309,7 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
     );
     println!("refused: {}", refusal.text);
     drop((systemd, daemon));
-    let refusal = apply::unit::start(&guest.bus, unit).await.unwrap_err();
+    let refusal = apply::unit::start(&guest.bus, &unit).await.unwrap_err();
     assert!(refusal.passing, "{refusal:?}");
     println!("without a bus: {}", refusal.text);
 }

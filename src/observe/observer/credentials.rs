@@ -43,18 +43,11 @@ impl Observer {
         (self.facts.distributions, self.distribution_problems) = read_distribution(&self.root);
         self.connections
             .refresh(&self.root, settings, &self.facts.distributions);
-        self.facts.kubelet = self
-            .connections
-            .guest
-            .link()
-            .and_then(|link| credentials::kubelet(link, settings))
-            .into();
-        self.facts.harvester = self
-            .connections
-            .harvester
-            .link()
-            .and_then(|link| credentials::harvester(link, settings))
-            .into();
+        let (guest, harvester) = (&self.connections.guest, &self.connections.harvester);
+        let kubelet = |link| credentials::kubelet(link, settings);
+        self.facts.kubelet = guest.link().and_then(kubelet).into();
+        let of_harvester = |link| credentials::harvester(link, settings);
+        self.facts.harvester = harvester.link().map(of_harvester).into();
         let [new_harvester, new_guest] = self.generations();
         let mut doubted = Due::empty();
         if old_harvester != new_harvester || namespace != self.namespace() {

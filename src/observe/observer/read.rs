@@ -16,10 +16,8 @@ use crate::facts::placement::Source;
 use crate::facts::pod_info::PodInfo;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
-use crate::observe::distribution::DistributionProblem;
 use crate::observe::harvester::{self, List, ListPolicy, Search};
 use crate::observe::{guest_agent, host_metrics, node};
-use crate::sys::escape::chain;
 
 // The names of the sources in messages.
 const HARVESTER: &str = "the Harvester API";
@@ -108,10 +106,10 @@ impl Observer {
         self.facts.clock = self.board.clock_steps();
         self.facts.is_unread = stalled.is_some()
             || self.facts.machine.is_unread()
-            || problems.clone().any(DistributionProblem::is_passing)
+            || problems.clone().any(|problem| problem.is_passing)
             || self.connections.is_unread();
         self.facts.findings = problems
-            .map(|problem| Finding::new(Code::DistributionFileBroken, chain(problem)))
+            .map(|problem| Finding::new(Code::DistributionFileBroken, problem.text.as_str()))
             .chain(self.connections.findings())
             .chain(self.board.findings())
             .chain(stalled)

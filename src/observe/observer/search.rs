@@ -29,10 +29,8 @@ impl Observer {
             return;
         }
         // The names of the search: a name added since then must still be searched.
-        let names = match &self.own {
-            Some(own) => own.names.clone(),
-            None => self.names.clone(),
-        };
+        let names = self.own.as_ref().map_or(&self.names, |own| &own.names);
+        let names = names.clone();
         let concerns = |other: &&Vmi| {
             let is_ours = names.contains(&other.name) || self.duplicates.contains(&other.name);
             other.name != vmi.name && is_ours
@@ -105,11 +103,9 @@ impl Observer {
                 .filter(|vmi| is_proven(&self.facts, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
             self.duplicates.clear();
+            // Which of them is ours is ambiguous: each round reads all of them until one is left.
             if ours.len() > 1 {
                 self.duplicates.extend(ours.into_iter().cloned());
-            }
-            // Which of them is ours is ambiguous: each round reads all of them until one is left.
-            if !self.duplicates.is_empty() {
                 self.own = None;
             }
         } else if let Fact::Failed(Unavailable {
