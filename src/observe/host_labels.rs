@@ -68,9 +68,8 @@ impl KeptLabels {
             && let Some(host) = &vmi.host
         {
             let about = (Source::HostNode, host.clone());
-            let is_refusal = |kept: &Kept| kept.answer.known().is_none();
             self.lasting
-                .retain(|key, kept| *key != about || is_refusal(kept));
+                .retain(|key, (answer, _)| *key != about || answer.known().is_none());
         }
     }
 
