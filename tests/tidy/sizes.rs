@@ -17,7 +17,7 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("apply", 500, "a flood of bus signals stops no hook; it executes the actions, and finds the hooks"),
     ("catalog", 1330, "what is new to the journal and to Events; findings of images; each code is the reason of conditions and Events; the APIs; steps that find the cause before they change anything; the log of the kubelet of RKE2, the ages of VMs; servers with etcd, one at a time"),
     ("commands", 6660, "what is said of an agent that is stopped or idle, and of files that are damaged or cannot be read; files with the labels for a kubelet that starts, as `gate` writes them instead of the daemon, with our keys only, and why there are none; a directory that a setting names as a file; since when a service without a credential has been starting; a gate that holds a copied kubelet credential; a token of Rancher in a file that cannot be used; what systemd-logind refuses is told from what it does not know; release numbers; what an agent that is stopped would write"),
-    ("config", 1140, ""),
+    ("config", 1090, ""),
     ("decide", 4770, "an error or a warning that no condition shows is an Event; a failure that lasts ends no poll; a refused removal waits; withheld conditions have a deadline; a VM that only a MAC address identifies is compared with all others; a conflict is one finding over migrations; names with a domain, configured and shared ones; two kubelets of one Node; each refused write has its own retry; so have unread files; a Node is replaced on evidence, and last"),
     ("facts", 1730, "templates of hostnames; what user data asks for; files that could not be read; names of ConfigMaps"),
     ("lib", 20, ""),
