@@ -42,7 +42,7 @@ use crate::sys::root::Root;
 use changes::Reported;
 use compose::Context;
 use counters::Counters;
-use file_writers::{Files, SETTLE};
+use file_writers::{METRICS, SETTLE, writers};
 use journal::{Journal, Priority, Record};
 use status::{AgentStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
@@ -85,23 +85,24 @@ impl Reporter {
         agent: AgentStatus,
         metrics: MetricsPage,
     ) -> Self {
-        let files = Files::new(&root, &board);
+        let files = [METRICS, "state", "status", "events"];
+        let [textfile, state_file, status_file, events_file] = writers(&root, &board, files);
         let context = Context {
             agent,
             last_migration: state.last_migration.clone(),
             ..Context::default()
         };
         Self {
-            textfile: Textfile::new(&root, files.writer(file_writers::METRICS)),
+            textfile: Textfile::new(&root, textfile),
             root,
             journal,
             systemd,
             board,
             reported: Reported::default(),
             state,
-            state_file: files.writer("state"),
-            status_file: files.writer("status"),
-            events_file: files.writer("events"),
+            state_file,
+            status_file,
+            events_file,
             context,
             counters: Counters::default(),
             metrics,
