@@ -17,7 +17,6 @@ use crate::facts::topology::{LabelValue, ZONE};
 use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::problem::Problem;
-use crate::report::sink::StderrStyle;
 use crate::report::status::{IdentityStatus, PlacementStatus, VmStatus};
 use crate::report::tests::round;
 
@@ -89,7 +88,7 @@ fn shown(record: &Record) -> String {
     ];
     let fields = fields.into_iter();
     let fields = fields.filter_map(|(name, value)| Some(format!("    {name}: {}\n", value?)));
-    record.text(StderrStyle::Plain) + &fields.collect::<String>()
+    record.text(false) + &fields.collect::<String>()
 }
 
 /// The entries of a sequence of rounds are in `expected.txt`.
