@@ -182,8 +182,7 @@ fn credentials(round: &Round) -> CredentialsStatus {
         Some(rfc3339(date))
     };
     let mut harvester = unknown(Api::Harvester, |finding| {
-        let groups = [Group::HarvesterCredential, Group::HarvesterApi];
-        groups.contains(&finding.group())
+        finding.api() == Some(Api::Harvester)
     });
     if let Fact::Known(known) = &observation.harvester {
         harvester = CredentialStatus {
