@@ -32,7 +32,7 @@ fn main() -> ExitCode {
                 variable("NO_COLOR").as_deref(),
                 variable("TERM").as_deref(),
             ),
-            charset: commands::charset(is_terminal, locale.each_ref().map(Option::as_deref)),
+            unicode: commands::unicode(is_terminal, locale.each_ref().map(Option::as_deref)),
             width,
         },
         is_verbose: arguments.verbose,
