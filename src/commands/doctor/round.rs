@@ -8,7 +8,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use time::UtcDateTime;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 use super::case::Gap;
 use super::checks;
@@ -23,7 +25,7 @@ use crate::agent::{Mode, Round};
 use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;
-use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
+use crate::commands::run::{foreign, now, observer, reconcile};
 use crate::config::{self, Settings};
 use crate::decide::Action;
 use crate::facts::machine::Machine;
@@ -114,7 +116,7 @@ pub(super) fn run(process: &Process) -> Diagnosis {
     if let Some(why) = problem {
         progress.found.end_early(&why);
     }
-    let mut diagnosis = Diagnosis::new(&progress.found, SystemClock::new().now().wall);
+    let mut diagnosis = Diagnosis::new(&progress.found, UtcDateTime::now());
     let findings = diagnosis.groups.iter_mut();
     let findings = findings.flat_map(|section| &mut section.findings);
     // What needs a memory is from the service, which may read another file.
@@ -134,7 +136,7 @@ pub(super) fn run(process: &Process) -> Diagnosis {
 /// Runs the round in its thread, and shares the results after each step.
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
-    let clock = SystemClock::new();
+    let start = Instant::now();
     let mut service = Service::read(&process.root);
     let (settings, findings) = settings(process, service.is_running() != Some(false));
     service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
@@ -162,13 +164,9 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let observer = observer(process, SourceBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
+    let round = reconcile(&settings, &mut observer, start, Mode::DryRun);
     let round = runtime.block_on(round);
-    let context = Context {
-        agent: process_status(&clock),
-        ..Context::default()
-    };
-    let status = Status::new(&round, &context);
+    let status = Status::new(&round, &Context::default());
     shared.add("the additional checks of doctor", |found| {
         if let Some(late) = late_labels(&round) {
             found.checked.note(Group::Node, late.clone());
@@ -188,7 +186,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     });
 
     let checked = runtime.block_on(Box::pin(async {
-        let reads = Reads::after(&round, &observer, &settings, clock.now()).await;
+        let reads = Reads::after(&round, &observer, &settings, now(start)).await;
         checks::all(&reads).await
     }));
     shared.add("", |found| {
