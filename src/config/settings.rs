@@ -12,7 +12,7 @@ use super::listen::Listen;
 use super::value::{Bounded, FilePath, OrEmpty, OrOff, in_order};
 use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
-use crate::facts::topology::LabelValue;
+use crate::facts::topology::Topology;
 
 /// The minimum poll interval in seconds: a fleet that polls more often overloads both APIs.
 const LEAST_POLL: u64 = 60;
@@ -53,7 +53,7 @@ tables! {
         /// Other labels.
         labels: LabelSettings = LabelSettings::default(),
         /// The region and zone of each Harvester host; see [`Source::HostsTable`].
-        hosts: BTreeMap<HostName, HostPlace> = BTreeMap::new(),
+        hosts: BTreeMap<HostName, Topology> = BTreeMap::new(),
         /// The files about the virt-launcher pod.
         pod_info: PodInfoSettings = PodInfoSettings::default(),
         /// The QEMU guest agent.
@@ -119,14 +119,6 @@ tables! {
         /// Labels that are copied from the host to our Node: from the key on our Node to the key on the host.
         #[serde(deserialize_with = "writable_keys")]
         extra: BTreeMap<LabelKey, LabelKey> = BTreeMap::new(),
-    }
-
-    /// The region and zone of one Harvester host.
-    HostPlace {
-        /// The region, if set.
-        region: Option<LabelValue> = None,
-        /// The zone, if set.
-        zone: Option<LabelValue> = None,
     }
 
     /// The files about the virt-launcher pod.
