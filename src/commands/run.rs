@@ -106,11 +106,11 @@ pub(super) fn one_round(
         }
         let context = Context {
             agent: process_status(),
-            copied_from: state.copied_from,
             event_sources: board.sources(),
             ..Context::default()
         };
         let mut status = Status::new(&round, &context);
+        status.identity.copied_from = state.copied_from;
         if is_examined {
             let all = permissions::read(observer.connections(), &settings, &round).await;
             status.permissions = all.iter().map(PermissionStatus::from).collect();
