@@ -211,16 +211,13 @@ fn event_sources(states: &BTreeMap<&str, SourceState>) -> Vec<EventSourceStatus>
 }
 
 fn guest_agent(round: &Round) -> GuestAgentStatus {
-    let agent = round.observation.guest_agent.known();
-    let unit = agent.and_then(|agent| agent.unit.known());
+    let agent = round.observation.guest_agent.clone();
+    let unit = agent.and_then(|agent| agent.unit);
     GuestAgentStatus {
         state: round.plan.guest_agent.name(),
-        unit: unit.map(|unit| unit.name.clone()),
-        unit_state: unit.map(|unit| unit.shown.clone()),
-        error: agent
-            .and_then(|agent| agent.unit.why())
-            .or(round.observation.guest_agent.why())
-            .map(|why| why.text.clone()),
+        unit: unit.known().map(|unit| unit.name.clone()),
+        unit_state: unit.known().map(|unit| unit.shown.clone()),
+        error: unit.why().map(|why| why.text.clone()),
     }
 }
 
