@@ -99,7 +99,7 @@ pub(super) fn one_round(
         let board = SourceBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, board.clone(), &state);
-        let round = reconcile(&settings, &mut observer, Instant::now(), mode).await;
+        let round = reconcile(&settings, &mut observer, mode).await;
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
             triggers::probe(&process.root, &process.bus(), files, &board).await;
@@ -128,14 +128,9 @@ pub(super) fn observer(process: &Process, board: SourceBoard, state: &State) -> 
 }
 
 /// Reconciles once. The command prints the result of the round at the end.
-pub(super) async fn reconcile(
-    settings: &Settings,
-    observer: &mut Observer,
-    start: Instant,
-    mode: Mode,
-) -> Round {
-    let (memory, mut silent) = (Memory::default(), Silent);
-    let now = || now(start);
+pub(super) async fn reconcile(settings: &Settings, observer: &mut Observer, mode: Mode) -> Round {
+    let (start, mut silent) = (Instant::now(), Silent);
+    let (memory, now) = (Memory::default(), || now(start));
     let round = agent::once(settings, observer, &mut silent, &now, memory, mode);
     Box::pin(round).await
 }
@@ -325,7 +320,7 @@ fn process_status() -> AgentStatus {
 }
 
 /// Returns the time, and that since the start.
-pub(super) fn now(start: Instant) -> Now {
+fn now(start: Instant) -> Now {
     Now {
         uptime: start.elapsed(),
         wall: UtcDateTime::now(),

@@ -18,7 +18,6 @@ use crate::catalog::Api;
 use crate::commands::doctor::release::Release;
 use crate::commands::rbac::permissions::{self, Permission};
 use crate::config::Settings;
-use crate::decide::Now;
 use crate::facts::names::NodeName;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -70,14 +69,13 @@ impl<'a> Reads<'a> {
         round: &'a Round,
         observer: &'a Observer,
         settings: &'a Settings,
-        now: Now,
     ) -> Self {
         let case = Case {
             settings,
             observation: &round.observation,
             identity: &round.identity,
             placement: round.placement.as_ref(),
-            now,
+            now: round.now,
         };
         let of_harvester = async {
             let api = Endpoint::new(observer, &case, Api::Harvester);

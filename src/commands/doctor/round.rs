@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use time::UtcDateTime;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::Instant;
 
 use super::case::Gap;
 use super::checks;
@@ -25,7 +24,7 @@ use crate::agent::{Mode, Round};
 use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;
-use crate::commands::run::{foreign, now, observer, reconcile};
+use crate::commands::run::{foreign, observer, reconcile};
 use crate::config::{self, Settings};
 use crate::decide::Action;
 use crate::facts::machine::Machine;
@@ -136,7 +135,6 @@ pub(super) fn run(process: &Process) -> Diagnosis {
 /// Runs the round in its thread, and shares the results after each step.
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
-    let start = Instant::now();
     let mut service = Service::read(&process.root);
     let (settings, findings) = settings(process, service.is_running() != Some(false));
     service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
@@ -164,7 +162,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let observer = observer(process, SourceBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let round = reconcile(&settings, &mut observer, start, Mode::DryRun);
+    let round = reconcile(&settings, &mut observer, Mode::DryRun);
     let round = runtime.block_on(round);
     let status = Status::new(&round, &Context::default());
     shared.add("the additional checks of doctor", |found| {
@@ -186,7 +184,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     });
 
     let checked = runtime.block_on(Box::pin(async {
-        let reads = Reads::after(&round, &observer, &settings, now(start)).await;
+        let reads = Reads::after(&round, &observer, &settings).await;
         checks::all(&reads).await
     }));
     shared.add("", |found| {
