@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // For all commands: each may read a credential. If the kernel rejects this, the agent continues without it.
     let _ = logging::deny_core_dumps();
-    let (is_terminal, no_color) = (stdout().is_terminal(), variable("NO_COLOR"));
+    let is_terminal = stdout().is_terminal();
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(variable);
     let process = Process {
         root: Root::new(arguments.root),
@@ -29,15 +29,14 @@ fn main() -> ExitCode {
         term: TermStyle {
             color: commands::color(
                 is_terminal,
-                no_color.as_deref(),
+                variable("NO_COLOR").as_deref(),
                 variable("TERM").as_deref(),
             ),
-            charset: commands::charset(is_terminal, locale.each_ref().map(Option::as_deref)),
+            unicode: commands::unicode(is_terminal, locale.each_ref().map(Option::as_deref)),
             width,
         },
         is_verbose: arguments.verbose,
-        journal_stream: variable("JOURNAL_STREAM"),
-        no_color,
+        has_journal_stream: variable("JOURNAL_STREAM").is_some(),
         notify: NotifyEnvironment {
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             watchdog_usec: variable("WATCHDOG_USEC"),

@@ -49,12 +49,8 @@ Examples:
 Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API \
 is unreachable, or a check timed out, and there is no error, or it is not run as root; 78 invalid configuration.";
 
-/// The delays between two rounds of `--wait`; the last one is repeated.
-const PAUSES: [Duration; 3] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-];
+/// The delays between two rounds of `--wait`, in seconds; the last one is repeated.
+const PAUSES: [u64; 3] = [1, 2, 5];
 
 /// What `doctor` takes.
 #[derive(Debug, Clone, Default, Args)]
@@ -89,7 +85,7 @@ pub fn run(process: &Process, options: &Options) -> Answer {
 #[expect(clippy::disallowed_methods, reason = "a command has no loop")]
 fn check_until(process: &Process, options: &Options) -> Diagnosis {
     let began = Instant::now();
-    let mut pauses = PAUSES.into_iter();
+    let mut pauses = PAUSES.into_iter().map(Duration::from_secs);
     let mut pause = Duration::ZERO;
     loop {
         let diagnosis = round::run(process);

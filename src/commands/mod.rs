@@ -25,7 +25,6 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::report::text::Charset;
 use crate::sys::escape::one_line;
 
 use options::{STRICT, outer_path};
@@ -204,17 +203,13 @@ pub fn width(columns: Option<&str>, terminal: Option<u16>) -> usize {
     width.clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// Returns the character set: Unicode only for a terminal whose locale supports it. The locale is the first of `LC_ALL`,
+/// Reports whether output has symbols of Unicode: only on a terminal whose locale supports it. The locale is the first of `LC_ALL`,
 /// `LC_CTYPE` and `LANG` that is not empty (locale(7)).
-pub fn charset(is_terminal: bool, locale: [Option<&str>; 3]) -> Charset {
+pub fn unicode(is_terminal: bool, locale: [Option<&str>; 3]) -> bool {
     let mut names = locale.into_iter().flatten();
     let name = names.find(|name| !name.is_empty()).unwrap_or_default();
     let name = name.to_ascii_lowercase();
-    if is_terminal && (name.contains("utf-8") || name.contains("utf8")) {
-        Charset::Unicode
-    } else {
-        Charset::Ascii
-    }
+    is_terminal && (name.contains("utf-8") || name.contains("utf8"))
 }
 
 #[cfg(test)]
@@ -273,14 +268,11 @@ mod tests {
     #[test]
     fn symbols_need_a_terminal_and_a_locale_that_has_them() {
         let utf8 = Some("C.UTF-8");
-        assert_eq!(charset(true, [None, None, utf8]), Charset::Unicode);
-        assert_eq!(
-            charset(true, [Some(""), Some("de_DE.utf8"), None]),
-            Charset::Unicode
-        );
-        assert_eq!(charset(true, [Some("C"), utf8, utf8]), Charset::Ascii);
-        assert_eq!(charset(true, [None, None, None]), Charset::Ascii);
-        assert_eq!(charset(false, [utf8, utf8, utf8]), Charset::Ascii);
+        assert!(unicode(true, [None, None, utf8]));
+        assert!(unicode(true, [Some(""), Some("de_DE.utf8"), None]));
+        assert!(!unicode(true, [Some("C"), utf8, utf8]));
+        assert!(!unicode(true, [None, None, None]));
+        assert!(!unicode(false, [utf8, utf8, utf8]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The options and environment of the process.
 
+use std::io::{IsTerminal, stderr};
 #[cfg(test)]
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use time::UtcDateTime;
 use super::answer::Output;
 use crate::config::LogLevel;
 use crate::report::journal::Journal;
-use crate::report::sink::{SinkFacts, choose_sink};
+use crate::report::sink::{JOURNAL_SOCKET, choose_sink};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::{Show, TermStyle};
 use crate::sys::root::Root;
@@ -29,10 +30,8 @@ pub struct Process {
     pub term: TermStyle,
     /// `--verbose`.
     pub is_verbose: bool,
-    /// `JOURNAL_STREAM`.
-    pub journal_stream: Option<String>,
-    /// `NO_COLOR`.
-    pub no_color: Option<String>,
+    /// Whether `JOURNAL_STREAM` is set.
+    pub has_journal_stream: bool,
     /// What systemd sets for a service.
     pub notify: NotifyEnvironment,
     /// `DBUS_SYSTEM_BUS_ADDRESS`.
@@ -49,8 +48,7 @@ impl Process {
             output: Output::Text,
             term: TermStyle::PLAIN,
             is_verbose: false,
-            journal_stream: None,
-            no_color: None,
+            has_journal_stream: false,
             notify: NotifyEnvironment::default(),
             system_bus_address: None,
         }
@@ -82,9 +80,9 @@ impl Process {
 
     /// Returns the journal, or standard error if that is not the journal.
     pub(super) fn journal(&self, level: LogLevel) -> Journal {
-        let stream = self.journal_stream.clone();
-        let facts = SinkFacts::observe(&self.root, stream, self.no_color.as_deref());
-        Journal::new(choose_sink(&facts), level)
+        let has_journal = self.root.is_live() && self.root.exists(JOURNAL_SOCKET);
+        let sink = choose_sink(has_journal, stderr().is_terminal(), self.has_journal_stream);
+        Journal::new(sink, level)
     }
 
     pub(super) fn bus(&self) -> Bus {

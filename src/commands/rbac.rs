@@ -113,13 +113,11 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
         )
     })?;
     let harvester = credentials::harvester(link, settings);
-    let account = account(link)
-        .map_err(|observation| no_account(link, &observation, &harvester.namespace))?;
-    Ok((account, harvester.namespace))
+    Ok((account(link, &harvester.namespace)?, harvester.namespace))
 }
 
-/// Returns the service account, or a description of the credential if it has none.
-fn account(link: &ApiLink) -> Result<ServiceAccount, String> {
+/// Returns the service account, or a description of the credential if it has none, and how to create one.
+fn account(link: &ApiLink, namespace: &Namespace) -> Result<ServiceAccount, String> {
     let observation = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {
             (Some(account), _) => return Ok(account),
@@ -132,18 +130,14 @@ fn account(link: &ApiLink) -> Result<ServiceAccount, String> {
         Some(TokenKind::Opaque) => "a token without a subject".to_owned(),
         None => "no token, but a client certificate or a user name".to_owned(),
     };
-    Err(observation)
-}
-
-fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> String {
     let file = link.credential.kubeconfig.to_string_lossy();
     let file = one_line(&file, SHOWN_MAX);
-    format!(
+    Err(format!(
         "`{file}` has {observation}; roles are bound to a service account\n\
          Print one with its roles, and those of the cloud provider and the CSI driver, which read the same file:\n  \
          harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account --addons\n\
          Then create a kubeconfig with its token: harvester-node-agent kubeconfig --help"
-    )
+    ))
 }
 
 #[cfg(test)]

@@ -96,22 +96,21 @@ pub(super) fn one_round(
         return locked(error);
     }
     let work = async {
-        let clock = SystemClock::new();
         let board = SourceBoard::default();
         let state = state::recall(&process.root, &MachineId::of(&machine));
         let mut observer = observer(process, board.clone(), &state);
-        let round = reconcile(&settings, &mut observer, &clock, mode).await;
+        let round = reconcile(&settings, &mut observer, mode).await;
         if is_examined {
             let files = observer.targets(&settings, &round.identity).files;
             triggers::probe(&process.root, &process.bus(), files, &board).await;
         }
         let context = Context {
-            agent: process_status(&clock),
-            copied_from: state.copied_from,
+            agent: process_status(),
             event_sources: board.sources(),
             ..Context::default()
         };
         let mut status = Status::new(&round, &context);
+        status.identity.copied_from = state.copied_from;
         if is_examined {
             let all = permissions::read(observer.connections(), &settings, &round).await;
             status.permissions = all.iter().map(PermissionStatus::from).collect();
@@ -129,14 +128,9 @@ pub(super) fn observer(process: &Process, board: SourceBoard, state: &State) -> 
 }
 
 /// Reconciles once. The command prints the result of the round at the end.
-pub(super) async fn reconcile(
-    settings: &Settings,
-    observer: &mut Observer,
-    clock: &SystemClock,
-    mode: Mode,
-) -> Round {
-    let (memory, mut silent) = (Memory::default(), Silent);
-    let now = || clock.now();
+pub(super) async fn reconcile(settings: &Settings, observer: &mut Observer, mode: Mode) -> Round {
+    let (start, mut silent) = (Instant::now(), Silent);
+    let (memory, now) = (Memory::default(), || now(start));
     let round = agent::once(settings, observer, &mut silent, &now, memory, mode);
     Box::pin(round).await
 }
@@ -237,7 +231,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         // A read-only or full /var must not prevent the agent from running.
         Err(_) => None,
     };
-    let clock = SystemClock::new();
+    let start = Instant::now();
     let board = SourceBoard::default();
     let level = settings.log.level;
     let journal = process.journal(level);
@@ -260,7 +254,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         process.notifier(),
         board.clone(),
         state,
-        process_status(&clock),
+        process_status(),
         metrics.clone(),
     );
     let version = env!("CARGO_PKG_VERSION");
@@ -279,7 +273,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
     let wait = Listener::new(
         &process.root,
         observer.bus(),
-        clock.start,
+        start,
         reporter.watchdog_period(),
         board.clone(),
         Chance {
@@ -295,7 +289,7 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
         publish: reporter,
         wait,
         reload: || reload(process, &journal),
-        clock: || clock.now(),
+        clock: || now(start),
     };
     // On the heap: the future lives as long as the process.
     let work = Box::pin(agent::run(settings, &mut agent, memory));
@@ -314,36 +308,23 @@ async fn serve(process: &Process, loaded: LoadedConfig, machine: &Machine) -> io
 }
 
 /// Returns the part of the status that is about this process.
-pub(super) fn process_status(clock: &SystemClock) -> AgentStatus {
+fn process_status() -> AgentStatus {
     let own = lock::Instance::own();
     AgentStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        start_time: rfc3339(clock.now().wall),
+        start_time: rfc3339(UtcDateTime::now()),
         start_ticks: own.as_ref().map(|own| own.start_ticks),
         boot_id: own.map(|own| own.boot_id),
     }
 }
 
-/// The clocks of this machine.
-#[derive(Debug)]
-pub(super) struct SystemClock {
-    start: Instant,
-}
-
-impl SystemClock {
-    pub(super) fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
-    }
-
-    pub(super) fn now(&self) -> Now {
-        Now {
-            uptime: self.start.elapsed(),
-            wall: UtcDateTime::now(),
-            random: random(),
-        }
+/// Returns the time, and that since the start.
+fn now(start: Instant) -> Now {
+    Now {
+        uptime: start.elapsed(),
+        wall: UtcDateTime::now(),
+        random: random(),
     }
 }
 

@@ -57,10 +57,8 @@ pub(super) fn find(root: &Root) -> FoundFiles {
 ///
 /// If the directory below `/run` does not exist, its parent must not be watched instead: the agent writes there.
 pub fn watched_paths() -> Vec<PathBuf> {
-    [VENDOR_DIR, RUNTIME_DIR, ADMIN_FILE, ADMIN_DIR]
-        .iter()
-        .map(PathBuf::from)
-        .collect()
+    let paths = [VENDOR_DIR, RUNTIME_DIR, ADMIN_FILE, ADMIN_DIR];
+    paths.map(PathBuf::from).to_vec()
 }
 
 /// Reports whether the path resolves to `/dev/null`, whether or not the root has that device.

@@ -44,9 +44,9 @@ pub use files::watched_paths;
 pub use label::LabelKey;
 pub use listen::Listen;
 pub use settings::{
-    Guest, GuestAgentSettings, HarvesterSettings, HostPlace, LabelSettings, Log, LogLevel,
-    MachineSettings, Metrics, MetricsFile, OnChange, PodInfoSettings, RegistrationSettings,
-    ReportSettings, Settings, Timing, TopologySettings, ZoneFallback,
+    Guest, GuestAgentSettings, HarvesterSettings, LabelSettings, Log, LogLevel, MachineSettings,
+    Metrics, MetricsFile, OnChange, PodInfoSettings, RegistrationSettings, ReportSettings,
+    Settings, Timing, TopologySettings, ZoneFallback,
 };
 pub use show::Effective;
 pub(crate) use suggest::closest;

@@ -12,7 +12,7 @@ use super::leaves::DEFAULTS;
 use super::*;
 use crate::facts::names::{ConfigMapName, HostName, VmName};
 use crate::facts::placement::Source;
-use crate::facts::topology::LabelValue;
+use crate::facts::topology::{LabelValue, Topology};
 
 const DEFAULTS_FILE: &str = include_str!("../../packaging/config.d/10-defaults.toml");
 
@@ -240,7 +240,7 @@ fn values_become_what_they_mean() {
                 .insert(rack("example.com/rack"), rack("rack"));
         }),
         ("hosts.hv-b.region = 'r1'\nhosts.hv-b.zone = 'z1'", |s| {
-            let place = HostPlace {
+            let place = Topology {
                 region: Some(LabelValue::parse("r1").unwrap()),
                 zone: Some(LabelValue::parse("z1").unwrap()),
             };

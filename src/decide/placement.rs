@@ -320,13 +320,9 @@ impl<'a> Choice<'a> {
 
 /// Returns the topology of a host from our configuration.
 fn stated(settings: &Settings, host: &HostName) -> Found {
-    let place = settings.hosts.get(host).ok_or_else(|| {
+    settings.hosts.get(host).cloned().ok_or_else(|| {
         let text = format!("the configuration has no [hosts.{host}]");
         (Empty, text)
-    })?;
-    Ok(Topology {
-        region: place.region.clone(),
-        zone: place.zone.clone(),
     })
 }
 

@@ -63,8 +63,9 @@ pub struct IllegalValue {
     pub source: NotAName,
 }
 
-/// The region and zone of a physical host according to one source.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The region and zone of a physical host according to one source, also as a table of the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Topology {
     /// The region.
     pub region: Option<LabelValue>,

@@ -93,10 +93,9 @@ impl Reported {
         }
         if let Some(Migration { from, to, .. }) = &round.plan.moved {
             let text = format!("Harvester host changed from {from} to {to}");
-            let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
                 previous_host: Some(from.clone()),
-                ..moved
+                ..record(Priority::Notice, message_id::MIGRATED, text)
             });
         }
         let labels = written_labels(round);
@@ -104,10 +103,9 @@ impl Reported {
             let node = status.labels.node.as_deref().unwrap_or_default();
             let (labels, latency) = (labels.join(" "), Seconds::of(round.latency()).0);
             let text = format!("Node {node} labeled in {latency} ms: {labels}");
-            let labeled = record(Priority::Notice, message_id::LABELED, text);
             records.push(Record {
                 latency_ms: Some(latency),
-                ..labeled
+                ..record(Priority::Notice, message_id::LABELED, text)
             });
         }
         if let Some(end) = &round.plan.window_end
@@ -120,19 +118,20 @@ impl Reported {
                 ..record(priority, message_id::UNCONFIRMED, text)
             });
         }
-        if let Some((unit, refused)) = started(round) {
-            records.push(match refused {
-                None => record(
-                    Priority::Notice,
-                    message_id::UNIT_STARTED,
-                    format!("unit started: {unit} (qemu_guest_agent.auto_start)"),
-                ),
-                Some(why) => record(
+        for (action, result) in round.tried() {
+            let Action::StartUnit(unit) = action else {
+                continue;
+            };
+            let started = format!("unit started: {unit} (qemu_guest_agent.auto_start)");
+            let (priority, id, text) = match result {
+                Ok(_) => (Priority::Notice, message_id::UNIT_STARTED, started),
+                Err(why) => (
                     Priority::Warning,
                     message_id::UNIT_NOT_STARTED,
-                    why.to_owned(),
+                    why.text.clone(),
                 ),
-            });
+            };
+            records.push(record(priority, id, text));
         }
         for finding in &round.plan.findings {
             if self.findings.is_new(finding) {
@@ -143,12 +142,11 @@ impl Reported {
                     Severity::Notice => Priority::Notice,
                 };
                 let text = format!("{}: {}", entry.title, finding.seen);
-                let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
                     finding: Some(finding.code.as_str().to_owned()),
                     impact: Some(entry.impact.to_owned()),
                     fix: Some(finding.remedy()),
-                    ..new
+                    ..record(priority, message_id::FINDING, text)
                 });
             }
         }
@@ -158,10 +156,9 @@ impl Reported {
                 Some(about) => format!("resolved: {code} ({about})"),
                 None => format!("resolved: {code}"),
             };
-            let resolved = record(Priority::Notice, message_id::RESOLVED, text);
             records.push(Record {
                 finding: Some(code.as_str().to_owned()),
-                ..resolved
+                ..record(Priority::Notice, message_id::RESOLVED, text)
             });
         }
         self.vm = vm.or(self.vm.take());
@@ -256,17 +253,6 @@ fn written_labels(round: &Round) -> Vec<String> {
         None => format!("{key}-"),
     });
     labels.collect()
-}
-
-/// Returns the unit that was to be started in this round, and the error if that failed.
-fn started(round: &Round) -> Option<(&str, Option<&str>)> {
-    round.tried().find_map(|(action, result)| match action {
-        Action::StartUnit(unit) => {
-            let refusal = result.as_ref().err();
-            Some((unit.as_str(), refusal.map(|refusal| refusal.text.as_str())))
-        }
-        _ => None,
-    })
 }
 
 #[cfg(test)]

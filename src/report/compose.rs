@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use uuid::Uuid;
-
 use super::problem::Problem;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
@@ -20,7 +18,6 @@ use crate::decide::fast_poll::WindowEnd;
 use crate::decide::identity::{JudgedName, OwnVm};
 use crate::decide::labels::Owned;
 use crate::decide::placement::Placement;
-use crate::decide::scheduled_events::ScheduledEvent;
 use crate::facts::Fact;
 use crate::facts::clock::rfc3339;
 use crate::facts::node::ANNOTATION_OWNED;
@@ -35,43 +32,32 @@ const NAME_MAX: usize = 253;
 pub struct Context {
     /// The process.
     pub agent: AgentStatus,
-    /// The firmware UUID of the VM that used this disk before.
-    pub copied_from: Option<Uuid>,
     /// The event sources.
     pub event_sources: BTreeMap<&'static str, SourceState>,
     /// The time at which each finding was first observed.
     pub since: BTreeMap<FindingKey, String>,
-    /// The last migration.
-    pub last_migration: Option<LastMigration>,
     /// The last migration hint and its outcome.
     pub last_migration_hint: Option<MigrationHintStatus>,
-    /// The last state of a scheduled event.
-    pub scheduled_event: Option<ScheduledEvent>,
 }
 
 impl Status {
     /// Creates the status after a round.
     pub fn new(round: &Round, context: &Context) -> Self {
         let last_update_time = rfc3339(round.now.wall);
+        let last_migration = round.plan.memory.last_migration.clone();
         let status = Self {
             api_version: API_VERSION.to_owned(),
             kind: "Status".to_owned(),
             last_update_time,
             trigger: round.trigger().as_str().to_owned(),
             agent: context.agent.clone(),
-            identity: IdentityStatus {
-                copied_from: context.copied_from,
-                ..identity(round)
-            },
+            identity: identity(round),
             placement: round.placement.as_ref().map(placement),
             labels: labels(round),
             registration: round.plan.registration.clone(),
-            last_migration: context.last_migration.clone().or_else(|| {
-                let remembered = round.plan.memory.last_migration.clone();
-                remembered.map(LastMigration::from)
-            }),
+            last_migration: last_migration.map(LastMigration::from),
             last_migration_hint: context.last_migration_hint.clone(),
-            scheduled_event: context.scheduled_event.clone(),
+            scheduled_event: None,
             credentials: credentials(round),
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(round),
@@ -182,8 +168,7 @@ fn credentials(round: &Round) -> CredentialsStatus {
         Some(rfc3339(date))
     };
     let mut harvester = unknown(Api::Harvester, |finding| {
-        let groups = [Group::HarvesterCredential, Group::HarvesterApi];
-        groups.contains(&finding.group())
+        finding.api() == Some(Api::Harvester)
     });
     if let Fact::Known(known) = &observation.harvester {
         harvester = CredentialStatus {
@@ -226,16 +211,13 @@ fn event_sources(states: &BTreeMap<&str, SourceState>) -> Vec<EventSourceStatus>
 }
 
 fn guest_agent(round: &Round) -> GuestAgentStatus {
-    let agent = round.observation.guest_agent.known();
-    let unit = agent.and_then(|agent| agent.unit.known());
+    let agent = round.observation.guest_agent.clone();
+    let unit = agent.and_then(|agent| agent.unit);
     GuestAgentStatus {
         state: round.plan.guest_agent.name(),
-        unit: unit.map(|unit| unit.name.clone()),
-        unit_state: unit.map(|unit| unit.shown.clone()),
-        error: agent
-            .and_then(|agent| agent.unit.why())
-            .or(round.observation.guest_agent.why())
-            .map(|why| why.text.clone()),
+        unit: unit.known().map(|unit| unit.name.clone()),
+        unit_state: unit.known().map(|unit| unit.shown.clone()),
+        error: unit.why().map(|why| why.text.clone()),
     }
 }
 

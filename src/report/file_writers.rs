@@ -17,54 +17,34 @@ pub(super) const SETTLE: Duration = Duration::from_millis(if cfg!(test) { 60_000
 /// The file of metrics. A failed write of it is a finding of its own: Prometheus does not detect that it is missing.
 pub(super) const METRICS: &str = "textfile";
 
-/// The problems of files, by file.
-#[derive(Debug, Clone)]
-pub(super) struct Files {
-    root: Root,
-    board: SourceBoard,
-    problems: Arc<Mutex<BTreeMap<&'static str, String>>>,
-}
-
-impl Files {
-    /// Creates the value of a process that has just started.
-    pub(super) fn new(root: &Root, board: &SourceBoard) -> Self {
-        Self {
-            root: root.clone(),
-            board: board.clone(),
-            problems: Arc::default(),
-        }
-    }
-
-    /// Creates the writer of a file.
-    pub(super) fn writer(&self, file: &'static str) -> FileWriter {
-        let files = self.clone();
-        FileWriter::new(&self.root, move |content, outcome| {
+/// Creates the writers of these files.
+pub(super) fn writers<const COUNT: usize>(
+    root: &Root,
+    board: &SourceBoard,
+    files: [&'static str; COUNT],
+) -> [FileWriter; COUNT] {
+    let problems = Arc::new(Mutex::new(BTreeMap::new()));
+    files.map(|file| {
+        let (board, problems) = (board.clone(), Arc::clone(&problems));
+        FileWriter::new(root, move |content, outcome| {
             let path = content.path.display();
-            let (failed, stalled) = match outcome {
+            let (problem, of_metrics) = match outcome {
                 Outcome::Written => (None, None),
+                Outcome::Failed(error) if file == METRICS => (None, Some(chain(&error))),
                 Outcome::Failed(error) => (Some(chain(&error)), None),
-                Outcome::Stalled => (None, Some(format!("the disk of `{path}` does not respond"))),
+                Outcome::Stalled => (Some(format!("the disk of `{path}` does not respond")), None),
             };
-            let (failed, metrics) = match file {
-                METRICS => (None, failed),
-                _ => (failed, None),
+            let finding = |what| Finding::new(Code::MetricsUnavailable, what).of_source(file);
+            board.report(file, of_metrics.map(finding));
+            let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
+            match problem {
+                Some(problem) => problems.insert(file, problem),
+                None => problems.remove(file),
             };
-            files.set(file, failed.or(stalled));
-            let finding =
-                metrics.map(|what| Finding::new(Code::MetricsUnavailable, what).of_source(file));
-            files.board.report(file, finding);
+            let all: Vec<&str> = problems.values().map(String::as_str).collect();
+            let finding = Finding::new(Code::FileNotWritten, all.join("; "));
+            // In the lock: a later state must not be overwritten by an earlier one.
+            board.report("own-files", (!all.is_empty()).then_some(finding));
         })
-    }
-
-    fn set(&self, file: &'static str, problem: Option<String>) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        match problem {
-            Some(problem) => problems.insert(file, problem),
-            None => problems.remove(file),
-        };
-        let all: Vec<&str> = problems.values().map(String::as_str).collect();
-        let finding = (!all.is_empty()).then(|| Finding::new(Code::FileNotWritten, all.join("; ")));
-        // In the lock: a later state must not be overwritten by an earlier one.
-        self.board.report("own-files", finding);
-    }
+    })
 }

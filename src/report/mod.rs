@@ -42,7 +42,7 @@ use crate::sys::root::Root;
 use changes::Reported;
 use compose::Context;
 use counters::Counters;
-use file_writers::{Files, SETTLE};
+use file_writers::{METRICS, SETTLE, writers};
 use journal::{Journal, Priority, Record};
 use status::{AgentStatus, MigrationHintStatus, Status};
 use systemd::Notifier;
@@ -85,23 +85,23 @@ impl Reporter {
         agent: AgentStatus,
         metrics: MetricsPage,
     ) -> Self {
-        let files = Files::new(&root, &board);
+        let files = [METRICS, "state", "status", "events"];
+        let [textfile, state_file, status_file, events_file] = writers(&root, &board, files);
         let context = Context {
             agent,
-            last_migration: state.last_migration.clone(),
             ..Context::default()
         };
         Self {
-            textfile: Textfile::new(&root, files.writer(file_writers::METRICS)),
+            textfile: Textfile::new(&root, textfile),
             root,
             journal,
             systemd,
             board,
             reported: Reported::default(),
             state,
-            state_file: files.writer("state"),
-            status_file: files.writer("status"),
-            events_file: files.writer("events"),
+            state_file,
+            status_file,
+            events_file,
             context,
             counters: Counters::default(),
             metrics,
@@ -165,10 +165,6 @@ impl Reporter {
         if has_none || has_joined {
             state.copied_from = None;
         }
-        self.context.copied_from = state.copied_from;
-        self.context
-            .last_migration
-            .clone_from(&state.last_migration);
         state.scheduled.clone_from(&round.plan.memory.scheduled);
         event_log::append(&mut state.events, &round.plan.scheduled);
         if let Some(vmi) = round.identity.vmi() {
@@ -182,13 +178,11 @@ impl Reporter {
         let path = textfile::path(&self.root, &settings.metrics.textfile);
         let listen = settings.metrics.listen.map(|listen| listen.0);
         let is_wanted = path.is_some() || listen.is_some();
-        let (state, activity) = match is_wanted {
-            true => (
-                metrics::state(status, round, &settings.timing, &self.counters),
-                metrics::request_counters(round),
-            ),
-            false => (String::new(), String::new()),
-        };
+        let pages = is_wanted.then(|| {
+            let state = metrics::state(status, round, &settings.timing, &self.counters);
+            (state, metrics::request_counters(round))
+        });
+        let (state, activity) = pages.unwrap_or_default();
         self.metrics.show(listen, &state, &activity);
         let uptime = round.now.uptime;
         self.textfile
@@ -212,8 +206,12 @@ impl Publish for Reporter {
         if let Some(window_end) = &round.plan.window_end {
             self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
-        self.context.scheduled_event = self.state.events.last().cloned();
-        let status = Status::new(round, &self.context);
+        let mut status = Status {
+            last_migration: self.state.last_migration.clone(),
+            scheduled_event: self.state.events.last().cloned(),
+            ..Status::new(round, &self.context)
+        };
+        status.identity.copied_from = self.state.copied_from;
         let clock = self.board.clock_steps();
         for record in self.reported.news(&status, round, clock) {
             self.journal.send(record);

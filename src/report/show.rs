@@ -243,19 +243,18 @@ pub fn credential(credential: &CredentialStatus, now: UtcDateTime) -> (Mark, Str
         (None, Some(_)) => "does not expire".to_owned(),
         (None, None) => "expiration unknown".to_owned(),
     };
-    let left = expires.and_then(|time| seconds_until(now, time));
-    let (mark, text) = match (&credential.kubeconfig, left) {
-        (None, _) => (Mark::Found(Severity::Error), "none in use".to_owned()),
-        (Some(_), Some(..=0)) => (Mark::Found(Severity::Error), format!("{user}, {lifetime}")),
-        (Some(_), _) => (Mark::Ok, format!("{user}, {lifetime}")),
-    };
-    match credential.finding {
+    let text = match (&credential.kubeconfig, credential.finding) {
+        (None, _) => "none in use".to_owned(),
         // "does not expire" would read as if it worked.
-        Some(code) if expires.is_none() && credential.kubeconfig.is_some() => {
-            (Mark::Found(Severity::Error), format!("{user} ({code})"))
-        }
+        (Some(_), Some(_)) if expires.is_none() => user,
+        (Some(_), _) => format!("{user}, {lifetime}"),
+    };
+    let left = expires.and_then(|time| seconds_until(now, time));
+    let is_over = left.is_some_and(|left| left <= 0);
+    match credential.finding {
         Some(code) => (Mark::Found(Severity::Error), format!("{text} ({code})")),
-        None => (mark, text),
+        None if is_over || credential.kubeconfig.is_none() => (Mark::Found(Severity::Error), text),
+        None => (Mark::Ok, text),
     }
 }
 

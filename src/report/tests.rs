@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use harvester_lab::world::SOON;
 use uuid::Uuid;
 
-use super::sink::{Sink, StderrStyle};
+use super::sink::Sink;
 use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
@@ -29,7 +29,7 @@ fn reporter(world: &World, copied_from: Option<Uuid>) -> (tempfile::TempDir, Roo
     state.copied_from = copied_from;
     let reporter = Reporter::new(
         root.clone(),
-        Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
+        Journal::new(Sink::Stderr { is_prefixed: false }, LogLevel::Info),
         Notifier::new(&NotifyEnvironment::default(), 1),
         SourceBoard::default(),
         state,

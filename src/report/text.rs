@@ -23,19 +23,10 @@ const INDENT: usize = 12;
 pub struct TermStyle {
     /// Whether colors are used.
     pub color: bool,
-    /// The symbols that are used.
-    pub charset: Charset,
+    /// Whether symbols of Unicode are used.
+    pub unicode: bool,
     /// The number of columns of a line.
     pub width: usize,
-}
-
-/// The symbols that a terminal can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charset {
-    /// Letters and punctuation only.
-    Ascii,
-    /// One Unicode symbol for each state.
-    Unicode,
 }
 
 /// The state that a symbol shows.
@@ -53,7 +44,7 @@ impl TermStyle {
     /// The style for a file, and for a terminal with unknown capabilities.
     pub const PLAIN: Self = Self {
         color: false,
-        charset: Charset::Ascii,
+        unicode: false,
         width: 80,
     };
 
@@ -82,19 +73,13 @@ impl TermStyle {
             Mark::Found(Severity::Warning) => ("▲", "warn"),
             Mark::Found(Severity::Error) => ("✖", "fail"),
         };
-        let symbol = match self.charset {
-            Charset::Ascii => ascii,
-            Charset::Unicode => unicode,
-        };
+        let symbol = if self.unicode { unicode } else { ascii };
         self.paint(mark, symbol)
     }
 
     /// Returns the symbol between an old and a new value.
     pub fn arrow(self) -> &'static str {
-        match self.charset {
-            Charset::Ascii => "->",
-            Charset::Unicode => "→",
-        }
+        if self.unicode { "→" } else { "->" }
     }
 }
 
@@ -173,9 +158,9 @@ impl Text {
     /// Appends the title of a problem, with its code at the right margin.
     pub fn title(&mut self, severity: Severity, title: &str, code: &str) {
         let (style, mark) = (self.show.style, Mark::Found(severity));
-        let symbol = match style.charset {
-            Charset::Ascii => String::new(),
-            Charset::Unicode => format!("{} ", style.symbol(mark)),
+        let symbol = match style.unicode {
+            true => format!("{} ", style.symbol(mark)),
+            false => String::new(),
         };
         let word = match severity {
             Severity::Error => "ERROR ",
@@ -226,9 +211,9 @@ impl Text {
             SHOWN_MAX
         };
         let line = one_line(value, limit);
-        match self.show.style.charset {
-            Charset::Ascii => line.replace('…', "..."),
-            Charset::Unicode => line.into_owned(),
+        match self.show.style.unicode {
+            true => line.into_owned(),
+            false => line.replace('…', "..."),
         }
     }
 
@@ -391,7 +376,7 @@ mod tests {
         assert_eq!(TermStyle::PLAIN.symbol(error), "fail");
         let style = TermStyle {
             color: true,
-            charset: Charset::Unicode,
+            unicode: true,
             width: 80,
         };
         assert_eq!(style.symbol(error), "\u{1b}[1;31m✖\u{1b}[0m");

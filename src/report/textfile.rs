@@ -47,8 +47,8 @@ pub struct Textfile {
     state: String,
     /// The time of the last write, since the start of the process.
     written: Option<Duration>,
-    /// The path in the last round, if any; the outer `None` before the first round.
-    place: Option<Option<PathBuf>>,
+    /// The path in the last round, if any. For an earlier process only the default path is known.
+    place: Option<PathBuf>,
 }
 
 impl Textfile {
@@ -59,7 +59,7 @@ impl Textfile {
             writer,
             state: String::new(),
             written: None,
-            place: None,
+            place: path(root, &MetricsFile::Auto),
         }
     }
 
@@ -79,22 +79,19 @@ impl Textfile {
         state.clone_into(&mut self.state);
     }
 
-    /// Removes the file from its previous path if the path has changed. For an earlier process only the default path is known.
+    /// Removes the file from its previous path if the path has changed.
     fn leave(&mut self, path: Option<&Path>) {
-        let place = Some(path.map(Path::to_owned));
-        if self.place == place {
+        if self.place.as_deref() == path {
             return;
         }
-        let before = self.place.clone();
-        let before = before.unwrap_or_else(|| self::path(&self.root, &MetricsFile::Auto));
-        if let Some(before) = before.filter(|before| Some(before.as_path()) != path) {
+        if let Some(before) = self.place.clone() {
             self.written = None;
             // A disk that does not respond must not make the next content replace this one.
             if !self.write(before, None) {
                 return;
             }
         }
-        self.place = place;
+        self.place = path.map(Path::to_owned);
     }
 
     /// Reports whether the file is written, or will be.

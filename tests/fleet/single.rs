@@ -676,7 +676,7 @@ fn examined(trouble: impl FnOnce(&Network) + Send) -> (Checked, Vec<Request>) {
             trouble(&network);
             network.noted();
             assert!(round.identity.vmi().is_some(), "{:?}", round.observation);
-            let reads = Box::pin(Reads::after(&round, &observer, &settings, clock())).await;
+            let reads = Box::pin(Reads::after(&round, &observer, &settings)).await;
             let checked = Box::pin(checks::all(&reads)).await;
             (checked, network.noted())
         })

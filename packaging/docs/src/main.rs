@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generates what packages ship with the agent from the agent's own definitions, so that a new command, configuration key or
-//! journal entry is never missing.
+//! Generates what packages ship with the agent from the agent's own definitions, so that a new command or configuration key is never
+//! missing.
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command and for each page in `pages/`), `completions/`,
-//! `harvester-node-agent.catalog`, `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of
-//! the pages. `harvester-docs recording TITLE` prints an SVG of the lines that it reads.
+//! `third-party-licenses.txt` and the software bill of materials. DATE is printed in the footer of the pages. `harvester-docs recording TITLE` prints an SVG of the lines that it reads.
 
-mod catalog;
 mod completions;
 mod configuration;
 mod libraries;
@@ -53,7 +51,6 @@ fn write_all(directory: &str, date: &str) -> Result<(), Box<dyn Error>> {
     let mut files = manual::pages(date)?;
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
-    files.push(("harvester-node-agent.catalog".into(), catalog::text()));
     let libraries = libraries::linked()?;
     let licenses = licenses::text(&libraries)?;
     files.push(("third-party-licenses.txt".into(), licenses));

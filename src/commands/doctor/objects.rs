@@ -350,7 +350,7 @@ pub(super) fn release(text: Option<&str>) -> Fact<Release> {
         None => Fact::Absent,
         Some(text) => match Release::parse(text) {
             Ok(release) => Fact::Known(release),
-            Err(error) => Fact::failed(UnavailableKind::Malformed, error.to_string()),
+            Err(error) => Fact::failed(UnavailableKind::Malformed, error),
         },
     }
 }

@@ -18,7 +18,6 @@ use crate::catalog::Api;
 use crate::commands::doctor::release::Release;
 use crate::commands::rbac::permissions::{self, Permission};
 use crate::config::Settings;
-use crate::decide::Now;
 use crate::facts::names::NodeName;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -26,6 +25,7 @@ use crate::observe::api_access::ApiLink;
 use crate::observe::observer::Observer;
 use crate::observe::why;
 use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, NODES, ObjectPath, PODS, Selector};
+use UnavailableKind::{Credential, Tls, Unreachable};
 
 /// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
@@ -69,14 +69,13 @@ impl<'a> Reads<'a> {
         round: &'a Round,
         observer: &'a Observer,
         settings: &'a Settings,
-        now: Now,
     ) -> Self {
         let case = Case {
             settings,
             observation: &round.observation,
             identity: &round.identity,
             placement: round.placement.as_ref(),
-            now,
+            now: round.now,
         };
         let of_harvester = async {
             let api = Endpoint::new(observer, &case, Api::Harvester);
@@ -120,21 +119,15 @@ impl<'a> Reads<'a> {
 
     /// Returns the link to a server that responded in the round, also if it is not trusted or rejects our credential.
     pub(super) fn server(&self, api: Api) -> Fact<&ApiLink> {
-        let is_final = |kind| kind == UnavailableKind::Unreachable;
-        link(self.observer, &self.case, api, is_final).into()
+        link(self.observer, &self.case, api, &[Unreachable]).into()
     }
 }
 
 impl<'a> Endpoint<'a> {
     fn new(observer: &'a Observer, case: &Case<'_>, api: Api) -> Self {
-        let is_final = |kind| {
-            matches!(
-                kind,
-                UnavailableKind::Unreachable | UnavailableKind::Credential | UnavailableKind::Tls
-            )
-        };
+        let finals = [Unreachable, Credential, Tls];
         Self {
-            link: link(observer, case, api, is_final),
+            link: link(observer, case, api, &finals),
             began: Instant::now(),
         }
     }
@@ -245,11 +238,11 @@ fn link<'a>(
     observer: &'a Observer,
     case: &Case<'_>,
     api: Api,
-    is_final: fn(UnavailableKind) -> bool,
+    finals: &[UnavailableKind],
 ) -> Result<&'a ApiLink, Unavailable> {
     let link = observer.connections().of(api).link();
     let link = link.map_err(|why| why.skipping())?;
-    match case.failure(api).filter(|why| is_final(why.kind)) {
+    match case.failure(api).filter(|why| finals.contains(&why.kind)) {
         Some(why) => Err(why.skipping()),
         None => Ok(link),
     }
@@ -263,5 +256,5 @@ pub(super) async fn briefly<T>(work: impl Future<Output = Fact<T>>) -> Fact<T> {
 
 fn too_slow<T>(limit: Duration) -> Fact<T> {
     let text = format!("timed out after {} s", limit.as_secs());
-    Fact::failed(UnavailableKind::Unreachable, text)
+    Fact::failed(Unreachable, text)
 }

@@ -23,11 +23,6 @@ pub(super) struct Rank {
     is_final: bool,
 }
 
-/// The error for text that is not a release number. The text is external: escape it before it is printed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a release version: its contents are unknown")]
-pub(super) struct NotARelease(String);
-
 impl Rank {
     /// Returns the rank of a release that is not a pre-release.
     pub(super) const fn of(major: u32, minor: u32, patch: u32) -> Self {
@@ -51,13 +46,13 @@ impl Release {
     ///
     /// # Errors
     ///
-    /// Returns an error with the beginning of any other text.
-    pub(super) fn parse(text: &str) -> Result<Self, NotARelease> {
-        let refused = || NotARelease(text.chars().take(TEXT_MAX).collect());
-        let rank = Some(text)
-            .filter(|text| text.len() <= TEXT_MAX)
-            .and_then(rank)
-            .ok_or_else(refused)?;
+    /// Returns an error with the beginning of any other text, which is external: escape it before it is printed.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let rank = rank(text).filter(|_| text.len() <= TEXT_MAX);
+        let rank = rank.ok_or_else(|| {
+            let shown: String = text.chars().take(TEXT_MAX).collect();
+            format!("`{shown}` is not a release version: its contents are unknown")
+        })?;
         Ok(Self {
             text: text.to_owned(),
             rank,

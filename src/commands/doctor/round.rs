@@ -5,11 +5,10 @@
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
+use time::UtcDateTime;
 use tokio::runtime::{Builder, Runtime};
 
 use super::case::Gap;
@@ -25,7 +24,7 @@ use crate::agent::{Mode, Round};
 use crate::catalog::{Code, Finding, Flag, Group};
 use crate::commands::options::{config_option, with_config};
 use crate::commands::process::Process;
-use crate::commands::run::{SystemClock, foreign, observer, process_status, reconcile};
+use crate::commands::run::{foreign, observer, reconcile};
 use crate::config::{self, Settings};
 use crate::decide::Action;
 use crate::facts::machine::Machine;
@@ -34,6 +33,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
+use crate::sys::disk;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -95,23 +95,27 @@ fn late_labels(round: &Round) -> Option<String> {
 /// Runs one round.
 pub(super) fn run(process: &Process) -> Diagnosis {
     let shared = Shared::default();
-    let ended = begin(process, &shared).map(|ended| ended.recv_timeout(LIMIT));
+    let (own, of_process) = (shared.clone(), process.clone());
+    let ended = disk::within(LIMIT, move || -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        gather(&runtime, &of_process, &own);
+        // Its end does not wait for a name server that does not respond.
+        runtime.shutdown_background();
+        Ok(())
+    });
     let mut progress = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (step, seconds) = (progress.step, LIMIT.as_secs());
     let problem = match ended {
-        Ok(Ok(())) => None,
-        Ok(Err(RecvTimeoutError::Disconnected)) => {
-            Some(format!("the check stopped while reading {step}"))
-        }
-        Ok(Err(RecvTimeoutError::Timeout)) => Some(format!(
+        Some(Ok(())) => None,
+        Some(Err(error)) => Some(format!("failed to create event loop: {error}")),
+        None => Some(format!(
             "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
         )),
-        Err(error) => Some(format!("failed to spawn a thread: {error}")),
     };
     if let Some(why) = problem {
         progress.found.end_early(&why);
     }
-    let mut diagnosis = Diagnosis::new(&progress.found, SystemClock::new().now().wall);
+    let mut diagnosis = Diagnosis::new(&progress.found, UtcDateTime::now());
     let findings = diagnosis.groups.iter_mut();
     let findings = findings.flat_map(|section| &mut section.findings);
     // What needs a memory is from the service, which may read another file.
@@ -128,23 +132,9 @@ pub(super) fn run(process: &Process) -> Diagnosis {
     diagnosis
 }
 
-fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (end, ended) = mpsc::channel();
-    let (process, shared) = (process.clone(), shared.clone());
-    let work = move || {
-        gather(&runtime, &process, &shared);
-        // After the timeout, there is no receiver.
-        end.send(()).unwrap_or_default();
-    };
-    thread::Builder::new().name("look".to_owned()).spawn(work)?;
-    Ok(ended)
-}
-
 /// Runs the round in its thread, and shares the results after each step.
 fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     shared.add("the configuration and the state of the agent", |_| {});
-    let clock = SystemClock::new();
     let mut service = Service::read(&process.root);
     let (settings, findings) = settings(process, service.is_running() != Some(false));
     service.is_invalid = findings.iter().any(|one| one.code == Code::ConfigInvalid);
@@ -172,13 +162,9 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let observer = observer(process, SourceBoard::default(), &state);
     let mut observer = observer.with_short_timeouts();
-    let round = reconcile(&settings, &mut observer, &clock, Mode::DryRun);
+    let round = reconcile(&settings, &mut observer, Mode::DryRun);
     let round = runtime.block_on(round);
-    let context = Context {
-        agent: process_status(&clock),
-        ..Context::default()
-    };
-    let status = Status::new(&round, &context);
+    let status = Status::new(&round, &Context::default());
     shared.add("the additional checks of doctor", |found| {
         if let Some(late) = late_labels(&round) {
             found.checked.note(Group::Node, late.clone());
@@ -198,7 +184,7 @@ fn gather(runtime: &Runtime, process: &Process, shared: &Shared) {
     });
 
     let checked = runtime.block_on(Box::pin(async {
-        let reads = Reads::after(&round, &observer, &settings, clock.now()).await;
+        let reads = Reads::after(&round, &observer, &settings).await;
         checks::all(&reads).await
     }));
     shared.add("", |found| {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::catalog::Code;
-use crate::config::HostPlace;
 use crate::decide::Write;
 use crate::decide::fixtures::{Reads, World, forbidden, host, host_labels};
 use crate::facts::UnavailableKind;
@@ -66,7 +65,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
 /// Configures `[hosts.hv-a]` and `[hosts.hv-b]`.
 fn with_hosts_table(world: &mut World) {
     for (name, zone) in [("hv-a", "rack-1"), ("hv-b", "rack-2")] {
-        let place = HostPlace {
+        let place = Topology {
             region: LabelValue::parse("eu-9").ok(),
             zone: LabelValue::parse(zone).ok(),
         };

@@ -16,8 +16,8 @@ use crate::facts::names::HostName;
 use crate::facts::topology::{LabelValue, ZONE};
 use crate::report::compose::Context;
 use crate::report::journal::MESSAGE_LIMIT;
+use crate::report::message_id::tests::catalog;
 use crate::report::problem::Problem;
-use crate::report::sink::StderrStyle;
 use crate::report::status::{IdentityStatus, PlacementStatus, VmStatus};
 use crate::report::tests::round;
 
@@ -73,7 +73,7 @@ fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
 
 /// What a record says, to whom, and with which fields.
 fn shown(record: &Record) -> String {
-    let mut kinds = message_id::ALL.iter();
+    let mut kinds = catalog().into_iter();
     let kind = kinds.find(|kind| Some(kind.id) == record.message_id);
     let milliseconds = |field: Option<u64>| field.map(|field| format!("{field} ms"));
     let fields = [
@@ -89,7 +89,7 @@ fn shown(record: &Record) -> String {
     ];
     let fields = fields.into_iter();
     let fields = fields.filter_map(|(name, value)| Some(format!("    {name}: {}\n", value?)));
-    record.text(StderrStyle::Plain) + &fields.collect::<String>()
+    record.text(false) + &fields.collect::<String>()
 }
 
 /// The entries of a sequence of rounds are in `expected.txt`.
@@ -340,7 +340,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         message_id::CONFIGURATION_REFUSED,
         message_id::RECORDS_LOST,
     ];
-    for kind in message_id::ALL {
+    for kind in catalog() {
         let is_here = kinds.contains(kind.id) || elsewhere.contains(&kind.id);
         assert!(is_here, "no message for {}", kind.subject);
     }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use crate::decide::scheduled_events::ScheduledEvent;
 use crate::report::message_id::RECORDS_LOST;
-use crate::report::sink::StderrStyle;
 use crate::sys::escape::one_line;
 
 /// The maximum length of a message in characters: one line of a wide terminal, with the time and the name that `journalctl` adds.
@@ -39,16 +38,6 @@ impl Priority {
             Self::Notice => "notice",
             Self::Info => "info",
             Self::Debug => "debug",
-        }
-    }
-
-    /// Returns the color on a terminal: bold red, yellow, none, none, dim.
-    fn color(self) -> &'static str {
-        match self {
-            Self::Error => "\x1b[1;31m",
-            Self::Warning => "\x1b[33m",
-            Self::Notice | Self::Info => "",
-            Self::Debug => "\x1b[2m",
         }
     }
 }
@@ -152,12 +141,8 @@ impl Record {
     }
 
     /// Returns the entry as text: `priority: message [finding]`, with the whole message and the fix on separate lines.
-    pub(in crate::report) fn text(&self, style: StderrStyle) -> String {
-        let (name, color) = (self.priority.name(), self.priority.color());
-        let name = match style {
-            StderrStyle::Coloured if !color.is_empty() => format!("{color}{name}\x1b[0m"),
-            _ => name.to_owned(),
-        };
+    pub(in crate::report) fn text(&self, is_prefixed: bool) -> String {
+        let name = self.priority.name();
         let finding = field(self.finding.as_deref());
         let finding = finding.map(|code| format!(" [{code}]")).unwrap_or_default();
         let first = format!("{name}: {}{finding}", self.short_message());
@@ -168,9 +153,9 @@ impl Record {
             line("fix", field(self.fix.as_deref())),
         ];
         // The journal removes the number from each line.
-        let prefix = match style {
-            StderrStyle::Prefixed => format!("<{}>", self.priority as u8),
-            StderrStyle::Plain | StderrStyle::Coloured => String::new(),
+        let prefix = match is_prefixed {
+            true => format!("<{}>", self.priority as u8),
+            false => String::new(),
         };
         let lines = lines.into_iter().flatten();
         lines.map(|line| format!("{prefix}{line}\n")).collect()

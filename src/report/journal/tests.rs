@@ -7,7 +7,7 @@ use crate::decide::scheduled_events::{
     ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
 };
 use crate::report::message_id::RECORDS_LOST;
-use crate::report::sink::{JOURNAL_SOCKET, StderrStyle};
+use crate::report::sink::JOURNAL_SOCKET;
 use crate::testing::{Role, own_mounts, run};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
@@ -146,10 +146,10 @@ fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
     let message = record.short_message();
     assert_eq!(message.chars().count(), MESSAGE_LIMIT);
     assert!(message.ends_with('…'), "{message}");
-    let lines = record.text(StderrStyle::Plain);
+    let lines = record.text(false);
     assert_eq!(lines, format!("error: {message}\n    detail: {whole}\n"));
     let short = Record::new(Priority::Error, "x".repeat(MESSAGE_LIMIT));
-    assert!(!short.text(StderrStyle::Plain).contains("detail"));
+    assert!(!short.text(false).contains("detail"));
 }
 
 #[test]
@@ -300,18 +300,13 @@ fn entries_keep_their_order() {
 
 #[test]
 fn text_is_one_line_and_an_indented_fix() {
-    let full = |style| full_record().text(style);
+    let full = |is_prefixed| full_record().text(is_prefixed);
     let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
-    assert_eq!(full(StderrStyle::Plain), plain);
-    assert_eq!(full(StderrStyle::Coloured), plain);
+    assert_eq!(full(false), plain);
     let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
-    assert_eq!(full(StderrStyle::Prefixed), prefixed);
+    assert_eq!(full(true), prefixed);
     let bare = Record::new(Priority::Error, "broken");
-    assert_eq!(
-        bare.text(StderrStyle::Coloured),
-        "\x1b[1;31merror\x1b[0m: broken\n"
-    );
-    assert_eq!(bare.text(StderrStyle::Prefixed), "<3>error: broken\n");
+    assert_eq!(bare.text(true), "<3>error: broken\n");
 }
 
 #[test]

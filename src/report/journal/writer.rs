@@ -15,7 +15,7 @@ use tracing_journald::{Priority as Syslog, PriorityMappings};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::record::{Priority, Record};
-use crate::report::sink::{Sink, StderrStyle};
+use crate::report::sink::Sink;
 
 /// The name of the service in the journal.
 const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
@@ -106,13 +106,13 @@ pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: imp
 /// An open sink. Blocks while journald or the reader of stderr is stalled.
 enum Output {
     Journald(Dispatch),
-    Stderr(StderrStyle),
+    Stderr { is_prefixed: bool },
 }
 
 impl Output {
     fn open(sink: Sink) -> Self {
         let journald = match sink {
-            Sink::Stderr(style) => return Self::Stderr(style),
+            Sink::Stderr { is_prefixed } => return Self::Stderr { is_prefixed },
             Sink::Journal => tracing_journald::layer(),
         };
         match journald {
@@ -125,7 +125,7 @@ impl Output {
             }
             Err(error) => {
                 // systemd forwards stderr to the journal when it is available again.
-                let output = Self::Stderr(StderrStyle::Prefixed);
+                let output = Self::Stderr { is_prefixed: true };
                 let text =
                     format!("failed to connect to the journal, writing to stderr instead: {error}");
                 output.write(&Record::new(Priority::Warning, text));
@@ -138,9 +138,9 @@ impl Output {
     fn write(&self, record: &Record) {
         match self {
             Self::Journald(journald) => with_default(journald, || record.emit()),
-            Self::Stderr(style) => {
+            Self::Stderr { is_prefixed } => {
                 // An error of stderr cannot be reported anywhere.
-                let _ = io::stderr().write_all(record.text(*style).as_bytes());
+                let _ = io::stderr().write_all(record.text(*is_prefixed).as_bytes());
             }
         }
     }

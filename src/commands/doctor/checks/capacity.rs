@@ -28,21 +28,14 @@ struct Capacity {
 /// Reads CPUs and memory from the kernel, and compares them with those of the Node.
 pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let node = reads.node.known();
-    let mut need = |what, path, parse: fn(&str) -> Option<u64>| {
+    let mut need = |what, path: &str, parse: fn(&str) -> Option<u64>| {
         let fact = parsed(reads.observer.root(), path, parse);
         checked.need(Group::Node, what, &fact).copied()
     };
+    let mut need_cpus = |what, list| need(what, &format!("/sys/devices/system/cpu/{list}"), cpus);
     let capacity = Capacity {
-        online: need(
-            "the online CPUs of this VM",
-            "/sys/devices/system/cpu/online",
-            cpus,
-        ),
-        present: need(
-            "the CPUs of this VM",
-            "/sys/devices/system/cpu/present",
-            cpus,
-        ),
+        online: need_cpus("the online CPUs of this VM", "online"),
+        present: need_cpus("the CPUs of this VM", "present"),
         memory: need("the memory of this VM", "/proc/meminfo", memory),
         node_cpus: node.and_then(|node| node.capacity("cpu", "")),
         node_memory: node.and_then(|node| node.capacity("memory", "Ki")),

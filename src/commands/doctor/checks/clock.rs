@@ -49,22 +49,17 @@ struct Lifetime {
 /// Compares the clocks of both servers with ours and with all validities.
 pub(super) async fn check(reads: &Reads<'_>, checked: &mut Checked) {
     let ahead = |api| reads.server(api).known()?.client.server_shown().ahead;
-    let (harvester, guest) = (ahead(Api::Harvester), ahead(Api::Guest));
     let what = "clock synchronization (NTP)";
     let synchronized = briefly(synchronized(reads.observer.bus())).await;
     let synchronized = checked.need(Group::Machine, what, &synchronized);
     let token = credentials::token(reads);
     let lives = token.known().and_then(Lifetime::of_token).into_iter();
     // A server without a response was not verified: its certificate proves nothing.
-    let is_verified = |api| match api {
-        Api::Harvester => harvester.is_some(),
-        Api::Guest => guest.is_some(),
-    };
     let mut certificates = reads.certificates();
-    certificates.retain(|one| one.role != CertificateRole::Server || is_verified(one.api));
+    certificates.retain(|one| one.role != CertificateRole::Server || ahead(one.api).is_some());
     let clocks = Clocks {
-        harvester,
-        guest,
+        harvester: ahead(Api::Harvester),
+        guest: ahead(Api::Guest),
         is_synchronized: synchronized.copied(),
         lives: lives.chain(certificates.iter().map(Lifetime::of)).collect(),
     };

@@ -17,13 +17,13 @@ use crate::report::problem::Problem;
 use crate::report::status::Status;
 use crate::report::status_file::STATUS_FILE;
 use crate::report::tests::round;
-use crate::report::text::{Charset, TermStyle};
+use crate::report::text::TermStyle;
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
 
 const COLORED: TermStyle = TermStyle {
     color: true,
-    charset: Charset::Unicode,
+    unicode: true,
     width: 80,
 };
 
