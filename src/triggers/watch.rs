@@ -10,7 +10,7 @@ mod target;
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use resume::Resume;
 use target::next;
@@ -36,13 +36,10 @@ const COMPLAIN_AFTER: u32 = 4;
 /// no longer reported after this time.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
-/// The time limit for opening the next stream while the previous one is still open.
-const HANDOVER: Duration = Duration::from_secs(10);
-
 /// Keeps a watch open until it is dropped.
 ///
-/// A stream is replaced by the next one before its time limit. After any other end, and after a failure to open one, the next is
-/// opened after a delay that spreads a fleet; it resumes at the last version, and no other request is necessary.
+/// Before its time limit a stream is left, and the next one opened. After any other end, and after a failure to open one, the next is
+/// opened after a delay that spreads a fleet. It resumes at the last version, so no event is missed and no other request is necessary.
 #[derive(Debug)]
 pub struct Keeper<T: Watched> {
     target: Target<T>,
@@ -70,10 +67,8 @@ pub struct Keeper<T: Watched> {
 }
 
 /// The end of a stream.
-enum WatchEnd<S> {
-    /// The next stream is already open.
-    Replaced(S),
-    /// The stream was left because it may be broken.
+enum WatchEnd {
+    /// The stream was left because it may be broken, or before its time limit.
     Left,
     /// The server ended it normally, or it failed.
     Ended(Option<Error>),
@@ -113,37 +108,32 @@ impl<T: Watched> Keeper<T> {
 
     /// Watches until dropped.
     pub async fn keep(mut self) {
-        // The next stream, and the time since which one has followed another without a gap.
-        let mut replacement = None;
         loop {
             let goes_on = self.resume.version.is_some();
-            let (stream, opened) = match replacement.take() {
-                Some(replacement) => replacement,
-                None => match self.open().await {
-                    Ok(stream) => (stream, Instant::now()),
-                    // No request was sent, so the state of the API is unknown: another request failed.
-                    Err(error) if error.is_deferred => {
-                        self.board.set(self.trigger.as_str(), false, chain(&error));
-                        sleep(error.retry_after.unwrap_or_default()).await;
+            let stream = match self.open().await {
+                Ok(stream) => stream,
+                // No request was sent, so the state of the API is unknown: another request failed.
+                Err(error) if error.is_deferred => {
+                    self.board.set(self.trigger.as_str(), false, chain(&error));
+                    sleep(error.retry_after.unwrap_or_default()).await;
+                    self.undeferred().await;
+                    continue;
+                }
+                Err(error) => {
+                    self.refused(&error);
+                    if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
+                        // A new credential replaces this keeper.
+                        sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
                         self.undeferred().await;
-                        continue;
+                    } else {
+                        self.pause(goes_on && error.is_of_version()).await;
                     }
-                    Err(error) => {
-                        self.refused(&error);
-                        if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
-                            // A new credential replaces this keeper.
-                            sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
-                            self.undeferred().await;
-                        } else {
-                            self.pause(goes_on && error.is_of_version()).await;
-                        }
-                        continue;
-                    }
-                },
+                    continue;
+                }
             };
+            let opened = Instant::now();
             self.opened(opened);
             match self.follow(stream, opened).await {
-                WatchEnd::Replaced(stream) => replacement = Some((stream, opened)),
                 WatchEnd::Left => {}
                 WatchEnd::Ended(Some(error))
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
@@ -179,7 +169,10 @@ impl<T: Watched> Keeper<T> {
         self.ends = self.ends.saturating_add(1);
         let delay = match is_spread {
             true => schedule::version_delay(self.target.delay, self.sender.random()),
-            false => self.delay(self.ends),
+            false => {
+                let (longest, random) = (self.target.delay, self.sender.random());
+                schedule::watch_delay(longest, self.ends, self.phase, random)
+            }
         };
         sleep(delay).await;
         self.undeferred().await;
@@ -190,10 +183,6 @@ impl<T: Watched> Keeper<T> {
         while let Some(left) = self.target.client.backoff().left_for_watch() {
             sleep(left).await;
         }
-    }
-
-    fn delay(&self, ends: u32) -> Duration {
-        schedule::watch_delay(self.target.delay, ends, self.phase, self.sender.random())
     }
 
     /// Records a failure to open a stream.
@@ -265,7 +254,7 @@ impl<T: Watched> Keeper<T> {
     }
 
     /// Follows a stream until it ends.
-    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd<Watch<T>> {
+    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd {
         let mut is_silent = true;
         let is_whole = self.resume.version.is_none();
         let mut beginning = is_whole.then_some(BEGINNING);
@@ -288,17 +277,10 @@ impl<T: Watched> Keeper<T> {
                     continue;
                 }
                 () = &mut renewal => {
-                    let opened = tokio::select! {
-                        biased;
-                        () = &mut redial => return WatchEnd::Left,
-                        opened = timeout(HANDOVER, self.open()) => opened,
-                    };
-                    if let Ok(Ok(stream)) = opened {
-                        return WatchEnd::Replaced(stream);
-                    }
-                    // The stream is still open. If it ends in the meantime, that is a normal end.
-                    renewal.as_mut().reset(Instant::now() + self.delay(1));
-                    continue;
+                    // It was a long one.
+                    self.ends = 0;
+                    self.alive(opened);
+                    return WatchEnd::Left;
                 }
             };
             if event.is_ok() {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use reqwest::Response;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::sys::timer::Alarm;
@@ -73,8 +72,8 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
-    /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
-    live: Option<(Response, OwnedSemaphorePermit)>,
+    /// The response. None once the stream is over.
+    live: Option<Response>,
     lines: Lines,
     /// The time until which an event must arrive; moved by each one.
     silent_at: Instant,
@@ -181,14 +180,13 @@ pub(super) async fn open<T>(
         .with("fieldSelector", selector)
         .with("resourceVersion", Some(&request.resource_version));
     let target = transport.target(call.verb, &collection);
-    let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;
     let limit = request.silence_limit;
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
-        live: Some((response, turn)),
+        live: Some(response),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
         silence: Alarm::create(),
@@ -247,7 +245,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 }
                 return Ok(event);
             }
-            let Some((response, _)) = &mut self.live else {
+            let Some(response) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
             // May be dropped at any point: a chunk that was received is processed without another wait.
