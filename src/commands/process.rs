@@ -35,7 +35,7 @@ pub struct Process {
     pub no_color: Option<String>,
     /// What systemd sets for a service.
     pub notify: NotifyEnvironment,
-    /// `DBUS_SYSTEM_BUS_ADDRESS`.
+    /// `DBUS_SYSTEM_BUS_ADDRESS`; only `unix:path=PATH` is used.
     pub system_bus_address: Option<String>,
 }
 
