@@ -110,21 +110,22 @@ impl<T: Watched> Keeper<T> {
     pub async fn keep(mut self) {
         loop {
             let goes_on = self.resume.version.is_some();
-            let stream = match self.open().await {
+            let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
+            // Boxed only until it is open: the task lives as long as the process.
+            let stream = match Box::pin(self.target.client.watch(&request)).await {
                 Ok(stream) => stream,
                 // No request was sent, so the state of the API is unknown: another request failed.
                 Err(error) if error.is_deferred => {
                     self.board.set(self.trigger.as_str(), false, chain(&error));
-                    sleep(error.retry_after.unwrap_or_default()).await;
-                    self.undeferred().await;
+                    self.rest(error.retry_after.unwrap_or_default()).await;
                     continue;
                 }
                 Err(error) => {
                     self.refused(&error);
                     if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
                         // A new credential replaces this keeper.
-                        sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
-                        self.undeferred().await;
+                        let delay = schedule::forbidden_watch_delay(self.sender.random());
+                        self.rest(delay).await;
                     } else {
                         self.pause(goes_on && error.is_of_version()).await;
                     }
@@ -157,12 +158,6 @@ impl<T: Watched> Keeper<T> {
         }
     }
 
-    async fn open(&self) -> Result<Watch<T>, Error> {
-        let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
-        // Boxed only until it is open: the task lives as long as the process.
-        Box::pin(self.target.client.watch(&request)).await
-    }
-
     /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
     /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
@@ -174,12 +169,12 @@ impl<T: Watched> Keeper<T> {
                 schedule::watch_delay(longest, self.ends, self.phase, random)
             }
         };
-        sleep(delay).await;
-        self.undeferred().await;
+        self.rest(delay).await;
     }
 
-    /// Waits until the backoff of the API ends, and until a read that it deferred was sent. Other requests may fail in the meantime.
-    async fn undeferred(&self) {
+    /// Waits, then until the backoff of the API ends, and until a read that it deferred was sent. Other requests may fail in the meantime.
+    async fn rest(&self, delay: Duration) {
+        sleep(delay).await;
         while let Some(left) = self.target.client.backoff().left_for_watch() {
             sleep(left).await;
         }
@@ -206,7 +201,7 @@ impl<T: Watched> Keeper<T> {
             self.unknown();
         }
         // A watch that is interrupted can be opened, and has its own finding.
-        let is_cut = self.interruptions.count() > 0;
+        let is_cut = self.interruptions.is_known;
         if is_forbidden(error) || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_unavailable(chain(error));
         }
@@ -292,7 +287,7 @@ impl<T: Watched> Keeper<T> {
                 let is_old = |last: &mut Instant| last.elapsed() >= LONG;
                 let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
                     && self.foreign.take_if(is_old).is_some();
-                if is_over || has_progress || self.interruptions.count() > 0 {
+                if is_over || has_progress || self.interruptions.is_known {
                     self.alive(opened);
                 }
             }

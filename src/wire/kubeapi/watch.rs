@@ -47,7 +47,7 @@ pub struct WatchRequest {
     pub resource_version: String,
     /// Whether only the metadata is requested.
     pub metadata_only: bool,
-    /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it.
+    /// The silence limit of this stream until its first bookmark.
     pub silence_limit: Duration,
     /// Whether bookmarks are requested.
     pub bookmarks: bool,
@@ -151,15 +151,6 @@ impl WatchPace {
         self.paid_at = self.paid_at.max(now) + cost;
         Some(self.paid_at - BURST).filter(|until| *until > now)
     }
-}
-
-/// Returns the silence limit of the next stream, given the number of consecutive streams that ended silent without a bookmark.
-///
-/// Some proxies and old servers send no bookmarks: there silence proves nothing, and TCP detects a peer that is gone.
-#[must_use]
-pub fn silence_limit(usual: Duration, silent_streams_without_bookmark: u32) -> Duration {
-    let factor = 2_u32.saturating_pow(silent_streams_without_bookmark);
-    usual.saturating_mul(factor).min(LONGEST_SILENCE.max(usual))
 }
 
 pub(super) async fn open<T>(
@@ -335,15 +326,5 @@ mod tests {
         assert_eq!(pace.take(300, now), None);
         let large = pace.take(8_000_000, now).unwrap();
         assert!(large - now >= Duration::from_secs(2), "{:?}", large - now);
-    }
-
-    #[test]
-    fn silence_doubles_for_servers_without_bookmarks_up_to_half_an_hour() {
-        let usual = Duration::from_secs(90);
-        let seconds: Vec<u64> = (0..7).map(|n| silence_limit(usual, n).as_secs()).collect();
-        assert_eq!(seconds, [90, 180, 360, 720, 1440, 1800, 1800]);
-        assert_eq!(silence_limit(usual, u32::MAX), LONGEST_SILENCE);
-        let long = Duration::from_secs(7200);
-        assert_eq!(silence_limit(long, 3), long, "never shorter than asked for");
     }
 }
