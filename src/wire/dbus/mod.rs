@@ -151,11 +151,7 @@ impl Bus {
         }
     }
 
-    /// Returns the open connection, or opens one.
-    ///
-    /// # Errors
-    ///
-    /// When there is no connection and none can be opened before the deadline.
+    /// Returns the open connection, or opens one before the deadline.
     pub async fn connection(&self) -> Result<Connection, BusError> {
         let mut slot = self.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
@@ -169,19 +165,11 @@ impl Bus {
     }
 
     /// Returns the signals that are received from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::connection`].
     pub async fn signals(&self) -> Result<Signals, BusError> {
         Ok(Signals::new(&self.connection().await?))
     }
 
-    /// Calls a method whose arguments are all strings. Tries once.
-    ///
-    /// # Errors
-    ///
-    /// When there is no bus, no response before the deadline, or the response is an error.
+    /// Calls a method whose arguments are all strings. Tries once, until the deadline.
     pub async fn call(
         &self,
         peer: Peer<'_>,
@@ -197,11 +185,7 @@ impl Bus {
         }
     }
 
-    /// Calls a method with arguments of any type.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`].
+    /// Calls a method with arguments of any type, as [`Bus::call`].
     pub async fn call_typed(
         &self,
         peer: Peer<'_>,
@@ -221,11 +205,7 @@ impl Bus {
         }
     }
 
-    /// Reads one property.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`], and when the response is not a property of this type.
+    /// Reads one property. One of another type is malformed.
     pub async fn property<T>(&self, peer: Peer<'_>, property: &str) -> Result<T, BusError>
     where
         T: for<'v> TryFrom<Variant<'v>>,
@@ -243,11 +223,7 @@ impl Bus {
         value.ok_or_else(|| BusError::Malformed(property.to_owned()))
     }
 
-    /// Calls a method that returns one string or object path, and returns that.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`], and when the response is neither.
+    /// Calls a method that returns one string or object path, and returns that. A response that is neither is malformed.
     pub async fn text(
         &self,
         peer: Peer<'_>,

@@ -39,10 +39,7 @@ pub struct ServerShown {
 }
 
 /// Creates the TLS configuration of a client. Each certificate that the server presents is noted in `shown`.
-///
-/// # Errors
-///
-/// What is wrong with the credential, as one safe line.
+/// Fails with what is wrong with the credential, as one safe line.
 pub(super) fn configure(
     credential: &Credential,
     shown: &Arc<Mutex<ServerShown>>,
