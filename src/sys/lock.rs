@@ -42,9 +42,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The lock, held until dropped.
 #[derive(Debug)]
-pub struct Lock {
-    file: File,
-}
+pub struct Lock(File);
 
 /// The process that holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +139,7 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     let opened = disk::within(DISK_TIMEOUT, move || lock(&tree));
     let lock = opened.unwrap_or(Err(LockError::Stalled))?;
     // The process ID is only for users; the lock is also valid without it (when the disk is full).
-    let file = lock.file.try_clone();
+    let file = lock.0.try_clone();
     // Closed before the result is there: each descriptor keeps the lock.
     disk::within(DISK_TIMEOUT, move || file.and_then(write_pid));
     Ok(lock)
@@ -159,7 +157,7 @@ fn lock(root: &Root) -> Result<Lock, LockError> {
         }
         Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
     }
-    Ok(Lock { file })
+    Ok(Lock(file))
 }
 
 /// Reports whether an agent runs, without changing its lock. `published` is the process in the last status: it

@@ -287,7 +287,8 @@ impl Transport {
         let sent = timeout(limit, request.send()).await.map_err(late)?;
         let response = sent.map_err(|source| self.failure(source, target))?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.ahead = date(response.headers()).map(|date| date - now());
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        shown.ahead = date(response.headers()).map(|date| date - now);
         drop(shown);
         Ok(response)
     }
@@ -366,10 +367,6 @@ fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(DATE)?.to_str().ok()?;
     let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
     Some(date.unix_timestamp())
-}
-
-fn now() -> i64 {
-    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 #[cfg(test)]
