@@ -5,6 +5,7 @@
 //! that is written in place can change twice within one tick of the clock. The last valid credential stays in use while a new
 //! one is half-written, inconsistent or missing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,24 +90,19 @@ impl CredentialSource {
             .iter()
             .flat_map(|good| &good.credential.files);
         let files = in_use.chain(&self.touched).chain(&self.path);
-        let mut watched: Vec<PathBuf> = files.flat_map(|file| root.steps(file)).collect();
-        watched.sort_unstable();
-        watched.dedup();
-        watched
+        let watched: BTreeSet<PathBuf> = files.flat_map(|file| root.steps(file)).collect();
+        Vec::from_iter(watched)
     }
 
     /// Returns the files with a secret that every user of this system can reach.
     pub fn exposures(&self, root: &Root) -> Vec<Exposure> {
-        let mut exposures: Vec<Exposure> = Vec::new();
-        for path in self.last_good.iter().flat_map(|good| &good.secret_files) {
-            if let Some(mode) = exposed(root, path)
-                && !exposures.iter().any(|exposure| exposure.path == *path)
-            {
-                let path = path.clone();
-                exposures.push(Exposure { path, mode });
-            }
-        }
-        exposures
+        let files = self.last_good.iter().flat_map(|good| &good.secret_files);
+        let files = BTreeSet::from_iter(files).into_iter();
+        let exposure = |path: &PathBuf| {
+            let (mode, path) = (exposed(root, path)?, path.clone());
+            Some(Exposure { path, mode })
+        };
+        files.filter_map(exposure).collect()
     }
 
     /// Returns the places on the paths of the credential's files that users other than root can change.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use der::asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UtcTime};
-use der::{Decode, Reader, SliceReader, Tag, TagNumber, Tagged};
+use der::{Decode, Tag, TagNumber, Tagged};
 
 /// `id-at-commonName` (RFC 4519, 2.3).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -39,20 +39,47 @@ pub struct Certificate {
 impl Certificate {
     /// Parses a certificate in DER. Returns `None` if it is not one, or truncated.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let read = || -> der::Result<Self> {
-            let mut reader = SliceReader::new(bytes)?;
-            let certificate = reader.sequence(|certificate| {
-                let read = certificate.sequence(to_be_signed)?;
-                while !certificate.is_finished() {
-                    certificate.tlv_bytes()?;
-                }
-                Ok::<_, der::Error>(read)
-            })?;
-            reader.finish()?;
-            Ok(certificate)
-        };
-        read().ok()
+        let mut certificate = elements(AnyRef::from_der(bytes).ok()?, Tag::Sequence)?;
+        let mut fields = elements(certificate.next()??, Tag::Sequence)?;
+        // The signature.
+        certificate.try_for_each(|part| part.map(drop))?;
+        if fields.next()??.tag() == context(true, 0) {
+            let _serial_number = fields.next()??;
+        }
+        let _signature_algorithm = fields.next()??;
+        let issuer = name(fields.next()??)?;
+        let mut validity = elements(fields.next()??, Tag::Sequence)?;
+        let (not_before, not_after) = (time(validity.next()??)?, time(validity.next()??)?);
+        let subject = name(fields.next()??)?;
+        // Of the fields after the subject only the alternative names are read.
+        let mut alternative_names = Vec::new();
+        for field in fields {
+            let field = field?;
+            if field.tag() == context(true, 3) {
+                // They are only for messages: a certificate with invalid ones is still a certificate.
+                alternative_names = names_in(field).unwrap_or_default();
+            }
+        }
+        Some(Self {
+            issuer,
+            subject,
+            not_before,
+            not_after,
+            alternative_names,
+        })
     }
+}
+
+/// Returns the elements of a value with this tag; `None` in place of the first that is no DER.
+fn elements<'a>(value: AnyRef<'a>, tag: Tag) -> Option<impl Iterator<Item = Option<AnyRef<'a>>>> {
+    value.tag().assert_eq(tag).ok()?;
+    let mut rest = value.value();
+    Some(std::iter::from_fn(move || {
+        let next = (!rest.is_empty()).then(|| AnyRef::from_der_partial(rest).ok())?;
+        let (element, after) = next.unzip();
+        rest = after.unwrap_or_default();
+        Some(element)
+    }))
 }
 
 /// A distinguished name: the type and value of each attribute, in the order of the certificate.
@@ -94,70 +121,32 @@ impl fmt::Display for DistinguishedName {
     }
 }
 
-/// Parses a `TBSCertificate`; of the fields after the subject only the alternative names are read.
-fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
-    if Tag::peek(reader)? == context(true, 0) {
-        reader.tlv_bytes()?;
-    }
-    let _serial_number = reader.tlv_bytes()?;
-    let _signature_algorithm = reader.tlv_bytes()?;
-    let issuer = name(reader)?;
-    let (not_before, not_after) =
-        reader.sequence(|validity| Ok::<_, der::Error>((time(validity)?, time(validity)?)))?;
-    let subject = name(reader)?;
-    let mut alternative_names = Vec::new();
-    while !reader.is_finished() {
-        if Tag::peek(reader)? == context(true, 3) {
-            let extensions = AnyRef::decode(reader)?;
-            // They are only for messages: a certificate with invalid ones is still a certificate.
-            alternative_names = names_in(extensions.value()).unwrap_or_default();
-        } else {
-            reader.tlv_bytes()?;
-        }
-    }
-    Ok(Certificate {
-        issuer,
-        subject,
-        not_before,
-        not_after,
-        alternative_names,
-    })
-}
-
 /// Parses `Extensions`: a sequence of sequences of type, criticality, and value in separate DER.
-fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
+fn names_in(extensions: AnyRef<'_>) -> Option<Vec<String>> {
+    let extensions = elements(extensions, context(true, 3))?.next()??;
     let mut names = Vec::new();
-    SliceReader::new(extensions)?.sequence(|extensions| {
-        while !extensions.is_finished() {
-            extensions.sequence(|extension| {
-                let kind = ObjectIdentifier::decode(extension)?;
-                while !extension.is_finished() {
-                    let part = AnyRef::decode(extension)?;
-                    if kind == ALTERNATIVE_NAMES && part.tag() == Tag::OctetString {
-                        names = SliceReader::new(part.value())?.sequence(general_names)?;
-                    }
-                }
-                Ok::<_, der::Error>(())
-            })?;
+    for extension in elements(extensions, Tag::Sequence)? {
+        let mut parts = elements(extension?, Tag::Sequence)?;
+        let (kind, value) = (parts.next()??, parts.last()??);
+        if kind.decode_as::<ObjectIdentifier>().ok()? == ALTERNATIVE_NAMES {
+            names = general_names(elements(value, Tag::OctetString)?.next()??)?;
         }
-        Ok::<_, der::Error>(())
-    })?;
-    Ok(names)
+    }
+    Some(names)
 }
 
 /// Parses `GeneralNames`: the names by which a server can be reached.
-fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
+fn general_names(value: AnyRef<'_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    while names.len() < ENTRIES_MAX && !reader.is_finished() {
-        let name = AnyRef::decode(reader)?;
-        let value = name.value();
+    for name in elements(value, Tag::Sequence)? {
+        let name = name.filter(|_| names.len() < ENTRIES_MAX)?;
         if name.tag() == context(false, 2) {
-            names.push(String::from_utf8_lossy(value).into_owned());
+            names.push(String::from_utf8_lossy(name.value()).into_owned());
         } else if name.tag() == context(false, 7) {
-            names.extend(address(value));
+            names.extend(address(name.value()));
         }
     }
-    Ok(names)
+    Some(names)
 }
 
 fn address(bytes: &[u8]) -> Option<String> {
@@ -174,24 +163,17 @@ fn context(constructed: bool, number: u32) -> Tag {
 }
 
 /// Parses an `RDNSequence`: a sequence of sets of type and value.
-fn name(reader: &mut SliceReader<'_>) -> der::Result<DistinguishedName> {
+fn name(value: AnyRef<'_>) -> Option<DistinguishedName> {
     let mut parts = Vec::new();
-    reader.sequence(|sets| {
-        while parts.len() < ENTRIES_MAX && !sets.is_finished() {
-            let set = AnyRef::decode(sets)?;
-            set.tag().assert_eq(Tag::Set)?;
-            let mut set = SliceReader::new(set.value())?;
-            while parts.len() < ENTRIES_MAX && !set.is_finished() {
-                parts.push(set.sequence(|part| {
-                    let kind = ObjectIdentifier::decode(part)?;
-                    Ok::<_, der::Error>((kind, text(AnyRef::decode(part)?)))
-                })?);
-            }
-            set.finish()?;
+    for set in elements(value, Tag::Sequence)? {
+        for part in elements(set?, Tag::Set)? {
+            let part = part.filter(|_| parts.len() < ENTRIES_MAX)?;
+            let mut part = elements(part, Tag::Sequence)?;
+            let (kind, value) = (part.next()??, part.next()??);
+            parts.push((kind.decode_as().ok()?, text(value)));
         }
-        Ok::<_, der::Error>(())
-    })?;
-    Ok(DistinguishedName(parts))
+    }
+    Some(DistinguishedName(parts))
 }
 
 /// Converts a value of any of the string types to text. Any other value becomes readable text too.
@@ -209,12 +191,16 @@ fn text(value: AnyRef<'_>) -> String {
     String::from_utf8_lossy(value.value()).into_owned()
 }
 
-fn time(reader: &mut SliceReader<'_>) -> der::Result<i64> {
-    let since_1970 = match Tag::peek(reader)? {
-        Tag::UtcTime => UtcTime::decode(reader)?.to_unix_duration(),
-        _ => GeneralizedTime::decode(reader)?.to_unix_duration(),
+fn time(value: AnyRef<'_>) -> Option<i64> {
+    let utc = value
+        .decode_as::<UtcTime>()
+        .map(|time| time.to_unix_duration());
+    let general = |_| {
+        value
+            .decode_as::<GeneralizedTime>()
+            .map(|time| time.to_unix_duration())
     };
-    Ok(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(utc.or_else(general).ok()?.as_secs()).ok()
 }
 
 #[cfg(test)]
@@ -304,12 +290,12 @@ mod tests {
         let set = [&[0x31, 9], &attribute[..]].concat();
         for (count, is_read) in [(ENTRIES_MAX, true), (ENTRIES_MAX + 1, false)] {
             let names = long(0x30, &[0x82, 0].repeat(count));
-            let names = SliceReader::new(&names).unwrap().sequence(general_names);
-            assert_eq!(names.is_ok(), is_read, "alternative names: {count}");
+            let names = general_names(AnyRef::from_der(&names).unwrap());
+            assert_eq!(names.is_some(), is_read, "alternative names: {count}");
             for sets in [set.repeat(count), long(0x31, &attribute.repeat(count))] {
                 let der = long(0x30, &sets);
-                let read = name(&mut SliceReader::new(&der).unwrap());
-                assert_eq!(read.is_ok(), is_read, "attributes: {count}");
+                let read = name(AnyRef::from_der(&der).unwrap());
+                assert_eq!(read.is_some(), is_read, "attributes: {count}");
             }
         }
     }

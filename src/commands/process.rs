@@ -34,7 +34,7 @@ pub struct Process {
     pub has_journal_stream: bool,
     /// What systemd sets for a service.
     pub notify: NotifyEnvironment,
-    /// `DBUS_SYSTEM_BUS_ADDRESS`.
+    /// `DBUS_SYSTEM_BUS_ADDRESS`; only `unix:path=PATH` is used.
     pub system_bus_address: Option<String>,
 }
 

@@ -59,7 +59,7 @@ pub fn write_secret(root: &Root, path: &Path, bytes: &[u8]) -> Result<WriteOutco
         ..Location::open(root, path)?
     };
     let found = fstat(&place.directory).map_err(place.io_error("examine the directory of"))?;
-    if let Some(reason) = shared(&found) {
+    if let Some(reason) = shared(found.st_uid, found.st_mode) {
         return Err(refused(path, path.parent().unwrap_or(path), reason));
     }
     place.replace(bytes, 0o600)

@@ -23,7 +23,7 @@ const STALL: Duration = Duration::from_secs(10);
 /// until the process ends: a lock stays locked.
 pub fn within<T: Send + 'static>(
     limit: Duration,
-    work: impl Fn() -> T + Send + Sync + 'static,
+    work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (result, results) = mpsc::channel();
     in_thread(move || {
@@ -38,12 +38,16 @@ pub fn within<T: Send + 'static>(
 }
 
 /// Runs `work` in a thread, or, if the system allows no more threads, before it returns.
-fn in_thread(work: impl Fn() + Send + Sync + 'static) {
-    let work = Arc::new(work);
-    let in_thread = Arc::clone(&work);
+fn in_thread(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let run = move || {
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.into_iter().for_each(|work| work());
+    };
+    let here = run.clone();
     let thread = thread::Builder::new().name("disk".to_owned());
-    if thread.spawn(move || in_thread()).is_err() {
-        work();
+    if thread.spawn(run).is_err() {
+        here();
     }
 }
 
@@ -71,7 +75,7 @@ impl<T: Send + 'static> DiskWork<T> {
     pub async fn run(
         &mut self,
         limit: Duration,
-        work: impl Fn() -> T + Send + Sync + 'static,
+        work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         // A simulated system has its files in this thread.
         #[cfg(test)]
@@ -88,12 +92,8 @@ impl<T: Send + 'static> DiskWork<T> {
         }
         let (result, results) = oneshot::channel();
         let (pending, is_late) = self.pending.insert((results, false));
-        let result = Mutex::new(Some(result));
         in_thread(move || {
-            let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(result) = result {
-                let _ = result.send(work());
-            }
+            let _ = result.send(work());
         });
         let done = timeout(limit, pending).await;
         *is_late = done.is_err();
@@ -217,7 +217,7 @@ impl FileWriter {
         queue.current = Some(content.clone());
         drop(queue);
         let shared = Arc::clone(&self.shared);
-        in_thread(move || Arc::clone(&shared).work(content.clone()));
+        in_thread(move || shared.work(content));
     }
 
     /// Waits until all is written, at most for `limit`, and not for a disk that has stalled. Reports whether it is.

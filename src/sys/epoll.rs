@@ -24,12 +24,8 @@ pub struct EdgeTriggered<F> {
 }
 
 impl<F: AsFd> EdgeTriggered<F> {
-    /// Watches `file`. A state that already exists is the first edge.
+    /// Watches `file`. A state that already exists is the first edge. Fails if it never changes, like a regular file.
     /// `EPOLLPRI` on a file in `/proc` is reported only together with `EPOLLIN`: a poll for one of them consumes the event.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel provides no epoll instance, or the descriptor never changes, like that of a regular file.
     pub fn of(file: F, interest: EpollFlags) -> Result<Self, Error> {
         let inner = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let event = EpollEvent::new(interest | EpollFlags::EPOLLET, 0);
@@ -43,11 +39,7 @@ impl<F: AsFd> EdgeTriggered<F> {
         })
     }
 
-    /// Waits for the next edge, and returns the current readiness of the descriptor. Cancel-safe.
-    ///
-    /// # Errors
-    ///
-    /// When the epoll instance can no longer be read, which does not happen on any known kernel.
+    /// Waits for the next edge, and returns the current readiness of the descriptor. Cancel-safe. Does not fail on any known kernel.
     pub async fn next(&self) -> Result<EpollFlags, Error> {
         loop {
             self.readable.readable().await?;

@@ -19,16 +19,11 @@ pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
         return Cow::Borrowed("");
     }
     // One more than `max`: enough to decide whether the text fits, without reading a long text to its end.
-    let plain = !text.chars().take(max.saturating_add(1)).any(is_unsafe);
+    let plain = text.chars().take(max.saturating_add(1)).all(is_plain);
     if plain && text.chars().nth(max).is_none() {
         return Cow::Borrowed(text);
     }
     Cow::Owned(escape_and_cap(text, max))
-}
-
-/// Reports whether a character is shown unchanged.
-pub fn is_plain(character: char) -> bool {
-    !is_unsafe(character)
 }
 
 /// Returns a JSON text in which every character that is not shown unchanged is escaped as `\u....`. The document is the same:
@@ -93,10 +88,9 @@ fn escape_and_cap(text: &str, max: usize) -> String {
         let before = line.len();
         push_escaped(&mut line, character);
         // An escape is ASCII; any other text is one character.
-        length += if is_unsafe(character) {
-            line.len() - before
-        } else {
-            1
+        length += match is_plain(character) {
+            true => 1,
+            false => line.len() - before,
         };
         if length < max {
             cut = line.len();
@@ -117,15 +111,15 @@ fn push_escaped(line: &mut String, character: char) {
         _ if character.is_ascii_control() => {
             line.push_str(&format!("\\x{:02x}", u32::from(character)));
         }
-        _ if is_unsafe(character) => line.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
+        _ if !is_plain(character) => line.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
         _ => line.push(character),
     }
 }
 
-/// Reports whether a character can move the cursor, break the line, be invisible or change the reading direction.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
+/// Reports whether a character is shown unchanged: it cannot move the cursor, break the line, be invisible or change the reading direction.
+pub fn is_plain(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{feff}' // soft hyphen, Arabic letter mark, byte order mark
             | '\u{200b}'..='\u{200f}'         // zero width, left-to-right and right-to-left marks
             | '\u{2028}'..='\u{202e}'         // line and paragraph separators, bidi embeddings and overrides

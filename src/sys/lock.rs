@@ -12,7 +12,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -43,9 +42,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The lock, held until dropped.
 #[derive(Debug)]
-pub struct Lock {
-    file: File,
-}
+pub struct Lock(File);
 
 /// The process that holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,12 +139,9 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     let opened = disk::within(DISK_TIMEOUT, move || lock(&tree));
     let lock = opened.unwrap_or(Err(LockError::Stalled))?;
     // The process ID is only for users; the lock is also valid without it (when the disk is full).
-    let file = Mutex::new(lock.file.try_clone().ok());
-    disk::within(DISK_TIMEOUT, move || {
-        // Closed before the result is there: each descriptor keeps the lock.
-        let file = file.lock().map(|mut file| file.take());
-        let _ = file.ok().flatten().map(|file| write_pid(&file));
-    });
+    let file = lock.0.try_clone();
+    // Closed before the result is there: each descriptor keeps the lock.
+    disk::within(DISK_TIMEOUT, move || file.and_then(write_pid));
     Ok(lock)
 }
 
@@ -163,7 +157,7 @@ fn lock(root: &Root) -> Result<Lock, LockError> {
         }
         Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
     }
-    Ok(Lock { file })
+    Ok(Lock(file))
 }
 
 /// Reports whether an agent runs, without changing its lock. `published` is the process in the last status: it
@@ -202,7 +196,7 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
     }
 }
 
-fn write_pid(mut file: &File) -> io::Result<()> {
+fn write_pid(mut file: File) -> io::Result<()> {
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())
 }

@@ -201,14 +201,10 @@ impl Root {
         Ok(names.into_iter().collect())
     }
 
-    /// Opens a non-blocking character device for reading and writing.
+    /// Opens a non-blocking character device for reading and writing. Anything else is `InvalidInput`.
     ///
     /// A tree cannot contain a pseudo-terminal: the kernel opens it only in its own file system. So in a tree a link to
     /// a pseudo-terminal is followed out of the tree, and no other link is.
-    ///
-    /// # Errors
-    ///
-    /// The error of the kernel; `InvalidInput` for anything but a character device.
     pub fn open_device(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;

@@ -84,11 +84,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Creates a listener, which takes over SIGHUP. `start` is the time from which the loop counts.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the kernel provides no timer or does not allow us to handle signals.
+    /// Creates a listener, which takes over SIGHUP. `start` is the time from which the loop counts. Fails if the
+    /// kernel does not allow us to handle signals.
     pub fn new(
         root: &Root,
         bus: &Bus,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An event source of this machine, and how it is run: its restarts, its reports and its rate limit are the same for all.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -42,16 +43,18 @@ pub(super) trait Source: Send + Sync {
 
     /// Returns its state, for a process that does not listen. `out` is its own.
     fn probe<'a>(&'a mut self, out: &'a Output) -> Work<'a, SourceState> {
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                state = out.reported() => state,
-                lost = self.follow(out) => SourceState {
+        let mut work = self.follow(out);
+        // Only the work itself reports.
+        Box::pin(poll_fn(move |context| {
+            let lost = work.as_mut().poll(context);
+            match out.board.sources().remove(out.name) {
+                Some(state) => Poll::Ready(state),
+                None => lost.map(|lost| SourceState {
                     is_active: false,
                     detail: lost.detail(),
-                },
+                }),
             }
-        })
+        }))
     }
 }
 
@@ -82,8 +85,6 @@ pub(super) struct Output {
     loss: &'static str,
     sender: Sender,
     pub(super) board: SourceBoard,
-    /// Notified when a state is reported.
-    news: Arc<Notify>,
 }
 
 impl Output {
@@ -94,23 +95,12 @@ impl Output {
             loss,
             sender,
             board,
-            news: Arc::default(),
         }
     }
 
     /// Sends a reason to reconcile.
     pub(super) fn fire(&self, trigger: Trigger) {
         self.sender.send(trigger);
-    }
-
-    /// Returns the first state that is reported.
-    async fn reported(&self) -> SourceState {
-        loop {
-            if let Some(state) = self.board.sources().remove(self.name) {
-                return state;
-            }
-            self.news.notified().await;
-        }
     }
 
     /// Reports that the source listens.
@@ -123,7 +113,6 @@ impl Output {
     pub(super) fn state(&self, state: SourceState) {
         self.board.set(self.name, state.is_active, state.detail);
         self.board.report(self.name, None);
-        self.news.notify_one();
     }
 
     /// Reports that the source failed.
@@ -131,7 +120,6 @@ impl Output {
         self.board.set(self.name, false, detail);
         self.board
             .unavailable(self.name, format!("{detail}; {}", self.loss));
-        self.news.notify_one();
     }
 }
 

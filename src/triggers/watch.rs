@@ -10,7 +10,7 @@ mod target;
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use resume::Resume;
 use target::next;
@@ -36,13 +36,10 @@ const COMPLAIN_AFTER: u32 = 4;
 /// no longer reported after this time.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
-/// The time limit for opening the next stream while the previous one is still open.
-const HANDOVER: Duration = Duration::from_secs(10);
-
 /// Keeps a watch open until it is dropped.
 ///
-/// A stream is replaced by the next one before its time limit. After any other end, and after a failure to open one, the next is
-/// opened after a delay that spreads a fleet; it resumes at the last version, and no other request is necessary.
+/// Before its time limit a stream is left, and the next one opened. After any other end, and after a failure to open one, the next is
+/// opened after a delay that spreads a fleet. It resumes at the last version, so no event is missed and no other request is necessary.
 #[derive(Debug)]
 pub struct Keeper<T: Watched> {
     target: Target<T>,
@@ -70,10 +67,8 @@ pub struct Keeper<T: Watched> {
 }
 
 /// The end of a stream.
-enum WatchEnd<S> {
-    /// The next stream is already open.
-    Replaced(S),
-    /// The stream was left because it may be broken.
+enum WatchEnd {
+    /// The stream was left because it may be broken, or before its time limit.
     Left,
     /// The server ended it normally, or it failed.
     Ended(Option<Error>),
@@ -113,37 +108,33 @@ impl<T: Watched> Keeper<T> {
 
     /// Watches until dropped.
     pub async fn keep(mut self) {
-        // The next stream, and the time since which one has followed another without a gap.
-        let mut replacement = None;
         loop {
             let goes_on = self.resume.version.is_some();
-            let (stream, opened) = match replacement.take() {
-                Some(replacement) => replacement,
-                None => match self.open().await {
-                    Ok(stream) => (stream, Instant::now()),
-                    // No request was sent, so the state of the API is unknown: another request failed.
-                    Err(error) if error.is_deferred => {
-                        self.board.set(self.trigger.as_str(), false, chain(&error));
-                        sleep(error.retry_after.unwrap_or_default()).await;
-                        self.undeferred().await;
-                        continue;
+            let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
+            // Boxed only until it is open: the task lives as long as the process.
+            let stream = match Box::pin(self.target.client.watch(&request)).await {
+                Ok(stream) => stream,
+                // No request was sent, so the state of the API is unknown: another request failed.
+                Err(error) if error.is_deferred => {
+                    self.board.set(self.trigger.as_str(), false, chain(&error));
+                    self.rest(error.retry_after.unwrap_or_default()).await;
+                    continue;
+                }
+                Err(error) => {
+                    self.refused(&error);
+                    if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
+                        // A new credential replaces this keeper.
+                        let delay = schedule::forbidden_watch_delay(self.sender.random());
+                        self.rest(delay).await;
+                    } else {
+                        self.pause(goes_on && error.is_of_version()).await;
                     }
-                    Err(error) => {
-                        self.refused(&error);
-                        if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
-                            // A new credential replaces this keeper.
-                            sleep(schedule::forbidden_watch_delay(self.sender.random())).await;
-                            self.undeferred().await;
-                        } else {
-                            self.pause(goes_on && error.is_of_version()).await;
-                        }
-                        continue;
-                    }
-                },
+                    continue;
+                }
             };
+            let opened = Instant::now();
             self.opened(opened);
             match self.follow(stream, opened).await {
-                WatchEnd::Replaced(stream) => replacement = Some((stream, opened)),
                 WatchEnd::Left => {}
                 WatchEnd::Ended(Some(error))
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
@@ -167,33 +158,26 @@ impl<T: Watched> Keeper<T> {
         }
     }
 
-    async fn open(&self) -> Result<Watch<T>, Error> {
-        let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
-        // Boxed only until it is open: the task lives as long as the process.
-        Box::pin(self.target.client.watch(&request)).await
-    }
-
     /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
     /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
         let delay = match is_spread {
             true => schedule::version_delay(self.target.delay, self.sender.random()),
-            false => self.delay(self.ends),
+            false => {
+                let (longest, random) = (self.target.delay, self.sender.random());
+                schedule::watch_delay(longest, self.ends, self.phase, random)
+            }
         };
-        sleep(delay).await;
-        self.undeferred().await;
+        self.rest(delay).await;
     }
 
-    /// Waits until the backoff of the API ends, and until a read that it deferred was sent. Other requests may fail in the meantime.
-    async fn undeferred(&self) {
+    /// Waits, then until the backoff of the API ends, and until a read that it deferred was sent. Other requests may fail in the meantime.
+    async fn rest(&self, delay: Duration) {
+        sleep(delay).await;
         while let Some(left) = self.target.client.backoff().left_for_watch() {
             sleep(left).await;
         }
-    }
-
-    fn delay(&self, ends: u32) -> Duration {
-        schedule::watch_delay(self.target.delay, ends, self.phase, self.sender.random())
     }
 
     /// Records a failure to open a stream.
@@ -217,7 +201,7 @@ impl<T: Watched> Keeper<T> {
             self.unknown();
         }
         // A watch that is interrupted can be opened, and has its own finding.
-        let is_cut = self.interruptions.count() > 0;
+        let is_cut = self.interruptions.is_known;
         if is_forbidden(error) || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_unavailable(chain(error));
         }
@@ -265,7 +249,7 @@ impl<T: Watched> Keeper<T> {
     }
 
     /// Follows a stream until it ends.
-    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd<Watch<T>> {
+    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd {
         let mut is_silent = true;
         let is_whole = self.resume.version.is_none();
         let mut beginning = is_whole.then_some(BEGINNING);
@@ -288,17 +272,10 @@ impl<T: Watched> Keeper<T> {
                     continue;
                 }
                 () = &mut renewal => {
-                    let opened = tokio::select! {
-                        biased;
-                        () = &mut redial => return WatchEnd::Left,
-                        opened = timeout(HANDOVER, self.open()) => opened,
-                    };
-                    if let Ok(Ok(stream)) = opened {
-                        return WatchEnd::Replaced(stream);
-                    }
-                    // The stream is still open. If it ends in the meantime, that is a normal end.
-                    renewal.as_mut().reset(Instant::now() + self.delay(1));
-                    continue;
+                    // It was a long one.
+                    self.ends = 0;
+                    self.alive(opened);
+                    return WatchEnd::Left;
                 }
             };
             if event.is_ok() {
@@ -310,7 +287,7 @@ impl<T: Watched> Keeper<T> {
                 let is_old = |last: &mut Instant| last.elapsed() >= LONG;
                 let is_over = !matches!(event, Ok(WatchEvent::Foreign { .. }))
                     && self.foreign.take_if(is_old).is_some();
-                if is_over || has_progress || self.interruptions.count() > 0 {
+                if is_over || has_progress || self.interruptions.is_known {
                     self.alive(opened);
                 }
             }

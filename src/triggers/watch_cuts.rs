@@ -22,7 +22,8 @@ pub(super) const LIFE_LEAST: Duration = Duration::from_secs(1);
 pub(super) struct Interruptions {
     /// The times of the last interruptions, at most [`CUTS_MAX`].
     cuts: Vec<Instant>,
-    is_known: bool,
+    /// Whether there are too many.
+    pub(super) is_known: bool,
 }
 
 impl Interruptions {
@@ -47,13 +48,6 @@ impl Interruptions {
             *self = Self::default();
         }
         !self.is_known
-    }
-
-    /// Returns the number of recent interruptions if they are too many, or else 0. It is used as the number of failures for the
-    /// backoff.
-    pub(super) fn count(&self) -> u32 {
-        let count = if self.is_known { self.cuts.len() } else { 0 };
-        u32::try_from(count).unwrap_or(u32::MAX)
     }
 }
 
@@ -80,7 +74,7 @@ mod tests {
         let at = |number| start + seconds(number);
         let times = (1..50).map(|number| interruptions.cut(at(number * 2), at(number * 2 + 1)));
         assert_eq!(times.filter(|is_new| *is_new).count(), 1);
-        assert_eq!(interruptions.count(), 4);
+        assert!(interruptions.is_known);
     }
 
     #[test]
@@ -99,6 +93,6 @@ mod tests {
         }
         assert!(!interruptions.alive(at(5), at(604)));
         assert!(interruptions.alive(at(5), at(605)));
-        assert_eq!(interruptions.count(), 0);
+        assert!(!interruptions.is_known);
     }
 }

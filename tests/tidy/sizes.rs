@@ -24,9 +24,9 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("main", 60, ""),
     ("observe", 2680, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2900, ""),
-    ("sys", 1930, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 1690, "inotify restarts with a delay; interruptions of watches; the rate limit and the polled files are those of an event source; what a watch requests next is a part of its own"),
-    ("wire", 2840, "`forbidden` is said once; bus signals are read during calls"),
+    ("sys", 1920, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
+    ("triggers", 1650, "inotify restarts with a delay; interruptions of watches; the rate limit and the polled files are those of an event source; what a watch requests next is a part of its own"),
+    ("wire", 2790, "`forbidden` is said once; bus signals are read during calls"),
 ];
 
 #[test]

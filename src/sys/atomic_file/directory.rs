@@ -2,11 +2,12 @@
 //! Opens the directory of a file that is written, so that no other user chooses where.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
+use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
 use nix::unistd::Uid;
 
 use super::error::{WriteError, io_error, refused};
@@ -91,30 +92,26 @@ pub(super) fn open_steadily(
     let mut links = root.steps(directory);
     // The last step is the target of the links.
     let real = links.pop().unwrap_or_else(|| directory.to_owned());
-    for link in links {
-        let mut is_shared = false;
-        let above = link.parent().unwrap_or(Path::new("/"));
-        descend(root, above, |found| is_shared |= shared(found).is_some())
-            .map_err(io_error("open", directory))?;
-        if is_shared {
-            let reason = "is a symbolic link that another user can change";
-            return Err(refused(path, &link, reason));
-        }
+    let is_kept = |above: &Path| {
+        let found = root.metadata(above);
+        found.is_ok_and(|found| shared(found.uid(), found.mode()).is_none())
+    };
+    let mut links = links.iter();
+    if let Some(link) = links.find(|link| !link.ancestors().skip(1).all(is_kept)) {
+        let reason = "is a symbolic link that another user can change";
+        return Err(refused(path, link, reason));
     }
-    descend(root, &real, |_| {}).map_err(io_error("open", directory))
+    descend(root, &real).map_err(io_error("open", directory))
 }
 
 /// Opens a directory by a path without symbolic links, one component at a time. A link that is created meanwhile is not followed.
-/// `pass` is called with each directory on the path, including the last one.
-fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> nix::Result<OwnedFd> {
+fn descend(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     let top = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let step = top | OFlag::O_NOFOLLOW;
     let mut here = nix::fcntl::open(&root.join("/"), top, Mode::empty())?;
-    pass(&fstat(&here)?);
     for component in directory.components() {
         if let Component::Normal(name) = component {
             here = openat(&here, name, step, Mode::empty())?;
-            pass(&fstat(&here)?);
         }
     }
     // Only a directory that is open for reading can be synced.
@@ -123,11 +120,11 @@ fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> ni
 }
 
 /// Returns the reason why other users can change the entries of a directory, if they can.
-pub(super) fn shared(found: &FileStat) -> Option<&'static str> {
-    let owner = Uid::from_raw(found.st_uid);
+pub(super) fn shared(owner: u32, mode: u32) -> Option<&'static str> {
+    let owner = Uid::from_raw(owner);
     if !owner.is_root() && owner != Uid::effective() {
         Some("belongs to another user")
-    } else if found.st_mode & 0o022 != 0 {
+    } else if mode & 0o022 != 0 {
         Some("is writable by other users")
     } else {
         None

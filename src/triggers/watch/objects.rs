@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::target::Watched;
-use crate::facts::node::Node;
+use crate::facts::node::{ANNOTATION_PREFIX, Node};
 use crate::facts::vmi::Vmi;
 
 impl Watched for Node {
@@ -15,16 +15,10 @@ impl Watched for Node {
 
     /// Returns the labels and our own annotations: other annotations change at each heartbeat of another component.
     fn snapshot(&self) -> Self::Snapshot {
-        let ours =
-            |(key, _): &(&String, &String)| key.starts_with(crate::facts::node::ANNOTATION_PREFIX);
-        let annotations = self.annotations.iter().filter(ours);
-        (
-            self.uid.clone(),
-            self.labels.clone(),
-            annotations
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-        )
+        let ours = self.annotations.iter();
+        let ours = ours.filter(|(key, _)| key.starts_with(ANNOTATION_PREFIX));
+        let ours = ours.map(|(key, value)| (key.clone(), value.clone()));
+        (self.uid.clone(), self.labels.clone(), ours.collect())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use crate::wire::kubeapi::{ObjectPath, Timeouts, WatchRequest, age, silence_limit};
+use crate::wire::kubeapi::{LONGEST_SILENCE, ObjectPath, Timeouts, WatchRequest, age};
 
 /// The silence after which a stream that resumed at a version is given up. Servers send a bookmark every minute, but not before they
 /// have reached that version: after a restore of etcd, that may take days. Migrations are missed in the meantime.
@@ -34,17 +34,18 @@ impl Resume {
             Some(_) => DEAF,
             None => Timeouts::default().watch_silence,
         };
-        // Without bookmarks, silence proves nothing.
+        // Some proxies and old servers send no bookmarks: there silence proves nothing, and TCP detects a peer that is gone.
         let silent = match self.without_bookmarks {
             true => u32::MAX,
             false => self.silent,
         };
+        let factor = 2_u32.saturating_pow(silent);
         let version = self.version.as_deref().unwrap_or(FROM_CACHE);
         WatchRequest {
             path: path.clone(),
             resource_version: version.to_owned(),
             metadata_only,
-            silence_limit: silence_limit(usual, silent),
+            silence_limit: usual.saturating_mul(factor).min(LONGEST_SILENCE),
             bookmarks: !self.without_bookmarks,
         }
     }
@@ -122,6 +123,11 @@ mod tests {
     #[test]
     fn silence_allows_more_until_a_bookmark_and_without_bookmarks_half_an_hour() {
         let mut resume = Resume::default();
+        for seconds in [90, 180, 360, 720, 1440, 1800, 1800] {
+            assert_eq!(asked(&resume).1, seconds);
+            resume.after_silence();
+        }
+        resume = Resume::default();
         resume.at("7".to_owned());
         assert_eq!(asked(&resume), ("7".to_owned(), 75));
         resume.after_silence();

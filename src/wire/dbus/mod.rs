@@ -110,107 +110,66 @@ impl BusError {
     }
 }
 
-/// The address of the bus.
-#[derive(Debug, Clone)]
-enum BusAddress {
-    /// A socket at a path.
-    Socket(PathBuf),
-    /// Any address from the environment (`DBUS_SYSTEM_BUS_ADDRESS`).
-    Named(String),
-}
-
-impl BusAddress {
-    async fn connect(&self) -> Result<Connection, BusError> {
-        let failed = |said: zbus::Error| {
-            let address = match self {
-                Self::Socket(path) => path.to_string_lossy(),
-                Self::Named(address) => address.into(),
-            };
-            BusError::Unreachable(format!(
-                "failed to connect to the system bus at `{address}`: {said}"
-            ))
-        };
-        let builder = match self {
-            Self::Socket(path) => {
-                let stream =
-                    UnixStream::connect(path)
-                        .await
-                        .map_err(|error| match error.kind() {
-                            std::io::ErrorKind::NotFound => BusError::Absent(path.clone()),
-                            _ => failed(error.into()),
-                        })?;
-                Builder::socket(Bounded(stream))
-            }
-            Self::Named(address) => Builder::address(address.as_str()),
-        };
-        builder.build().await.map_err(failed)
-    }
-}
-
 /// The system bus. Clones share one connection, which is opened at the first use, and again after it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    address: BusAddress,
+    socket: PathBuf,
     connection: Arc<Mutex<Option<Connection>>>,
 }
 
 impl Bus {
     /// Creates a client for the bus of the system below `root`. `address` is from the environment, and is used only on the running
-    /// system.
+    /// system, if it is the path of a socket: on no other bus is the size of messages limited.
     pub fn new(root: &Root, address: Option<&str>) -> Self {
-        let address = match address {
-            Some(address) if root.is_live() => match plain_path(address) {
-                Some(path) => BusAddress::Socket(path.into()),
-                None => BusAddress::Named(address.to_owned()),
-            },
-            _ => BusAddress::Socket(root.join(SOCKET)),
-        };
-        let connection = Arc::default();
+        let path = address.filter(|_| root.is_live()).and_then(plain_path);
         Self {
-            address,
-            connection,
+            socket: path.map_or_else(|| root.join(SOCKET), PathBuf::from),
+            connection: Arc::default(),
         }
+    }
+
+    async fn connect(&self) -> Result<Connection, BusError> {
+        let failed = |said: zbus::Error| {
+            let path = self.socket.display();
+            let problem = format!("failed to connect to the system bus at `{path}`: {said}");
+            BusError::Unreachable(problem)
+        };
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => BusError::Absent(self.socket.clone()),
+            _ => failed(error.into()),
+        })?;
+        let connection = Builder::socket(Bounded(stream)).build().await;
+        connection.map_err(failed)
     }
 
     /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
     pub fn with_own_connection(&self) -> Self {
         Self {
-            address: self.address.clone(),
+            socket: self.socket.clone(),
             connection: Arc::default(),
         }
     }
 
-    /// Returns the open connection, or opens one.
-    ///
-    /// # Errors
-    ///
-    /// When there is no connection and none can be opened before the deadline.
+    /// Returns the open connection, or opens one before the deadline.
     pub async fn connection(&self) -> Result<Connection, BusError> {
         let mut slot = self.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
         }
         *slot = None;
-        let fresh = timeout(DEADLINE, self.address.connect())
+        let fresh = timeout(DEADLINE, self.connect())
             .await
             .map_err(|_| BusError::silent())??;
         Ok(slot.insert(fresh).clone())
     }
 
     /// Returns the signals that are received from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::connection`].
     pub async fn signals(&self) -> Result<Signals, BusError> {
         Ok(Signals::new(&self.connection().await?))
     }
 
-    /// Calls a method whose arguments are all strings. Tries once.
-    ///
-    /// # Errors
-    ///
-    /// When there is no bus, no response before the deadline, or the response is an error.
+    /// Calls a method whose arguments are all strings. Tries once, until the deadline.
     pub async fn call(
         &self,
         peer: Peer<'_>,
@@ -226,11 +185,7 @@ impl Bus {
         }
     }
 
-    /// Calls a method with arguments of any type.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`].
+    /// Calls a method with arguments of any type, as [`Bus::call`].
     pub async fn call_typed(
         &self,
         peer: Peer<'_>,
@@ -250,11 +205,7 @@ impl Bus {
         }
     }
 
-    /// Reads one property.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`], and when the response is not a property of this type.
+    /// Reads one property. One of another type is malformed.
     pub async fn property<T>(&self, peer: Peer<'_>, property: &str) -> Result<T, BusError>
     where
         T: for<'v> TryFrom<Variant<'v>>,
@@ -272,11 +223,7 @@ impl Bus {
         value.ok_or_else(|| BusError::Malformed(property.to_owned()))
     }
 
-    /// Calls a method that returns one string or object path, and returns that.
-    ///
-    /// # Errors
-    ///
-    /// As [`Bus::call`], and when the response is neither.
+    /// Calls a method that returns one string or object path, and returns that. A response that is neither is malformed.
     pub async fn text(
         &self,
         peer: Peer<'_>,
@@ -295,7 +242,7 @@ impl Bus {
     }
 }
 
-/// Returns the path of an address that has only a path: on such a bus the size of messages is limited.
+/// Returns the path of an address that has only a path.
 fn plain_path(address: &str) -> Option<&str> {
     let path = address.strip_prefix("unix:path=")?;
     (!path.contains([',', ';', '%'])).then_some(path)

@@ -34,7 +34,7 @@ pub use tls::ServerShown;
 pub use types::{
     AccessReview, ApiStatus, MAXIMUM_ITEMS, ObjectMeta, PartialObjectMetadata, ResourceAttributes,
 };
-pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest, silence_limit};
+pub use watch::{LONGEST_SILENCE, STREAM_TIME, Watch, WatchEvent, WatchRequest};
 
 #[cfg(test)]
 mod tests;

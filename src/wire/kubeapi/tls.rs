@@ -3,6 +3,7 @@
 //! handshake names the setting to repair.
 
 use std::error::Error as StdError;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -38,10 +39,7 @@ pub struct ServerShown {
 }
 
 /// Creates the TLS configuration of a client. Each certificate that the server presents is noted in `shown`.
-///
-/// # Errors
-///
-/// What is wrong with the credential, as one safe line.
+/// Fails with what is wrong with the credential, as one safe line.
 pub(super) fn configure(
     credential: &Credential,
     shown: &Arc<Mutex<ServerShown>>,
@@ -103,7 +101,9 @@ impl Verifier {
         })
     }
 
-    fn unknown(&self, end_entity: &CertificateDer<'_>) -> UnknownAuthority {
+    /// Returns an error with the issuer of the server's certificate and the trusted authorities; a message needs both to show which of
+    /// the two is wrong. All text in it is escaped.
+    fn unknown(&self, end_entity: &CertificateDer<'_>) -> io::Error {
         let issuer = match Certificate::parse(end_entity) {
             Some(certificate) => describe(&certificate.issuer.to_string()),
             None => "unreadable".to_owned(),
@@ -114,17 +114,11 @@ impl Verifier {
             true => ", which has the same name but another key",
             false => "",
         };
-        UnknownAuthority(format!(
+        io::Error::other(format!(
             "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{note}"
         ))
     }
 }
-
-/// The issuer of the server's certificate and the trusted authorities; a message needs both to show which of the two is wrong. All
-/// text in it is escaped.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct UnknownAuthority(String);
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -261,7 +255,7 @@ fn of_certificate(error: &CertificateError) -> Option<String> {
             "the server certificate is not yet valid until {}; check the clock of this node",
             date(*not_before)
         )),
-        CertificateError::Other(other) => match other.0.downcast_ref::<UnknownAuthority>() {
+        CertificateError::Other(other) => match other.0.downcast_ref::<io::Error>() {
             Some(unknown) => Some(unknown.to_string()),
             // The type of this error is not public.
             None if other.to_string() == "CaUsedAsEndEntity" => Some(

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use reqwest::Response;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::sys::timer::Alarm;
@@ -48,7 +47,7 @@ pub struct WatchRequest {
     pub resource_version: String,
     /// Whether only the metadata is requested.
     pub metadata_only: bool,
-    /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it.
+    /// The silence limit of this stream until its first bookmark.
     pub silence_limit: Duration,
     /// Whether bookmarks are requested.
     pub bookmarks: bool,
@@ -73,8 +72,8 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
-    /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
-    live: Option<(Response, OwnedSemaphorePermit)>,
+    /// The response. None once the stream is over.
+    live: Option<Response>,
     lines: Lines,
     /// The time until which an event must arrive; moved by each one.
     silent_at: Instant,
@@ -154,15 +153,6 @@ impl WatchPace {
     }
 }
 
-/// Returns the silence limit of the next stream, given the number of consecutive streams that ended silent without a bookmark.
-///
-/// Some proxies and old servers send no bookmarks: there silence proves nothing, and TCP detects a peer that is gone.
-#[must_use]
-pub fn silence_limit(usual: Duration, silent_streams_without_bookmark: u32) -> Duration {
-    let factor = 2_u32.saturating_pow(silent_streams_without_bookmark);
-    usual.saturating_mul(factor).min(LONGEST_SILENCE.max(usual))
-}
-
 pub(super) async fn open<T>(
     transport: &Arc<Transport>,
     request: &WatchRequest,
@@ -181,14 +171,13 @@ pub(super) async fn open<T>(
         .with("fieldSelector", selector)
         .with("resourceVersion", Some(&request.resource_version));
     let target = transport.target(call.verb, &collection);
-    let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;
     let limit = request.silence_limit;
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
-        live: Some((response, turn)),
+        live: Some(response),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
         silence: Alarm::create(),
@@ -247,7 +236,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 }
                 return Ok(event);
             }
-            let Some((response, _)) = &mut self.live else {
+            let Some(response) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
             // May be dropped at any point: a chunk that was received is processed without another wait.
@@ -337,15 +326,5 @@ mod tests {
         assert_eq!(pace.take(300, now), None);
         let large = pace.take(8_000_000, now).unwrap();
         assert!(large - now >= Duration::from_secs(2), "{:?}", large - now);
-    }
-
-    #[test]
-    fn silence_doubles_for_servers_without_bookmarks_up_to_half_an_hour() {
-        let usual = Duration::from_secs(90);
-        let seconds: Vec<u64> = (0..7).map(|n| silence_limit(usual, n).as_secs()).collect();
-        assert_eq!(seconds, [90, 180, 360, 720, 1440, 1800, 1800]);
-        assert_eq!(silence_limit(usual, u32::MAX), LONGEST_SILENCE);
-        let long = Duration::from_secs(7200);
-        assert_eq!(silence_limit(long, 3), long, "never shorter than asked for");
     }
 }

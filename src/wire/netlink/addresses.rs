@@ -8,11 +8,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
 /// Returns each interface that has addresses, with these; loopback and link-local addresses are left out. A name may be any text:
-/// escape it before it is shown.
-///
-/// # Errors
-///
-/// When the kernel does not list them; a sandbox without `AF_NETLINK` does not permit the request.
+/// escape it before it is shown. Fails in a sandbox without `AF_NETLINK`.
 pub fn list_addresses() -> nix::Result<BTreeMap<String, Vec<IpAddr>>> {
     let mut interfaces: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
     for entry in getifaddrs()? {

@@ -26,10 +26,6 @@ pub const VIRTIO: &str = "virtio";
 
 /// Returns the NICs that have a device, sorted by name. CNI devices (veth, `cali*`, `flannel.*`, bridges) have none, and neither do
 /// VLANs, bonds and macvlans on top of a NIC.
-///
-/// # Errors
-///
-/// When sysfs does not list them.
 pub fn read_nics(root: &Root) -> Result<Vec<Nic>, ReadError> {
     let names = root.list(CLASS)?.into_iter();
     Ok(names.filter_map(|name| nic(root, &name)).collect())

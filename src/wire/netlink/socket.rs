@@ -45,11 +45,7 @@ pub enum Received {
 }
 
 /// Opens a non-blocking socket that receives the events of links that `filter` keeps, with a receive buffer of `receive_buffer` bytes in
-/// the kernel.
-///
-/// # Errors
-///
-/// When the kernel does not provide a socket (`EAFNOSUPPORT` in a sandbox), or does not accept the filter.
+/// the kernel. `EAFNOSUPPORT`: a sandbox does not permit the socket.
 pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     let options = SockRef::from(&socket);
@@ -62,11 +58,8 @@ pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Soc
     Ok(socket)
 }
 
-/// Returns the next message.
-///
-/// # Errors
-///
-/// `WouldBlock` if there is none, or none before the timeout of the socket. After any other error there will never be one again.
+/// Returns the next message. `WouldBlock`: there is none, or none before the timeout of the socket. After any other error there will
+/// never be one again.
 pub fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     loop {
         let error = match socket.recv_from(&mut buffer, MSG_TRUNC) {
@@ -84,11 +77,7 @@ pub fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     }
 }
 
-/// Reads the link of our network namespace with this name.
-///
-/// # Errors
-///
-/// When there is no socket, no such link (`ENODEV`), or no valid response of the kernel.
+/// Reads the link of our network namespace with this name. `ENODEV`: there is none.
 pub fn read_link(name: &OsStr) -> io::Result<Link> {
     let socket = Socket::new(NETLINK_ROUTE)?;
     SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -183,11 +183,8 @@ pub struct MetricsAnswer {
 }
 
 impl MetricsAnswer {
-    /// Adds bytes up to the end of the next message, and returns it without its end.
-    ///
-    /// # Errors
-    ///
-    /// When there is more data than any valid response has.
+    /// Adds bytes up to the end of the next message, and returns it without its end. Fails if there is more data than any valid response
+    /// has.
     pub fn take(
         &mut self,
         bytes: &mut impl Iterator<Item = u8>,

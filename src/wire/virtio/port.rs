@@ -80,36 +80,24 @@ pub enum Read {
     HostAway,
 }
 
-/// An open port.
+/// An open port. Each use fails once it was removed.
 #[derive(Debug)]
 pub struct Port(EdgeTriggered<File>);
 
 impl Port {
     /// Opens the port with this name, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// When the host provides none, another program has it open, or the kernel denies access.
     pub fn open(root: &Root, name: &str) -> Result<Self, PortError> {
         let path = find(root, name).ok_or(PortError::Absent)?;
         Ok(Self::new(root.open_device(path)?)?)
     }
 
     /// Creates a port from an open, non-blocking file.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel cannot report its changes.
     pub fn new(file: File) -> io::Result<Self> {
         EdgeTriggered::of(file, EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT).map(Self)
     }
 
     /// Waits for a change, and reports whether the host has closed the port, in which there may still be data. After each change,
     /// read until [`Read::Nothing`] or [`Read::HostAway`]: a change is reported once. Cancel-safe.
-    ///
-    /// # Errors
-    ///
-    /// When the port was removed.
     pub async fn changed(&self) -> Result<bool, PortError> {
         let flags = self.0.next().await?;
         // A pseudo-terminal, which replaces a port in tests, never works again.
@@ -120,10 +108,6 @@ impl Port {
     }
 
     /// Reads the available data, at most [`READ_MAX`] bytes at a time.
-    ///
-    /// # Errors
-    ///
-    /// When the port was removed.
     pub fn read(&self) -> Result<Read, PortError> {
         let mut buffer = vec![0; READ_MAX];
         match io::Read::read(&mut &self.0.file, &mut buffer) {
@@ -138,10 +122,6 @@ impl Port {
     }
 
     /// Writes as much as there is space for; 0 while the host does not have the port open or does not read.
-    ///
-    /// # Errors
-    ///
-    /// When the port was removed.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, PortError> {
         match io::Write::write(&mut &self.0.file, bytes) {
             Err(error) if is_passing(&error) => Ok(0),
