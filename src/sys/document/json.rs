@@ -9,7 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
@@ -138,7 +138,7 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
     }
 }
 
-/// A list of at most `MAX` elements, or of the keys of a map; `null` is empty. Further ones are skipped if `IS_CUT`, and otherwise an error.
+/// A list of at most `MAX` elements; `null` is empty. Further ones are skipped if `IS_CUT`, and otherwise an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit<T, const MAX: usize, const IS_CUT: bool>(pub Vec<T>);
 
@@ -147,9 +147,6 @@ pub type Capped<T, const MAX: usize> = Limit<T, MAX, false>;
 
 /// The first elements of a list, at most `MAX`.
 pub type Leading<T, const MAX: usize> = Limit<T, MAX, true>;
-
-/// The first keys of a map, at most `MAX`.
-pub type Keys<const MAX: usize> = Leading<String, MAX>;
 
 impl<T, const MAX: usize, const IS_CUT: bool> Default for Limit<T, MAX, IS_CUT> {
     fn default() -> Self {
@@ -173,7 +170,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize, const IS_CUT: bool> Visitor<'de
     type Value = Limit<T, MAX, IS_CUT>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list, a map or null")
+        formatter.write_str("a list or null")
     }
 
     /// `null`.
@@ -196,27 +193,41 @@ impl<'de, T: Deserialize<'de>, const MAX: usize, const IS_CUT: bool> Visitor<'de
         }
         Ok(Limit(list))
     }
+}
 
-    fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
-        self.visit_seq(KeyAccess(access))
+/// At most `MAX` keys of a map, whose values are ignored; `null` is empty. Further keys are skipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keys<const MAX: usize>(pub Vec<String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Keys<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KeysVisitor::<MAX>)
     }
 }
 
-/// Reads the keys of a map as a list; its values are ignored.
-struct KeyAccess<A>(A);
+struct KeysVisitor<const MAX: usize>;
 
-impl<'de, A: MapAccess<'de>> SeqAccess<'de> for KeyAccess<A> {
-    type Error = A::Error;
+impl<'de, const MAX: usize> Visitor<'de> for KeysVisitor<MAX> {
+    type Value = Keys<MAX>;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, A::Error> {
-        let key = self.0.next_key_seed(seed)?;
-        if key.is_some() {
-            self.0.next_value::<IgnoredAny>()?;
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map or null")
+    }
+
+    /// `null`.
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Keys::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut keys = Vec::new();
+        while keys.len() < MAX
+            && let Some((key, IgnoredAny)) = access.next_entry::<String, IgnoredAny>()?
+        {
+            keys.push(key);
         }
-        Ok(key)
+        while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Keys(keys))
     }
 }
 
