@@ -214,24 +214,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn ids_are_as_the_journal_wants_them_and_each_is_used_once() {
+    fn ids_are_as_the_journal_wants_them_and_each_is_used_once_and_texts_fit_a_terminal() {
         let mut seen = BTreeSet::new();
         for kind in ALL {
             assert_eq!(kind.id.len(), 32, "{}", kind.id);
-            assert!(
-                kind.id
-                    .bytes()
-                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
-                "{}",
-                kind.id
-            );
+            let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+            assert!(kind.id.bytes().all(is_hex), "{}", kind.id);
             assert!(seen.insert(kind.id), "{} is used twice", kind.id);
-        }
-    }
-
-    #[test]
-    fn texts_fit_a_terminal() {
-        for kind in ALL {
             assert!(!kind.subject.contains('\n') && !kind.subject.ends_with('.'));
             assert!(kind.explanation.ends_with('\n'), "{}", kind.subject);
             for line in kind.explanation.lines() {

@@ -106,26 +106,25 @@ mod tests {
             journal_socket_exists: true,
             no_color: false,
         };
-        let stderr = Sink::Stderr;
+        let [plain, colored, prefixed] = [
+            StderrStyle::Plain,
+            StderrStyle::Coloured,
+            StderrStyle::Prefixed,
+        ]
+        .map(Sink::Stderr);
         let cases: [(Change, Sink); 8] = [
             (|_| {}, Sink::Journal),
             (|facts| facts.journal_stream = None, Sink::Journal),
             (|facts| facts.stderr_is_terminal = true, Sink::Journal),
-            (
-                |facts| facts.live_root = false,
-                stderr(StderrStyle::Prefixed),
-            ),
-            (
-                |facts| facts.journal_socket_exists = false,
-                stderr(StderrStyle::Prefixed),
-            ),
+            (|facts| facts.live_root = false, prefixed),
+            (|facts| facts.journal_socket_exists = false, prefixed),
             (
                 |facts| (facts.journal_socket_exists, facts.journal_stream) = (false, None),
-                stderr(StderrStyle::Plain),
+                plain,
             ),
             (
                 |facts| (facts.stderr, facts.stderr_is_terminal) = (Some((9, 78)), true),
-                stderr(StderrStyle::Coloured),
+                colored,
             ),
             (
                 |facts| {
@@ -133,7 +132,7 @@ mod tests {
                     facts.journal_stream = Some("rubbish".into());
                     (facts.stderr_is_terminal, facts.no_color) = (true, true);
                 },
-                stderr(StderrStyle::Plain),
+                plain,
             ),
         ];
         for (change, sink) in cases {
