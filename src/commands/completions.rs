@@ -28,11 +28,8 @@ mod tests {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = run(shell, Arguments::command()).text;
             for command in Arguments::command().get_subcommands() {
-                assert!(
-                    script.contains(command.get_name()),
-                    "{shell}: {}",
-                    command.get_name()
-                );
+                let name = command.get_name();
+                assert!(script.contains(name), "{shell}: {name}");
             }
         }
     }

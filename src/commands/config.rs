@@ -77,26 +77,3 @@ pub fn run(process: &Process, action: ConfigAction) -> Answer {
         exit: Exit::Ok,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::root::Root;
-
-    #[test]
-    fn several_errors_are_counted_below_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let process = Process {
-            config: Some("/a.toml".into()),
-            ..Process::plain(Root::new(dir.path()))
-        };
-        let said = |content: &str| {
-            std::fs::write(dir.path().join("a.toml"), content).unwrap();
-            run(&process, ConfigAction::Check).stderr
-        };
-        assert_eq!(said("watch = 1").lines().count(), 1);
-        let two = said("watch = 1\nlog.level = 'x'");
-        assert_eq!(two.lines().count(), 3, "{two}");
-        assert!(two.ends_with("\n2 errors\n"), "{two}");
-    }
-}

@@ -214,8 +214,78 @@ pub fn unicode(is_terminal: bool, locale: [Option<&str>; 3]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::SystemTime;
+
     use clap::CommandFactory;
+    use harvester_lab::expected::cases_are_expected;
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::testing::{Authority, harvester_kubeconfig, jwt, tree, write};
+    use crate::config::tests::write_files;
+    use crate::decide::fixtures::World;
+    use crate::report::compose::Context;
+    use crate::report::status::Status;
+    use crate::report::status_file::STATUS_FILE;
+    use crate::report::tests::round;
+    use crate::sys::lock;
+    use crate::sys::root::Root;
+
+    /// Writes a Harvester kubeconfig with this token.
+    fn write_token(root: &Root, token: &str) {
+        let kubeconfig = harvester_kubeconfig(&Authority::new("ca"), token);
+        write(root, "/etc/kubernetes/cloud-config", &kubeconfig);
+    }
+
+    /// The file has commands after `$ `, in trees with files, with a kubeconfig with a token, or with the lock of an agent. ` | grep ` is
+    /// followed by a part of the lines of standard output that are compared.
+    #[test]
+    fn each_command_prints_the_expected_text_in_its_tree() {
+        cases_are_expected("src/commands/cases.txt", |case| {
+            let ((_dir, root), mut text) = (tree(), String::new());
+            let mut held = None;
+            for line in write_files(&root, case) {
+                match line.split_once(' ').unwrap() {
+                    ("token", token) => write_token(&root, token),
+                    ("subject", name) => {
+                        write_token(&root, &jwt(&json!({"sub": name}).to_string()));
+                    }
+                    ("published", state) => {
+                        let mut status =
+                            Status::new(&round(&World::new(), &[]), &Context::default());
+                        state.clone_into(&mut status.labels.state);
+                        write(&root, STATUS_FILE, &status.to_json().to_string());
+                    }
+                    ("running", since) => {
+                        held = Some(lock::acquire(&root).unwrap());
+                        let file = std::fs::File::open(root.join(lock::LOCK_FILE)).unwrap();
+                        if since == "long" {
+                            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+                        }
+                    }
+                    (start, command) => {
+                        assert_eq!(start, "$", "{case}");
+                        let (command, part) =
+                            command.split_once(" | grep ").unwrap_or((command, ""));
+                        let words = command.split(' ').map(|word| word.trim_matches('\''));
+                        let arguments = Arguments::parse_from([""].into_iter().chain(words));
+                        let process = Process {
+                            config: arguments.config,
+                            output: arguments.output,
+                            ..Process::plain(root.clone())
+                        };
+                        let answer = super::run(&process, arguments.command);
+                        let lines = answer.text.lines().filter(|line| line.contains(part));
+                        text.extend(lines.map(|line| format!("{line}\n")));
+                        text += &format!("{}exit {}\n", answer.stderr, answer.exit as u8);
+                    }
+                }
+            }
+            drop(held);
+            assert!(!text.contains("CANARY"), "{text}");
+            text.replace(&format!("process {}", std::process::id()), "process PID")
+        });
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -225,10 +295,8 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_a_failure_and_a_reader_that_left_is_none() {
         let answer = || Answer::new("text", Exit::Ok);
-        let mut full = std::fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .unwrap();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut full = full.unwrap();
         let reported = answer().printed(&mut full);
         assert_eq!(reported.exit, Exit::Failed);
         assert!(reported.stderr.contains("No space"), "{}", reported.stderr);
@@ -257,11 +325,8 @@ mod tests {
             (None, Some(7), 40),
             (Some("1000"), None, 120),
         ] {
-            assert_eq!(
-                width(columns, terminal),
-                expected,
-                "{columns:?} {terminal:?}"
-            );
+            let found = width(columns, terminal);
+            assert_eq!(found, expected, "{columns:?} {terminal:?}");
         }
     }
 
@@ -314,14 +379,5 @@ mod tests {
         });
         let strict: Vec<&str> = strict.map(clap::Command::get_name).collect();
         assert_eq!(strict, ["once", "status", "whoami", "doctor"]);
-    }
-
-    #[test]
-    fn global_options_are_taken_after_the_command_too() {
-        let arguments = Arguments::parse_from(["x", "whoami", "--root", "/tree", "-o", "json"]);
-        assert_eq!(
-            (arguments.root.to_str(), arguments.output),
-            (Some("/tree"), Output::Json)
-        );
     }
 }

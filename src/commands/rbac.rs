@@ -143,121 +143,16 @@ fn account(link: &ApiLink, namespace: &Namespace) -> Result<ServiceAccount, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{Authority, base64, jwt, tree, write};
-
-    const FILE: &str = "/etc/kubernetes/cloud-config";
-
-    fn kubeconfig(user: &str) -> String {
-        let ca = base64(&Authority::new("ca").pem());
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {{cluster: x, user: x, \
-             namespace: vms}}\nclusters:\n- name: x\n  cluster: {{server: 'https://127.0.0.1:1', \
-             certificate-authority-data: {ca}}}\nusers:\n- name: x\n  user: {user}\n"
-        )
-    }
-
-    fn print(root: &Root, options: Options) -> Answer {
-        run(&Process::plain(root.clone()), options)
-    }
-
-    fn tree_with(user: &str) -> (tempfile::TempDir, Root) {
-        let (dir, root) = tree();
-        write(&root, FILE, &kubeconfig(user));
-        (dir, root)
-    }
-
-    #[test]
-    fn without_a_credential_it_says_how_to_name_the_service_account() {
-        let (_dir, root) = tree();
-        let answer = print(&root, Options::default());
-        assert_eq!(answer.exit, Exit::Failed);
-        for text in [FILE, "--subject NAMESPACE:NAME", "[harvester] kubeconfig"] {
-            assert!(answer.stderr.contains(text), "{}", answer.stderr);
-        }
-        assert_eq!(answer.text, "");
-    }
-
-    #[test]
-    fn the_credential_reports_the_account_and_the_namespace() {
-        let token = jwt(r#"{"sub":"system:serviceaccount:accounts:gc8"}"#);
-        let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
-        let answer = print(&root, Options::default());
-        assert_eq!(answer.stderr, "");
-        for text in [
-            "namespace: \"vms\"",
-            "- kind: \"ServiceAccount\"\n  name: \"gc8\"\n  namespace: \"accounts\"",
-        ] {
-            assert!(answer.text.contains(text), "{}", answer.text);
-        }
-        let elsewhere = print(
-            &root,
-            Options {
-                namespace: Namespace::parse("other").ok(),
-                ..Options::default()
-            },
-        );
-        assert!(elsewhere.text.contains("namespace: \"other\""));
-        assert!(!elsewhere.text.contains("namespace: \"vms\""));
-    }
-
-    #[test]
-    fn a_named_account_needs_no_credential_and_a_source_that_is_not_asked_no_rule() {
-        let (_dir, root) = tree();
-        let config = "[topology]\nsources = [\"vmi-annotations\"]\n";
-        write(&root, "/etc/harvester-node-agent/config.toml", config);
-        let subject = ServiceAccount::parse("vms:gc8").ok();
-        let answer = print(
-            &root,
-            Options {
-                subject,
-                ..Options::default()
-            },
-        );
-        assert_eq!(answer.exit, Exit::Ok);
-        assert!(answer.text.contains("\n  namespace: \"vms\"\n"));
-        assert!(!answer.text.contains("nodes") && !answer.text.contains("pods"));
-    }
+    use crate::access::testing::tree;
 
     #[test]
     fn the_example_is_what_the_command_prints() {
         let (_dir, root) = tree();
-        let subject = ServiceAccount::parse("default:harvester-node-agent").ok();
         let options = Options {
-            subject,
+            subject: ServiceAccount::parse("default:harvester-node-agent").ok(),
             ..Options::default()
         };
-        let text = print(&root, options).text;
+        let text = run(&Process::plain(root), options).text;
         harvester_lab::expected::is_expected("packaging/rbac/example.yaml", &text, str::to_owned);
-    }
-
-    #[test]
-    fn who_is_no_service_account_learns_how_to_become_one() {
-        for (user, text) in [
-            (
-                "{token: 'token-abcde:CANARY'}".to_owned(),
-                "Rancher token `token-abcde`",
-            ),
-            (
-                format!("{{token: {}}}", jwt(r#"{"sub":"jane"}"#)),
-                "a token of `jane`",
-            ),
-            (
-                format!(
-                    "{{token: {}}}",
-                    jwt(r#"{"sub":"system:serviceaccount:a:b\"c"}"#)
-                ),
-                "a token of",
-            ),
-            ("{token: CANARY}".to_owned(), "a token without a subject"),
-        ] {
-            let (_dir, root) = tree_with(&user);
-            let answer = print(&root, Options::default());
-            assert_eq!(answer.exit, Exit::Failed, "{user}");
-            let account = "rbac --subject vms:harvester-node-agent --create-account --addons";
-            for text in [text, FILE, account] {
-                assert!(answer.stderr.contains(text), "{}", answer.stderr);
-            }
-            assert!(!answer.stderr.contains("CANARY"), "{}", answer.stderr);
-        }
     }
 }

@@ -298,7 +298,6 @@ mod tests {
     use crate::report::compose::Context;
     use crate::report::tests::round;
     use crate::sys::lock::Holder;
-    use serde_json::json;
 
     /// Returns the status of process 7.
     fn status(state: &str) -> Status {
@@ -306,51 +305,6 @@ mod tests {
         status.agent.pid = 7;
         status.labels.state = state.to_owned();
         status
-    }
-
-    fn process(root: &Root, config: Option<&str>) -> Process {
-        Process {
-            config: config.map(Into::into),
-            ..Process::plain(root.clone())
-        }
-    }
-
-    fn answer(root: &Root) -> Answer {
-        run(&process(root, None), &Options::default())
-    }
-
-    fn write(root: &Root, path: &str, text: &str) {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    #[test]
-    fn the_configuration_that_is_given_decides_whether_this_is_a_kubevirt_machine() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        write(&root, "/sys/class/dmi/id/sys_vendor", "QEMU\n");
-        write(&root, "/given.toml", "[machine]\nassume_kubevirt = true\n");
-        let exit = |config| run(&process(&root, config), &Options::default()).exit;
-        assert_eq!(exit(None), Exit::NotKubevirt);
-        assert_eq!(exit(Some("/given.toml")), Exit::TryAgain);
-    }
-
-    #[test]
-    fn an_agent_that_cannot_start_is_not_to_be_started() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let document = status("synced").to_json().to_string();
-        write(&root, status_file::STATUS_FILE, &document);
-        for (config, is_valid) in [("", true), ("a = 1\n", false)] {
-            write(&root, "/given.toml", config);
-            let process = process(&root, Some("/given.toml"));
-            let said = run(&process, &Options::default()).stderr;
-            let is_started = said.contains("systemctl enable --now");
-            assert_eq!(is_started, is_valid, "{said}");
-            // The service may read another file.
-            assert!(!said.contains("its configuration"), "{said}");
-        }
     }
 
     #[test]
@@ -368,86 +322,6 @@ mod tests {
         ] {
             assert_eq!(can_read_all(root, user), can_read, "{root:?} {user}");
         }
-    }
-
-    #[test]
-    fn an_agent_with_an_invalid_configuration_may_be_idle() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let config = "/etc/harvester-node-agent/config.toml";
-        write(&root, config, "a = 1\n");
-        write(&root, "/given.toml", "a = 1\n");
-        let said = |config| {
-            let answer = run(&process(&root, config), &Options::default());
-            assert_eq!(answer.exit, Exit::TryAgain);
-            answer.text + &answer.stderr
-        };
-        let document = status("synced").to_json().to_string();
-        for content in ["", &document] {
-            if !content.is_empty() {
-                write(&root, status_file::STATUS_FILE, content);
-            }
-            let text = said(None);
-            let why = "the agent is idle or not running, because its configuration is invalid";
-            assert!(text.contains(why), "{text}");
-            assert!(!text.contains("agent is not running"), "{text}");
-            assert!(text.contains("agent config check\n"), "{text}");
-            // The journal has the lines of the file that the service reads.
-            let given = said(Some("/given.toml"));
-            assert!(
-                given.contains("--config=/given.toml config check"),
-                "{given}"
-            );
-            assert!(given.contains(JOURNAL), "{given}");
-        }
-    }
-
-    #[test]
-    fn a_damaged_status_is_not_called_one_of_another_version() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let said = |document: &str| {
-            write(&root, status_file::STATUS_FILE, document);
-            let answer = answer(&root);
-            assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
-            assert!(
-                answer.stderr.contains("systemctl restart"),
-                "{}",
-                answer.stderr
-            );
-            (answer.exit, answer.stderr.contains("version"))
-        };
-        let version = crate::report::status::API_VERSION;
-        let version = json!({"apiVersion": version}).to_string();
-        assert_eq!(said(&version), (Exit::TryAgain, false));
-        assert_eq!(said("{"), (Exit::TryAgain, false));
-        // A stopped agent is visible too.
-        assert!(answer(&root).stderr.contains("is not running"));
-        let other = json!({"apiVersion": "v9"}).to_string();
-        assert_eq!(said(&other), (Exit::Failed, true));
-        // To restart the agent does not help against an error of the disk.
-        std::fs::remove_file(root.join(status_file::STATUS_FILE)).unwrap();
-        std::fs::create_dir(root.join(status_file::STATUS_FILE)).unwrap();
-        let unread = answer(&root).stderr;
-        assert!(unread.contains("systemctl status"), "{unread}");
-        assert!(!unread.contains("systemctl restart"), "{unread}");
-    }
-
-    #[test]
-    fn an_agent_that_has_run_for_long_is_not_starting() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let lock = lock::acquire(&root).unwrap();
-        let said = answer(&root).stderr;
-        assert!(said.contains("is starting"), "{said}");
-        let file = std::fs::File::open(root.join(lock::LOCK_FILE)).unwrap();
-        let hour = std::time::UNIX_EPOCH + Duration::from_secs(3600);
-        file.set_modified(hour).unwrap();
-        let said = answer(&root).stderr;
-        assert!(said.contains("does not exist; check the service"), "{said}");
-        drop(lock);
-        let said = answer(&root).stderr;
-        assert!(said.contains("the agent is not running"), "{said}");
     }
 
     #[test]

@@ -60,20 +60,5 @@ mod tests {
             assert_eq!(parse(written), Ok(duration));
             assert_eq!(text(duration), written);
         }
-        for (text, expected) in [
-            ("", "does not begin with a whole number"),
-            ("m", "does not begin with a whole number"),
-            ("-1m", "does not begin with a whole number"),
-            ("10", "has no unit"),
-            ("10d", "has an unknown unit"),
-            ("10 m", "has an unknown unit"),
-            ("1h30m", "has an unknown unit"),
-            ("1.5h", "has an unknown unit"),
-            ("10M", "has an unknown unit"),
-            ("18446744073709551616s", "is too large a number"),
-            ("18446744073709551615h", "is too large a number"),
-        ] {
-            assert!(parse(text).unwrap_err().starts_with(expected), "{text}");
-        }
     }
 }

@@ -29,7 +29,7 @@ mod settings;
 pub mod show;
 mod suggest;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 mod value;
 

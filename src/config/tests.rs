@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of the whole configuration: from files in a tree to settings or errors.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harvester_lab::expected::cases_are_expected;
+use serde_json::json;
 
 use super::leaves::DEFAULTS;
 use super::*;
-use crate::facts::names::{ConfigMapName, HostName, VmName};
+use crate::access::testing::{tree, write};
 use crate::facts::placement::Source;
-use crate::facts::topology::{LabelValue, Topology};
 
 const DEFAULTS_FILE: &str = include_str!("../../packaging/config.d/10-defaults.toml");
 
@@ -21,62 +20,33 @@ const RUNTIME: &str = "/run/harvester-node-agent/config.d";
 const ADMIN: &str = "/etc/harvester-node-agent/config.d";
 const ADMIN_FILE: &str = "/etc/harvester-node-agent/config.toml";
 
-struct Tree {
-    _dir: tempfile::TempDir,
-    root: Root,
+/// Returns what is read of these files.
+fn load_all(files: &[(&str, &str)]) -> Result<LoadedConfig, ConfigErrors> {
+    let (_dir, root) = tree();
+    for (path, text) in files {
+        write(&root, path, text);
+    }
+    load(&root, None)
 }
 
-impl Tree {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        Self { _dir: dir, root }
-    }
-
-    fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
-        let real = self.root.join(path);
-        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
-        std::fs::write(real, content).unwrap();
-        self
-    }
-
-    fn link(self, path: &str, target: &str) -> Self {
-        let real = self.root.join(path);
-        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
-        symlink(target, real).unwrap();
-        self
-    }
-
-    fn load(&self) -> LoadedConfig {
-        load(&self.root, None).unwrap()
-    }
-
-    fn errors(&self) -> Vec<String> {
-        let errors = load(&self.root, None).unwrap_err();
-        let lines: Vec<String> = errors.to_string().lines().map(str::to_owned).collect();
-        assert_eq!(
-            lines.len(),
-            errors.problems.len(),
-            "one line for each problem"
-        );
-        lines
-    }
+/// Returns what is read of one file with this content.
+fn load_one(content: &str) -> Result<LoadedConfig, ConfigErrors> {
+    load_all(&[(ADMIN_FILE, content)])
 }
 
 /// Returns the settings of one file with this content.
 fn settings(content: &str) -> Settings {
-    Tree::new().file(ADMIN_FILE, content).load().settings
+    load_one(content).unwrap().settings
 }
 
 /// Returns the errors of one file with this content, without its path.
 fn errors(content: &str) -> Vec<String> {
-    let prefix = format!("{ADMIN_FILE}:");
-    Tree::new()
-        .file(ADMIN_FILE, content)
-        .errors()
-        .iter()
-        .map(|line| line.strip_prefix(&prefix).unwrap().to_owned())
-        .collect()
+    let errors = load_one(content).unwrap_err();
+    let text = errors.to_string().replace(&format!("{ADMIN_FILE}:"), "");
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let count = errors.problems.len();
+    assert_eq!(lines.len(), count, "one line for each problem");
+    lines
 }
 
 /// Returns the shipped file with every setting uncommented; comments have a space after their `#`.
@@ -91,33 +61,13 @@ fn uncommented_defaults() -> String {
 }
 
 #[test]
-fn no_configuration_at_all_is_the_defaults() {
-    let loaded = Tree::new().load();
-    assert_eq!(loaded.settings, Settings::default());
-    assert!(loaded.files.is_empty());
-    assert!(loaded.warnings.is_empty());
-    assert!(
-        loaded
-            .values
-            .iter()
-            .all(|value| value.origin.is_none() && value.is_default)
-    );
-}
-
-#[test]
 fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
-    let shipped = Tree::new().file(&format!("{VENDOR}/10-defaults.toml"), DEFAULTS_FILE);
-    let loaded = shipped.load();
+    let loaded = load_all(&[(&format!("{VENDOR}/10-defaults.toml"), DEFAULTS_FILE)]).unwrap();
     assert_eq!(loaded.settings, Settings::default());
-    assert!(
-        loaded
-            .values
-            .iter()
-            .all(|value| value.origin.is_none() && value.is_default)
-    );
+    assert!(loaded.values.iter().all(|value| value.origin.is_none()));
 
     let active = uncommented_defaults();
-    let loaded = Tree::new().file(ADMIN_FILE, &active).load();
+    let loaded = load_one(&active).unwrap();
     assert_eq!(loaded.settings, Settings::default());
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     assert_eq!(loaded.values.len(), DEFAULTS.len());
@@ -135,8 +85,7 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
 
 /// Returns the settings of one file with only this key, or its errors.
 fn one_key(key: &str, value: &str) -> Result<LoadedConfig, ConfigErrors> {
-    let tree = Tree::new().file(ADMIN_FILE, format!("{key} = {value}"));
-    load(&tree.root, None)
+    load_one(&format!("{key} = {value}"))
 }
 
 /// Values of all types, in the form in which they are shown. Each key takes at least one of these, or one that its error allows.
@@ -217,37 +166,11 @@ fn every_key_refuses_values_of_another_type() {
 fn values_become_what_they_mean() {
     type Change = fn(&mut Settings);
     let cases: &[(&str, Change)] = &[
-        ("harvester.vm = 'node.1'", |s| {
-            s.harvester.vm = Some(VmName::parse("node.1").unwrap());
-        }),
-        ("topology.on_change = 'report'", |s| {
-            s.topology.on_change = OnChange::Report;
-        }),
         ("topology.host_label = 'off'", |s| {
             s.topology.host_label = None;
         }),
         ("topology.sources = ['host-node', 'configmap']", |s| {
             s.topology.sources = vec![Source::HostNode, Source::ConfigMap];
-        }),
-        ("topology.configmap = 'ns/zones.v1'", |s| {
-            s.topology.configmap = ConfigMapName::parse("ns/zones.v1").unwrap();
-        }),
-        ("pod_info.path = 'off'", |s| s.pod_info.path = None),
-        ("labels.extra.'example.com/rack' = 'rack'", |s| {
-            let rack = |text| LabelKey::parse(text).unwrap();
-            s.labels
-                .extra
-                .insert(rack("example.com/rack"), rack("rack"));
-        }),
-        ("hosts.hv-b.region = 'r1'\nhosts.hv-b.zone = 'z1'", |s| {
-            let place = Topology {
-                region: Some(LabelValue::parse("r1").unwrap()),
-                zone: Some(LabelValue::parse("z1").unwrap()),
-            };
-            s.hosts.insert(HostName::parse("hv-b").unwrap(), place);
-        }),
-        ("metrics.textfile = 'off'", |s| {
-            s.metrics.textfile = MetricsFile::Off;
         }),
         ("metrics.textfile = '/srv/a.prom'", |s| {
             s.metrics.textfile = MetricsFile::Path("/srv/a.prom".into());
@@ -274,8 +197,7 @@ fn values_become_what_they_mean() {
 #[test]
 fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
     cases_are_expected("src/config/mistakes.txt", |content| {
-        let tree = Tree::new().file(ADMIN_FILE, content);
-        let said = match load(&tree.root, None) {
+        let said = match load_one(content) {
             Ok(loaded) => loaded.warnings.join("\n"),
             Err(errors) => errors.to_string(),
         };
@@ -283,39 +205,49 @@ fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
     });
 }
 
+/// Writes the files of a case: each path, and below it its lines after `| `. Returns the other lines.
+pub(crate) fn write_files<'c>(root: &Root, case: &'c str) -> Vec<&'c str> {
+    let mut files: Vec<(&str, String)> = Vec::new();
+    let mut others = Vec::new();
+    for line in case.lines() {
+        if let Some(text) = line.strip_prefix("| ") {
+            files.last_mut().unwrap().1 += &format!("{text}\n");
+        } else if line.starts_with('/') && !line.contains(" -> ") {
+            files.push((line, String::new()));
+        } else {
+            others.push(line);
+        }
+    }
+    for (path, text) in files {
+        write(root, path, &text);
+    }
+    others
+}
+
 /// The file has trees: files with their lines after `| `, links, and the option `--config`. Below each are its errors, or the files that
 /// are read in their order, the values that are not the default with their origins, and the warnings.
 #[test]
 fn each_tree_has_the_expected_settings() {
     cases_are_expected("src/config/trees.txt", |case| {
-        let (mut tree, mut only) = (Tree::new(), None);
-        let mut files: Vec<(&str, String)> = Vec::new();
-        for line in case.lines().filter(|line| !line.starts_with('#')) {
-            if let Some(text) = line.strip_prefix("| ") {
-                files.last_mut().unwrap().1 += &format!("{text}\n");
-            } else if let Some(path) = line.strip_prefix("--config=") {
-                only = Some(Path::new(path));
-            } else if let Some((path, target)) = line.split_once(" -> ") {
-                tree = tree.link(path, target);
-            } else {
-                assert!(line.starts_with('/'), "{case}");
-                files.push((line, String::new()));
+        let ((_dir, root), mut only) = (tree(), None);
+        for line in write_files(&root, case) {
+            if let Some((path, target)) = line.split_once(" -> ") {
+                let place = root.join(path);
+                std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+                symlink(target, place).unwrap();
+            } else if !line.starts_with('#') {
+                only = Some(Path::new(line.strip_prefix("--config=").unwrap()));
             }
         }
-        let tree = files
-            .into_iter()
-            .fold(tree, |tree, (path, text)| tree.file(path, text));
-        let mut loaded = match load(&tree.root, only) {
+        let mut loaded = match load(&root, only) {
             Ok(loaded) => loaded,
             Err(errors) => return errors.to_string(),
         };
         loaded.values.retain(|value| !value.is_default);
         let files = loaded.files.iter();
         let files = files.map(|path| format!("reads {}\n", path.display()));
-        let warnings = loaded
-            .warnings
-            .iter()
-            .map(|text| format!("warning: {text}\n"));
+        let warnings = loaded.warnings.iter();
+        let warnings = warnings.map(|text| format!("warning: {text}\n"));
         files.collect::<String>() + &show::text(&loaded.values) + &warnings.collect::<String>()
     });
 }
@@ -360,53 +292,42 @@ fn a_file_that_is_too_large_or_no_text_is_an_error_that_names_it() {
     let big = "#".repeat(256 * 1024);
     assert_eq!(settings(&big), Settings::default());
     let path = format!("{VENDOR}/10-big.toml");
-    let tree = Tree::new().file(&path, big + "#");
-    let lines = tree.file(ADMIN_FILE, [0xff, 0xfe]).errors();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains(&format!("`{path}`")), "{lines:?}");
-    assert_eq!(lines[1], format!("`{ADMIN_FILE}` is not valid UTF-8"));
+    let (_dir, root) = tree();
+    write(&root, &path, &(big + "#"));
+    write(&root, ADMIN_FILE, "");
+    std::fs::write(root.join(ADMIN_FILE), [0xff, 0xfe]).unwrap();
+    let errors = load(&root, None).unwrap_err().to_string();
+    let (first, second) = errors.split_once('\n').unwrap();
+    assert!(first.contains(&format!("`{path}`")), "{errors}");
+    assert_eq!(second, format!("`{ADMIN_FILE}` is not valid UTF-8"));
 }
 
 #[test]
 fn what_is_shown_as_text_loads_to_the_same_settings() {
     let content = "topology.remove_stale = true\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
                    hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\ntopology.sources = [\n 'hosts-table', # why\n]";
-    let loaded = Tree::new().file(ADMIN_FILE, content).load();
+    let loaded = load_one(content).unwrap();
     let shown = show::text(&loaded.values);
     assert!(loaded.settings != Settings::default());
     assert_eq!(settings(&shown), loaded.settings, "{shown}");
-    assert_eq!(
-        settings(&show::text(&Tree::new().load().values)),
-        Settings::default()
-    );
+    let unchanged = show::text(&load_all(&[]).unwrap().values);
+    assert_eq!(settings(&unchanged), Settings::default());
 }
 
 #[test]
-fn text_and_json_name_the_origin_of_each_value() {
-    let loaded = Tree::new()
-        .file(ADMIN_FILE, "\n[topology]\nsources = ['configmap']")
-        .load();
-    let text = show::text(&loaded.values);
-    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
-    assert!(line("log.level ").ends_with("  # default"));
-    assert!(line("topology.sources ").ends_with(&format!("  # {ADMIN_FILE}:3")));
-    let equals: BTreeSet<usize> = text.lines().map(|line| line.find(" = ").unwrap()).collect();
-    assert_eq!(equals.len(), 1, "{text}");
-
+fn json_names_the_origin_of_each_value() {
+    let loaded = load_one("\n[topology]\nsources = ['configmap']").unwrap();
     let json = show::json(&loaded.values);
-    let find = |key: &str| {
-        let rows = json.as_array().unwrap();
-        rows.iter().find(|row| row["key"] == key).unwrap()
-    };
-    let sources = find("topology.sources");
-    assert_eq!(sources["value"], serde_json::json!(["configmap"]));
-    assert_eq!(
-        sources["origin"],
-        serde_json::json!({ "file": ADMIN_FILE, "line": 3 })
-    );
-    assert_eq!(find("topology.remove_stale")["value"], false);
-    assert_eq!(find("log.level")["origin"], serde_json::Value::Null);
-    assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
+    let file = json!({ "file": ADMIN_FILE, "line": 3 });
+    for row in [
+        json!({"key": "topology.sources", "value": ["configmap"], "origin": file}),
+        json!({"key": "topology.remove_stale", "value": false, "origin": null}),
+        json!({"key": "labels.extra", "value": {}, "origin": null}),
+    ] {
+        assert!(json.as_array().unwrap().contains(&row), "{json:#}");
+    }
+    let level = "log.level                      = \"info\"                          # default\n";
+    assert!(show::text(&loaded.values).contains(level));
 }
 
 #[test]

@@ -121,20 +121,11 @@ mod tests {
         page.family("moves_total", "Moves.", [(none, 3)]);
         page.gauge("time", "Time.", &[], 1_700_000_000.0);
         let mut histogram = Histogram::default();
-        histogram.observe(Duration::from_secs(20));
-        page.histogram("took_seconds", "Took.", &histogram);
-        let file = "src/report/exposition.txt";
-        harvester_lab::expected::is_expected(file, &page.text, str::to_owned);
-    }
-
-    #[test]
-    fn each_bucket_holds_what_is_not_longer_than_its_bound() {
-        let mut histogram = Histogram::default();
         for milliseconds in [0, 50, 51, 7_000, 60_000, 60_001] {
             histogram.observe(Duration::from_millis(milliseconds));
         }
-        assert_eq!(histogram.buckets, [2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 5]);
-        assert_eq!(histogram.count, 6);
-        assert!((histogram.sum - 127.102).abs() < 1e-9, "{histogram:?}");
+        page.histogram("took_seconds", "Took.", &histogram);
+        let file = "src/report/exposition.txt";
+        harvester_lab::expected::is_expected(file, &page.text, str::to_owned);
     }
 }

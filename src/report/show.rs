@@ -361,6 +361,16 @@ mod tests {
         format!("{}STATUS={}\n", views.concat(), line(status))
     }
 
+    /// A permission that is known, or why it is not.
+    fn permission(allowed: Result<bool, &str>) -> PermissionStatus {
+        PermissionStatus {
+            request: "get nodes in the cluster".to_owned(),
+            allowed: allowed.ok(),
+            error: allowed.err().map(str::to_owned),
+            purpose: "source host-node".to_owned(),
+        }
+    }
+
     #[test]
     fn each_command_prints_the_expected_text_of_a_status() {
         let mut world = World::new();
@@ -379,14 +389,8 @@ mod tests {
             duration_seconds: Seconds::of(Duration::from_secs(60)),
             reads: 11,
         });
-        status.permissions = [Some(true), Some(false), None]
-            .map(|allowed| PermissionStatus {
-                request: "get nodes in the cluster".to_owned(),
-                allowed,
-                error: allowed.is_none().then(|| "timed out".to_owned()),
-                purpose: "source host-node".to_owned(),
-            })
-            .into();
+        let permissions = [Ok(true), Ok(false), Err("timed out")];
+        status.permissions = permissions.map(permission).into();
         status.event_sources = vec![EventSourceStatus {
             name: "hostname".to_owned(),
             active: false,
@@ -410,14 +414,8 @@ mod tests {
         world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
         world.observation.machine.product_uuid = Fact::Absent;
         let mut status = Status::new(&round(&world, &[]), &Context::default());
-        status.permissions = ["HTTP 503", "timed out", "timed out"]
-            .map(|error| PermissionStatus {
-                request: "get nodes in the cluster".to_owned(),
-                allowed: None,
-                error: Some(error.to_owned()),
-                purpose: "source host-node".to_owned(),
-            })
-            .into();
+        let errors = ["HTTP 503", "timed out", "timed out"];
+        status.permissions = errors.map(|error| permission(Err(error))).into();
         text += &format!("Neither VM nor Node.\n\n{}", views(&status, None));
         let file = "src/report/show.txt";
         harvester_lab::expected::is_expected(file, &text, str::to_owned);

@@ -360,20 +360,14 @@ mod tests {
 
     #[test]
     fn a_status_of_another_version_is_refused_by_its_name() {
-        for (document, found) in [
-            (json!({"apiVersion": "v9", "kind": "Status"}), "v9"),
-            (json!({"apiVersion": "a\nb"}), "a\\nb"),
-        ] {
-            let error = Status::from_json(&document).unwrap_err().to_string();
-            let expected = format!(": {found}, and not {API_VERSION}");
-            assert!(error.ends_with(&expected), "{error}");
-        }
+        let document = json!({"apiVersion": "a\nb"});
+        let error = Status::from_json(&document).unwrap_err().to_string();
+        let expected = format!(": a\\nb, and not {API_VERSION}");
+        assert!(error.ends_with(&expected), "{error}");
         for damaged in [json!({"kind": "Status"}), json!({}), json!([]), json!(null)] {
             let error = Status::from_json(&damaged).unwrap_err().to_string();
-            assert!(
-                error.ends_with("is damaged: missing field `apiVersion`"),
-                "{error}"
-            );
+            let expected = "is damaged: missing field `apiVersion`";
+            assert!(error.ends_with(expected), "{error}");
         }
     }
 

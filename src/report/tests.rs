@@ -14,7 +14,7 @@ use crate::agent::state::MachineId;
 use crate::catalog::{Api, Code, Finding};
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::decide::{Now, Refusal, Write, WriteResult};
+use crate::decide::{Now, Refusal, WriteResult};
 use crate::facts::requests::Requests;
 use crate::facts::topology::{REGION, ZONE};
 use crate::facts::trigger::Reasons;
@@ -41,12 +41,14 @@ fn reporter(world: &World, copied_from: Option<Uuid>) -> (tempfile::TempDir, Roo
 
 /// Reports the plan of a world, of which nothing was written.
 fn publish(reporter: &mut Reporter, world: &World) {
-    publish_with(reporter, world, &[]);
+    reporter.publish(&round(world, &[]), &world.settings);
 }
 
-/// Reports the plan of a world with the results of its first writes.
-fn publish_with(reporter: &mut Reporter, world: &World, results: &[WriteResult]) {
-    reporter.publish(&round(world, results), &world.settings);
+/// Reports the plan of a world and returns the status as it is in its file.
+fn published(root: &Root, reporter: &mut Reporter, world: &World) -> Status {
+    publish(reporter, world);
+    assert!(reporter.status_file.settle(SOON));
+    Status::from_json(&status_file::read(root).unwrap()).unwrap()
 }
 
 /// Returns a round with the plan of a world and the results of its first writes.
@@ -123,9 +125,7 @@ fn a_disk_is_a_copy_until_the_node_is_known_to_be_that_of_this_vm() {
     let other = Uuid::from_u128(1);
     let (_dir, root, mut reporter) = reporter(&world, Some(other));
     let mut copied_from = |world: &World| {
-        publish(&mut reporter, world);
-        assert!(reporter.status_file.settle(SOON));
-        let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
+        let status = published(&root, &mut reporter, world);
         assert_eq!(status.identity.copied_from, reporter.state.copied_from);
         status.identity.copied_from
     };
@@ -163,9 +163,8 @@ fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
     let ours = *world.observation.machine.product_uuid.known().unwrap();
     let (_dir, root, mut reporter) = reporter(&world, None);
     let mut is_shown = |world: &World| {
-        publish(&mut reporter, world);
-        assert!(reporter.status_file.settle(SOON));
-        let status = status_file::read(&root).unwrap().to_string();
+        published(&root, &mut reporter, world);
+        let status = root.read_text(STATUS_FILE, 1 << 20).unwrap();
         status.contains(&ours.to_string())
     };
     assert!(!is_shown(&world));
@@ -175,15 +174,6 @@ fn the_status_does_not_contain_the_firmware_uuid_which_only_root_can_read() {
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     assert!(!is_shown(&world));
     end(reporter);
-}
-
-/// Returns the labels in the status after a round with these results.
-fn labels_of(world: &World, results: &[WriteResult]) -> BTreeMap<String, String> {
-    let (_dir, root, mut reporter) = reporter(world, None);
-    publish_with(&mut reporter, world, results);
-    end(reporter);
-    let status = status_file::read(&root).unwrap();
-    Status::from_json(&status).unwrap().labels.owned
 }
 
 /// Returns the row of a family, which has its help, its type and a sample.
@@ -235,84 +225,30 @@ fn every_metric_has_its_row_in_the_documentation() {
     harvester_lab::expected::is_expected(FILE, &page, str::to_owned);
 }
 
-fn zone(labels: &BTreeMap<String, String>) -> Option<&str> {
-    labels.get(ZONE).map(String::as_str)
-}
-
-/// Returns the results of the plan in which the patch of the Node has this result.
-fn patched(world: &World, result: &WriteResult) -> Vec<WriteResult> {
-    let actions = world.plan().actions;
-    let is_patch = actions.iter().map(|action| action.write() == Write::Node);
-    let last = is_patch.clone().position(|is_patch| is_patch).unwrap();
-    let of = |is_patch| if is_patch { result.clone() } else { Ok(()) };
-    is_patch.map(of).take(last + 1).collect()
-}
-
-fn refused(passing: bool) -> WriteResult {
-    Err(Refusal {
-        text: "503".to_owned(),
-        passing,
-        retry_after: None,
-        is_deferred: false,
-    })
-}
-
 #[test]
 fn the_status_shows_the_labels_that_the_node_has_and_not_those_that_are_planned() {
+    let owned = |world: &World, results: &[WriteResult]| {
+        let status = Status::new(&round(world, results), &Context::default());
+        status.labels.owned
+    };
+    let all = |world: &World, result| vec![result; world.plan().actions.len()];
+    let refusal = || Err(Refusal::passing("503"));
     let mut world = World::new();
-    assert_eq!(
-        labels_of(&world, &[]),
-        BTreeMap::new(),
-        "nothing is written"
-    );
-    for passing in [true, false] {
-        let results = patched(&world, &refused(passing));
-        assert_eq!(labels_of(&world, &results), BTreeMap::new(), "refused");
+    for results in [vec![], all(&world, refusal())] {
+        assert_eq!(owned(&world, &results), BTreeMap::new(), "{results:?}");
     }
-    let labels = labels_of(&world, &patched(&world, &Ok(())));
+    let labels = owned(&world, &all(&world, Ok(())));
     assert_eq!(
-        (zone(&labels), labels.contains_key(REGION)),
-        (Some("rack-a"), true)
+        (&*labels[ZONE], labels.contains_key(REGION)),
+        ("rack-a", true)
     );
     world.settle();
-    assert_eq!(labels_of(&world, &[]), labels);
     world.migrate("hv-b", "eu-1", "rack-b");
-    assert_eq!(
-        labels_of(&world, &[]),
-        labels,
-        "the new host is not written yet"
-    );
-    let results = patched(&world, &refused(true));
-    assert_eq!(labels_of(&world, &results), labels, "refused");
-    let labels = labels_of(&world, &patched(&world, &Ok(())));
-    assert_eq!(zone(&labels), Some("rack-b"));
-    world.observation.node = Fact::failed(UnavailableKind::Unreachable, "no answer");
-    assert_eq!(labels_of(&world, &[]), BTreeMap::new(), "they are unknown");
-}
-
-#[test]
-fn a_label_that_another_writer_changed_is_shown_as_it_is() {
-    let mut world = World::new();
-    world.settle();
-    for _ in 0..3 {
-        let node = world.node();
-        node.labels.insert(ZONE.to_owned(), "rival".to_owned());
-        let plan = world.plan();
-        world.apply(&plan);
-        world.uptime += Duration::from_secs(1);
+    for results in [vec![], all(&world, refusal())] {
+        assert_eq!(owned(&world, &results), labels, "{results:?}");
     }
-    world
-        .node()
-        .labels
-        .insert(ZONE.to_owned(), "rival".to_owned());
-    assert_eq!(world.plan().sync.reason(), "LabelConflict");
-    assert_eq!(zone(&labels_of(&world, &[])), Some("rival"));
-    world.node().labels.remove(ZONE);
-    assert_eq!(
-        zone(&labels_of(&world, &[])),
-        None,
-        "another writer removed it"
-    );
+    world.observation.node = Fact::failed(UnavailableKind::Unreachable, "no answer");
+    assert_eq!(owned(&world, &[]), BTreeMap::new(), "they are unknown");
 }
 
 #[test]
@@ -320,9 +256,7 @@ fn each_source_of_one_code_has_its_own_first_time() {
     let mut world = World::new();
     let (_dir, root, mut reporter) = reporter(&world, None);
     let mut times = |world: &World| {
-        publish(&mut reporter, world);
-        let status = Status::from_json(&status_file::read(&root).unwrap()).unwrap();
-        let findings = status.findings.into_iter();
+        let findings = published(&root, &mut reporter, world).findings.into_iter();
         let of_sources = findings.filter(|finding| finding.code == Code::SignalUnavailable);
         of_sources
             .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))

@@ -349,43 +349,4 @@ mod tests {
         let split = "Names        ok   a\n             skip b not\n                  checked\n";
         assert_eq!(marks(30), split);
     }
-
-    #[test]
-    fn several_steps_have_numbers_and_one_has_none() {
-        let mut text = text(40);
-        text.steps("Fix", &["Do it."]);
-        text.steps("Fix", &["First.", "Then."]);
-        let steps = "  Fix       Do it.\n  Fix       1. First.\n            2. Then.\n";
-        assert_eq!(text.finish(), steps);
-    }
-
-    #[test]
-    fn a_code_is_at_the_right_margin_or_behind_a_title_that_leaves_no_room() {
-        let title = |width| {
-            let mut text = text(width);
-            text.title(Severity::Warning, "it is wrong", "wrong-it");
-            text.finish()
-        };
-        assert_eq!(title(32), "WARN   it is wrong    [wrong-it]\n");
-        assert_eq!(title(28), "WARN   it is wrong\n       [wrong-it]\n");
-    }
-
-    #[test]
-    fn color_and_symbols_are_used_only_where_they_are_allowed() {
-        let error = Mark::Found(Severity::Error);
-        assert_eq!(TermStyle::PLAIN.symbol(error), "fail");
-        let style = TermStyle {
-            color: true,
-            unicode: true,
-            width: 80,
-        };
-        assert_eq!(style.symbol(error), "\u{1b}[1;31m✖\u{1b}[0m");
-    }
-
-    #[test]
-    fn only_severities_that_occur_are_counted() {
-        let found = [Severity::Notice, Severity::Error, Severity::Notice];
-        assert_eq!(counts(found.into_iter()), "1 error, 2 notices");
-        assert_eq!(counts([].into_iter()), "");
-    }
 }

@@ -241,121 +241,55 @@ mod tests {
     use super::*;
     use crate::facts::{Unavailable, UnavailableKind};
 
-    fn of(findings: Vec<Finding>, gaps: Vec<Gap>) -> Found {
-        Found {
-            checked: Checked {
-                findings,
-                gaps,
-                ..Checked::default()
-            },
-            ..Found::default()
-        }
-    }
-
-    fn diagnosis(codes: &[Code], is_unanswered: bool) -> Diagnosis {
-        let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
-        let found = Found {
-            is_unanswered,
-            ..of(findings.collect(), Vec::new())
-        };
-        Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH)
-    }
-
-    fn codes(diagnosis: &Diagnosis) -> Vec<Code> {
-        diagnosis.findings().map(|finding| finding.code).collect()
-    }
-
+    /// The file has findings, each its code and the group if it is not that of the catalog, and checks that were skipped due to a code.
+    /// Below are the outcome, and what each group that is not only skipped has.
     #[test]
-    fn what_a_check_found_hides_its_consequences_in_the_round() {
-        let diagnosis = diagnosis(&[Code::NoTopologySource, Code::HarvesterForbidden], false);
-        assert_eq!(codes(&diagnosis), [Code::HarvesterForbidden]);
-        let mut groups = diagnosis.groups.iter();
-        let placement = groups.find(|section| section.group == "placement").unwrap();
-        assert_eq!(
-            placement.suppressed[0].suppressed_by,
-            Code::HarvesterForbidden
-        );
-        assert_eq!(
-            (placement.state, diagnosis.counts.errors),
-            (Mark::Skipped, 1)
-        );
-    }
-
-    #[test]
-    fn a_skipped_check_is_due_to_the_reported_finding() {
-        let due_to = |codes: &[Code]| {
-            let why = Unavailable::new(UnavailableKind::NotAsked, "unauthorized (401)");
-            let gap = Gap {
-                due_to: Some(Code::HarvesterUnauthorized),
-                ..Gap::new(Group::HarvesterApi, "the VM", &why)
-            };
-            let findings = codes.iter().map(|code| Finding::new(*code, "seen"));
-            let found = of(findings.collect(), vec![gap]);
+    fn each_finding_is_in_its_group_and_hides_its_consequences() {
+        let file = "src/commands/doctor/diagnosis.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let (mut found, code) = (Found::default(), |name| Code::parse(name).unwrap());
+            for line in case.lines() {
+                match line.split(' ').collect::<Vec<_>>()[..] {
+                    ["unanswered"] => found.is_unanswered = true,
+                    ["skipped", name] => {
+                        let why = Unavailable::new(UnavailableKind::NotAsked, "unauthorized (401)");
+                        found.checked.gaps.push(Gap {
+                            due_to: Some(code(name)),
+                            ..Gap::new(Group::HarvesterApi, "the VM", &why)
+                        });
+                    }
+                    [name, group] => {
+                        let mut groups = Group::ALL.iter();
+                        let group = groups.find(|one| one.as_str() == group).unwrap();
+                        let finding = Finding::new(code(name), "seen").about(*group);
+                        found.checked.findings.push(finding);
+                    }
+                    _ if line.is_empty() => {}
+                    _ => found
+                        .checked
+                        .findings
+                        .push(Finding::new(code(line), "seen")),
+                }
+            }
             let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
-            diagnosis.skipped_checks().next().unwrap().due_to
-        };
-        let (rejected, rancher) = (Code::HarvesterUnauthorized, Code::RancherTokenRejected);
-        assert_eq!(due_to(&[]), None);
-        assert_eq!(due_to(&[rejected]), Some(rejected));
-        assert_eq!(due_to(&[rejected, rancher]), Some(rancher));
-    }
-
-    #[test]
-    fn each_finding_stands_in_its_group_worst_first() {
-        let exposed = Finding::new(Code::CredentialExposed, "seen");
-        let findings = vec![
-            exposed.about(Group::KubeletCredential),
-            Finding::new(Code::KubeletCredentialInvalid, "seen"),
-            Finding::new(Code::KubeletCredentialInvalid, "seen"),
-        ];
-        let found = of(findings, Vec::new());
-        let diagnosis = Diagnosis::new(&found, UtcDateTime::UNIX_EPOCH);
-        let groups: Vec<&str> = diagnosis
-            .groups
-            .iter()
-            .map(|section| section.group)
-            .collect();
-        let all: Vec<&str> = Group::ALL.iter().map(|group| group.as_str()).collect();
-        assert_eq!(groups, all);
-        let mut groups = diagnosis.groups.iter();
-        let section = groups.find(|section| !section.findings.is_empty()).unwrap();
-        assert_eq!(section.group, Group::KubeletCredential.as_str());
-        assert_eq!(section.state, Mark::Found(Severity::Error));
-        let expected = [Code::KubeletCredentialInvalid, Code::CredentialExposed];
-        assert_eq!(codes(&diagnosis), expected);
-    }
-
-    #[test]
-    fn the_outcome_is_the_worst_that_is_known() {
-        let of = |codes: &[Code], is_unanswered| diagnosis(codes, is_unanswered).outcome;
-        let (notice, warning, error) = (
-            Code::HostWithoutTopology,
-            Code::HarvesterUnreachable,
-            Code::LabelConflict,
-        );
-        assert_eq!(of(&[], false), Outcome::Ok);
-        assert_eq!(of(&[notice], false), Outcome::Ok);
-        assert_eq!(of(&[notice, warning], false), Outcome::Warnings);
-        assert_eq!(of(&[warning], true), Outcome::Unreachable);
-        assert_eq!(of(&[warning, error], true), Outcome::Errors);
-        let invalid = [error, Code::ConfigInvalid];
-        assert_eq!(of(&invalid, true), Outcome::Configuration);
-        let foreign = [Code::ConfigInvalid, Code::NotKubevirt];
-        assert_eq!(of(&foreign, true), Outcome::NotKubevirt);
-    }
-
-    #[test]
-    fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
-        let causes = [
-            Code::HarvesterCredentialMissing,
-            Code::KubeletCredentialMissing,
-            Code::VmNotFound,
-            Code::NoTopologySource,
-            Code::AgentNotRunning,
-            Code::ConfigInvalid,
-        ];
-        // Nothing else reports an agent that is stopped.
-        let expected = [Code::ConfigInvalid, Code::AgentNotRunning];
-        assert_eq!(codes(&diagnosis(&causes, false)), expected);
+            let mut text = format!(
+                "{:?}, {} errors\n",
+                diagnosis.outcome, diagnosis.counts.errors
+            );
+            for section in &diagnosis.groups {
+                let mut add = |what: String| text += &format!("{}: {what}\n", section.group);
+                for finding in &section.findings {
+                    add(format!("{:?} {}", section.state, finding.code));
+                }
+                for one in &section.suppressed {
+                    let state = section.state;
+                    add(format!("{state:?} {} by {}", one.code, one.suppressed_by));
+                }
+                for gap in &section.skipped_checks {
+                    add(format!("skipped due to {:?}", gap.due_to));
+                }
+            }
+            text
+        });
     }
 }

@@ -218,13 +218,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_that_checks_a_configuration_names_the_file_that_was_read() {
+    fn the_commands_for_an_invalid_configuration_name_its_file_and_reload_only_what_runs() {
         let (_dir, process) = Process::configured("a\t.toml", "x = 1\n");
-        let (_, findings) = settings(&process, false);
-        assert_eq!(
-            findings[0].commands()[0].text,
-            r"harvester-node-agent --config=$'/a\011.toml' config check"
-        );
+        for may_run in [true, false] {
+            let (_, findings) = settings(&process, may_run);
+            let commands = findings[0].commands();
+            let check = r"harvester-node-agent --config=$'/a\011.toml' config check";
+            assert_eq!(commands[0].text, check);
+            let mut commands = commands.iter();
+            let is_reloaded = commands.any(|one| one.text.starts_with("systemctl reload"));
+            assert_eq!(is_reloaded, may_run);
+        }
     }
 
     #[test]
@@ -234,17 +238,6 @@ mod tests {
         let seen: Vec<_> = findings.iter().map(|one| (one.code, &*one.seen)).collect();
         let text = "/a.toml:2: `topology.sources` is empty, so region and zone stay unknown";
         assert_eq!(seen, [(Code::ConfigWarning, text)]);
-    }
-
-    #[test]
-    fn only_a_service_that_runs_is_to_be_reloaded() {
-        let (_dir, process) = Process::configured("a.toml", "x = 1\n");
-        for may_run in [true, false] {
-            let (_, findings) = settings(&process, may_run);
-            let mut commands = findings[0].commands().iter();
-            let is_reloaded = commands.any(|one| one.text.starts_with("systemctl reload"));
-            assert_eq!(is_reloaded, may_run);
-        }
     }
 
     #[test]
@@ -259,10 +252,8 @@ mod tests {
         }
         // A stopped agent is seen beside its invalid configuration.
         assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
-        assert!(
-            diagnosis.contains("the service may use another"),
-            "{diagnosis}"
-        );
+        let other = "the service may use another";
+        assert!(diagnosis.contains(other), "{diagnosis}");
     }
 
     #[test]

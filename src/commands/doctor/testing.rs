@@ -18,6 +18,14 @@ pub(super) const NOW: i64 = 1_795_000_000;
 /// A day, in seconds.
 pub(super) const DAY: i64 = 86_400;
 
+/// Returns a number of seconds; `d` stands for those of a day.
+pub(super) fn seconds(text: &str) -> i64 {
+    match text.strip_suffix('d') {
+        Some(days) => days.parse::<i64>().unwrap() * DAY,
+        None => text.parse().unwrap(),
+    }
+}
+
 /// A node after a round.
 pub(super) struct Bench {
     pub(super) world: World,
@@ -55,10 +63,7 @@ impl Bench {
 
     /// Returns the findings, each as `code: text`.
     pub(super) fn texts(&self, judge: impl FnOnce(&Case<'_>) -> Vec<Finding>) -> Vec<String> {
-        let found = self.ask(judge).into_iter();
-        found
-            .map(|finding| format!("{}: {}", finding.code, finding.seen))
-            .collect()
+        texts(&self.ask(judge))
     }
 
     /// Returns the codes of the findings.
@@ -66,6 +71,13 @@ impl Bench {
         let found = self.ask(judge).into_iter();
         found.map(|finding| finding.code).collect()
     }
+}
+
+/// Returns findings, each as `code: text`.
+pub(super) fn texts(found: &[Finding]) -> Vec<String> {
+    let texts = found.iter();
+    let texts = texts.map(|finding| format!("{}: {}", finding.code, finding.seen));
+    texts.collect()
 }
 
 pub(super) fn release(text: &str) -> Release {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use harvester_lab::expected::cases_are_expected;
 use serde_json::{Value, json};
 
 use super::*;
@@ -24,14 +25,6 @@ fn status(name: &str, verdict: Verdict) -> Value {
         "credentials": {"harvester": {"kubeconfig": "/etc/kubernetes/cloud-config"}, "kubelet": {}},
         "eventSources": [], "findings": [],
     })
-}
-
-fn seen(status: &Value) -> Seen {
-    Seen {
-        status: Some(Status::from_json(status).unwrap()),
-        may_learn: true,
-        ..Seen::default()
-    }
 }
 
 fn missing(seconds: u64) -> Seen {
@@ -59,94 +52,52 @@ fn a_delay_ends_with_its_bound_or_when_no_daemon_has_run_for_a_while() {
     }
 }
 
-/// What it does, with its text while it delays the kubelet, and with that at the end of a delay.
-fn decision(present: Option<&Present>, seen: &Seen) -> String {
-    match decide(present, seen) {
-        Decision::Open(text) => format!("  opens: {text}\n"),
-        Decision::Hold(why, late) => format!("  delays: {why}\n  at the end: {late}\n"),
-    }
-}
-
-/// The decisions as a whole are in `expected.txt`: a delay is only for what can change, names what is wrong and what to type, and
-/// never advises to rename a Node that may be that of another VM, or to replace a template.
+/// The file has states of a node: the verdict of the daemon and what else is so, or that there is no daemon or no status yet. A delay is
+/// only for what can change, names what is wrong and what to type, and never advises to rename a Node that may be that of another VM, or
+/// to replace a template.
 #[test]
 fn each_state_of_a_node_has_its_decision() {
-    let mut text = String::new();
-    let mut add = |case: &str, present: Option<&Present>, seen: &Seen| {
-        text += &format!("{case}\n{}", decision(present, seen));
-    };
-    let says = |verdict| status("localhost", verdict);
-    let changed = |verdict, field: &str, value: Value| {
-        let mut status = says(verdict);
-        *status.pointer_mut(field).unwrap() = value;
-        status
-    };
-    let wanted = |verdict| {
-        let mut status = says(verdict);
-        status["registration"] = json!({});
-        seen(&status)
-    };
-    let hopeless = |seen: Seen| Seen {
-        may_learn: false,
-        ..seen
-    };
-    add("no daemon", None, &missing(15));
-    add("no status yet", None, &Seen::default());
-    for verdict in Verdict::ALL {
-        add(verdict.as_str(), None, &seen(&says(*verdict)));
-    }
-    for verdict in [Verdict::Differs, Verdict::Unknown] {
-        let mut given = says(verdict);
-        given["identity"]["vm"] = Value::Null;
-        given["identity"]["expectedName"] = json!("web");
-        let case = format!("{}, a name from cloud-init and no VM", verdict.as_str());
-        add(&case, None, &seen(&given));
-    }
-    let template = Seen {
-        has_template: true,
-        ..seen(&says(Verdict::Fqdn))
-    };
-    add("fqdn, /etc/hostname is a template", None, &template);
-    let kind = "/identity/names/0/type";
-    let configured = changed(Verdict::AnotherVm, kind, json!("node-name"));
-    add("name-of-another-vm, configured", None, &seen(&configured));
-    let no_credential = hopeless(wanted(Verdict::Unknown));
-    add("vm-unknown, no credential", None, &no_credential);
-    // A name that differs from the platform's is wrong, with or without a credential.
-    let differs = hopeless(seen(&says(Verdict::Differs)));
-    add("differs, no credential", None, &differs);
-    let hostile = json!("x; curl http://x | sh");
-    let hostile = changed(Verdict::Differs, "/identity/vm/name", hostile);
-    add("differs, the VM has no valid name", None, &seen(&hostile));
-    for verdict in [Verdict::Match, Verdict::Differs] {
-        let case = format!("{}, labels are wanted", verdict.as_str());
-        add(&case, None, &wanted(verdict));
-    }
-    for (what, copied) in [
-        ("registered", None),
-        ("registered, a copied disk", Some("another product_uuid")),
-    ] {
-        let present = Present {
-            path: "/kubelet.kubeconfig".to_owned(),
-            node: Some("a".to_owned()),
-            copied: copied.map(str::to_owned),
-        };
-        let mut add =
-            |case: &str, seen: &Seen| add(&format!("{what}, {case}"), Some(&present), seen);
-        add("no daemon", &missing(15));
-        add("no status yet", &Seen::default());
-        for verdict in [
-            Verdict::Unknown,
-            Verdict::Differs,
-            Verdict::Match,
-            Verdict::AnotherVm,
-        ] {
-            let named = changed(verdict, kind, json!("node-name"));
-            add(verdict.as_str(), &seen(&named));
+    cases_are_expected("src/commands/gate/cases.txt", |case| {
+        let (mut seen, mut document, mut present) = (Seen::default(), Value::Null, None);
+        for word in case.split(' ') {
+            match word {
+                "no-daemon" => seen = missing(15),
+                "no-status" => {}
+                // A name that differs from the platform's is wrong, with or without a credential.
+                "no-credential" => seen.may_learn = false,
+                "template" => seen.has_template = true,
+                "wants-labels" => document["registration"] = json!({}),
+                "node-name" => document["identity"]["names"][0]["type"] = json!(word),
+                "hostile" => document["identity"]["vm"]["name"] = json!("x; curl http://x | sh"),
+                "cloud-init" => {
+                    document["identity"]["vm"] = Value::Null;
+                    document["identity"]["expectedName"] = json!("web");
+                }
+                "registered" | "copied" => {
+                    present = Some(Present {
+                        path: "/kubelet.kubeconfig".to_owned(),
+                        node: Some("a".to_owned()),
+                        copied: (word == "copied").then(|| "another product_uuid".to_owned()),
+                    });
+                }
+                _ => {
+                    let mut verdicts = Verdict::ALL.iter();
+                    let verdict = verdicts.find(|verdict| verdict.as_str() == word);
+                    document = status("localhost", *verdict.unwrap());
+                    seen.may_learn = true;
+                }
+            }
         }
-    }
-    let file = "src/commands/gate/expected.txt";
-    harvester_lab::expected::is_expected(file, &text, str::to_owned);
+        let is_known = document.is_object();
+        seen.status = is_known.then(|| Status::from_json(&document).unwrap());
+        match decide(present.as_ref(), &seen) {
+            Decision::Open(text) => format!("opens: {text}"),
+            Decision::Hold(why, late) => format!("delays: {why}\nat the end: {late}"),
+        }
+    });
+    let cases = include_str!("cases.txt");
+    let has_case = |verdict: &Verdict| cases.contains(&format!("\n{}\n", verdict.as_str()));
+    assert!(Verdict::ALL.iter().all(has_case));
 }
 
 #[test]
@@ -260,13 +211,4 @@ async fn text_of_others_cannot_control_the_terminal() {
     let line = answer.stderr.trim_end_matches('\n');
     let is_plain = |character: char| !character.is_control() && character != '\u{202e}';
     assert!(!line.is_empty() && line.chars().all(is_plain), "{line:?}");
-}
-
-#[test]
-fn the_command_for_an_invalid_configuration_reads_the_same_file() {
-    let (_dir, process) = Process::configured("a.toml", "a = 1\n");
-    let command = "run: harvester-node-agent --config=/a.toml config check";
-    for answer in [run(&process, Duration::ZERO), write_labels(&process)] {
-        assert!(answer.stderr.contains(command), "{}", answer.stderr);
-    }
 }

@@ -259,7 +259,6 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::facts::placement::Source;
 
     fn wanted(account: &str, namespace: &str) -> Wanted {
         Wanted {
@@ -272,49 +271,26 @@ mod tests {
         }
     }
 
-    fn vms<const N: usize>(names: [&str; N]) -> BTreeSet<VmName> {
-        BTreeSet::from(names.map(|name| VmName::parse(name).unwrap()))
-    }
-
-    fn documents(text: &str) -> Vec<Value> {
-        yaml_serde::Deserializer::from_str(text)
-            .map(|document| Value::deserialize(document).unwrap())
-            .collect()
-    }
-
-    /// Formats each rule as `NAMESPACE: VERB,VERB RESOURCE NAME,NAME`.
-    fn lines(wanted: &Wanted) -> Vec<String> {
-        let join = |value: &Value| {
-            let items = value.as_array().into_iter().flatten();
-            let items: Vec<&str> = items.filter_map(Value::as_str).collect();
-            items.join(",")
-        };
-        let mut lines = Vec::new();
-        for (_, object) in objects(wanted) {
-            let namespace = object["metadata"]["namespace"].as_str().unwrap_or("*");
-            for rule in object["rules"].as_array().into_iter().flatten() {
-                let [verbs, resources, names] =
-                    ["verbs", "resources", "resourceNames"].map(|key| join(&rule[key]));
-                let line = format!("{namespace}: {verbs} {resources} {names}");
-                lines.push(line.trim_end().to_owned());
-            }
-        }
-        lines
+    fn documents(text: &str) -> Value {
+        let documents = yaml_serde::Deserializer::from_str(text);
+        let documents = documents.map(|document| Value::deserialize(document).unwrap());
+        documents.collect()
     }
 
     #[test]
     fn yaml_has_the_same_objects_also_with_names_that_yaml_takes_for_numbers() {
         let mut odd = wanted("123:1e3", "true");
-        odd.vms = vms(["null", "0x1", "1.5"]);
+        let names = ["null", "0x1", "1.5"].map(|name| VmName::parse(name).unwrap());
+        odd.vms = names.into();
         odd.settings.topology.configmap = ConfigMapName::parse("no/off").unwrap();
         for mut wanted in [wanted("default:gc8", "default"), odd] {
             for count in [0, 4] {
                 let objects = objects(&wanted);
                 let text = yaml(&wanted, &objects);
-                let roles = documents(&text);
-                let roles = roles.iter().filter(|object| object["rules"].is_array());
+                let is_role = |(_, object): &&(_, Value)| object["rules"].is_array();
+                let roles = objects.iter().filter(is_role);
                 assert_eq!(objects.len(), 2 * roles.count() + count);
-                assert_eq!(json!(documents(&text)), list(objects)["items"], "{text}");
+                assert_eq!(documents(&text), list(objects)["items"], "{text}");
                 (wanted.create_account, wanted.addons) = (true, true);
             }
         }
@@ -325,35 +301,5 @@ mod tests {
         // If joined by dashes, both would be `a-b-c`.
         let names = ["a-b:c", "a:b-c"].map(|account| wanted(account, "x").name());
         assert_ne!(names[0], names[1]);
-    }
-
-    /// The file has the rules for the defaults, and for settings and options that need others.
-    #[test]
-    fn each_setting_needs_the_expected_rules() {
-        type Change = fn(&mut Wanted);
-        let cases: [(&str, Change); 5] = [
-            ("the defaults", |_| {}),
-            ("two sources", |wanted| {
-                wanted.settings.topology.sources = vec![Source::VmiAnnotations, Source::HostsTable];
-            }),
-            // A list of single VMs could not be used.
-            ("two VMs", |wanted| wanted.vms = vms(["b", "a"])),
-            ("a ConfigMap elsewhere", |wanted| {
-                wanted.settings.topology.configmap = ConfigMapName::parse("ops/hosts").unwrap();
-            }),
-            ("a ConfigMap in the namespace of the VM", |wanted| {
-                wanted.settings.topology.configmap = ConfigMapName::parse("default/hosts").unwrap();
-            }),
-        ];
-        let mut text = String::new();
-        for (case, change) in cases {
-            let mut wanted = wanted("default:gc8", "default");
-            change(&mut wanted);
-            let objects = objects(&wanted).len();
-            let rules = lines(&wanted).join("\n  ");
-            text += &format!("{case}: {objects} objects\n  {rules}\n");
-        }
-        let file = "src/commands/rbac/rules.txt";
-        harvester_lab::expected::is_expected(file, &text, str::to_owned);
     }
 }

@@ -3,9 +3,8 @@
 
 use super::writer::{QUEUE_LENGTH, drain};
 use super::*;
-use crate::decide::scheduled_events::{
-    ScheduledEvent, ScheduledEventReason, ScheduledEventState, ScheduledEventType,
-};
+use crate::decide::fixtures::planned_event;
+use crate::decide::scheduled_events::ScheduledEvent;
 use crate::report::message_id::RECORDS_LOST;
 use crate::report::sink::JOURNAL_SOCKET;
 use crate::testing::{Role, own_mounts, run};
@@ -41,6 +40,16 @@ fn bind() -> UnixDatagram {
     let socket = UnixDatagram::bind(JOURNAL_SOCKET).unwrap();
     socket.set_read_timeout(Some(SOON)).unwrap();
     socket
+}
+
+/// Returns a journal and the socket that has its entries, in the process that runs only this test.
+fn own_journal(test: &str) -> Option<(UnixDatagram, Journal)> {
+    let own = own_mounts(&format!("report::journal::tests::{test}"));
+    own.is_child().then(|| {
+        let socket = listen();
+        let journal = open(&socket);
+        (socket, journal)
+    })
 }
 
 /// Creates a journal, and reads the empty datagram with which the library tests the socket.
@@ -92,17 +101,10 @@ fn full_record() -> Record {
         latency_ms: Some(42),
         interruption_ms: Some(89),
         event: Some(ScheduledEvent {
-            id: "6f0f3f0c-2c0b-5f5e-9d0e-6a6b0f5b7c19".into(),
-            time: "2026-11-24T10:00:00Z".into(),
-            state: ScheduledEventState::InProgress,
-            kind: ScheduledEventType::Stop,
-            reason: ScheduledEventReason::VmStopped,
-            source: "metadata.deletionTimestamp".into(),
             host: Some("hv-a".into()),
             target_host: Some("hv-b".into()),
-            start_time: None,
             deadline: Some("2026-11-24T10:02:00Z".into()),
-            message: None,
+            ..planned_event()
         }),
         impact: Some("none".into()),
         fix: Some("nothing to do".into()),
@@ -111,11 +113,9 @@ fn full_record() -> Record {
 
 #[test]
 fn a_record_arrives_with_exactly_its_fields() {
-    if !own_mounts("report::journal::tests::a_record_arrives_with_exactly_its_fields").is_child() {
+    let Some((socket, journal)) = own_journal("a_record_arrives_with_exactly_its_fields") else {
         return;
-    }
-    let socket = listen();
-    let journal = open(&socket);
+    };
     let mut text = String::new();
     let mut send = |record| {
         journal.send(record);
@@ -154,11 +154,11 @@ fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
 
 #[test]
 fn a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported() {
-    if !own_mounts("report::journal::tests::a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported").is_child() {
+    let Some((socket, journal)) =
+        own_journal("a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported")
+    else {
         return;
-    }
-    let socket = listen();
-    let journal = open(&socket);
+    };
     // More than our queue and any socket's queue (`max_dgram_qlen`) hold. A sender that blocked would never return: nothing reads.
     let sent = 5000;
     for _ in 0..sent {
@@ -173,19 +173,17 @@ fn a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported()
             "one of many" => received += 1,
             message => {
                 assert_eq!(fields["MESSAGE_ID"], RECORDS_LOST);
+                let (count, what) = message.split_once(' ').unwrap();
                 assert!(
-                    message.contains(" journal entries were dropped"),
+                    what.starts_with("journal entries were dropped"),
                     "{message}"
                 );
-                lost += message.split(' ').next().unwrap().parse::<usize>().unwrap();
+                lost += count.parse::<usize>().unwrap();
             }
         }
     }
-    assert_eq!(received + lost, sent);
-    assert!(
-        received >= QUEUE_LENGTH && lost > 0,
-        "{received} and {lost}"
-    );
+    let counts = format!("{received} and {lost}");
+    assert!(received >= QUEUE_LENGTH && lost > 0, "{counts}");
     journal.send(Record::new(Priority::Info, "once more"));
     assert_eq!(receive(&socket)["MESSAGE"], "once more");
 
@@ -202,15 +200,14 @@ fn a_journal_without_a_reader_never_blocks_the_sender_and_the_loss_is_reported()
 #[test]
 fn closing_writes_what_is_queued_and_reports_the_last_loss() {
     let (queue, records) = sync_channel(3);
-    let lost = AtomicU64::new(7);
     let [one, two] = ["one", "two"].map(|text| Record::new(Priority::Info, text));
-    for record in [&one, &two] {
-        queue.send(Some(Box::new(record.clone()))).unwrap();
+    for queued in [Some(&one), Some(&two), None] {
+        queue.send(queued.cloned().map(Box::new)).unwrap();
     }
-    queue.send(None).unwrap();
     drop(queue);
     let mut written = Vec::new();
-    drain(&records, &lost, |record| written.push(record.clone()));
+    let write = |record: &Record| written.push(record.clone());
+    drain(&records, &AtomicU64::new(7), write);
     assert_eq!(written, [one, two, Record::lost(7)]);
 }
 
@@ -222,12 +219,9 @@ fn a_loss_is_reported_as_soon_as_the_queue_is_empty() {
     queue.send(Some(Box::new(before.clone()))).unwrap();
     let (reported, written) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
+        let write = move |record: &Record| reported.send(record.clone()).unwrap();
         let lost = &lost;
-        scope.spawn(move || {
-            drain(&records, lost, |record| {
-                reported.send(record.clone()).unwrap();
-            });
-        });
+        scope.spawn(move || drain(&records, lost, write));
         assert_eq!(written.recv_timeout(SOON).unwrap(), before);
         assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(3));
         // Lost when the queue was full, and counted after it was empty again.
@@ -240,40 +234,37 @@ fn a_loss_is_reported_as_soon_as_the_queue_is_empty() {
 
 #[test]
 fn entries_below_the_level_are_not_written_and_the_level_can_be_changed() {
-    let test = "report::journal::tests::entries_below_the_level_are_not_written_and_the_level_can_be_changed";
-    if !own_mounts(test).is_child() {
+    let Some((socket, journal)) =
+        own_journal("entries_below_the_level_are_not_written_and_the_level_can_be_changed")
+    else {
         return;
-    }
-    let socket = listen();
-    let journal = open(&socket);
-    for (level, count) in [
-        (LogLevel::Error, 1),
-        (LogLevel::Warn, 2),
-        (LogLevel::Info, 4),
-        (LogLevel::Debug, 5),
-    ] {
+    };
+    let levels = [
+        LogLevel::Error,
+        LogLevel::Warn,
+        LogLevel::Info,
+        LogLevel::Debug,
+    ];
+    for (level, count) in levels.into_iter().zip([1, 2, 4, 5]) {
         journal.set_level(level);
         for priority in PRIORITIES {
             journal.send(Record::new(priority, "sent"));
         }
-        let priorities: Vec<String> = (0..count)
-            .map(|_| receive(&socket)["PRIORITY"].clone())
-            .collect();
-        assert_eq!(priorities, ["3", "4", "5", "6", "7"][..count], "{level:?}");
         // The level of an entry is checked when it is sent.
         journal.set_level(LogLevel::Error);
         journal.send(Record::new(Priority::Error, "the end"));
+        for priority in &["3", "4", "5", "6", "7"][..count] {
+            assert_eq!(receive(&socket)["PRIORITY"], *priority, "{level:?}");
+        }
         assert_eq!(receive(&socket)["MESSAGE"], "the end");
     }
 }
 
 #[test]
 fn a_replaced_socket_is_found() {
-    if !own_mounts("report::journal::tests::a_replaced_socket_is_found").is_child() {
+    let Some((socket, journal)) = own_journal("a_replaced_socket_is_found") else {
         return;
-    }
-    let socket = listen();
-    let journal = open(&socket);
+    };
     journal.send(Record::new(Priority::Info, "one"));
     assert_eq!(receive(&socket)["MESSAGE"], "one");
     drop(socket);
@@ -283,28 +274,14 @@ fn a_replaced_socket_is_found() {
     assert_eq!(receive(&socket)["MESSAGE"], "two");
 }
 
-#[test]
-fn entries_keep_their_order() {
-    if !own_mounts("report::journal::tests::entries_keep_their_order").is_child() {
-        return;
-    }
-    let socket = listen();
-    let journal = open(&socket);
-    for number in 0..QUEUE_LENGTH {
-        journal.send(Record::new(Priority::Info, number.to_string()));
-    }
-    for expected in 0..QUEUE_LENGTH {
-        assert_eq!(receive(&socket)["MESSAGE"], expected.to_string());
-    }
-}
+/// What `full_record` is with a priority for systemd.
+const PREFIXED: &str = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
 
 #[test]
 fn text_is_one_line_and_an_indented_fix() {
     let full = |is_prefixed| full_record().text(is_prefixed);
-    let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
-    assert_eq!(full(false), plain);
-    let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
-    assert_eq!(full(true), prefixed);
+    assert_eq!(full(true), PREFIXED);
+    assert_eq!(full(false), PREFIXED.replace("<5>", ""));
     let bare = Record::new(Priority::Error, "broken");
     assert_eq!(bare.text(true), "<3>error: broken\n");
 }
@@ -323,11 +300,8 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
             let errors = String::from_utf8(output.stderr).unwrap();
             assert!(output.status.success(), "{errors}");
             let warning = "<4>warning: failed to connect to the journal";
-            let record = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
-            assert!(
-                errors.contains(warning) && errors.contains(record),
-                "{errors}"
-            );
+            assert!(errors.contains(warning), "{errors}");
+            assert!(errors.contains(PREFIXED), "{errors}");
         }
         Role::Skipped => {}
     }
@@ -346,10 +320,8 @@ fn debug_events_of_our_own_reach_the_journal_and_those_of_libraries_nothing() {
             tracing::debug!(target: "hyper", "an event of a library");
             tracing::debug!(nic = 2, "an event of our own");
             let fields = receive(&socket);
-            assert!(
-                fields["MESSAGE"].ends_with(": an event of our own nic=2"),
-                "{fields:?}"
-            );
+            let is_own = fields["MESSAGE"].ends_with(": an event of our own nic=2");
+            assert!(is_own, "{fields:?}");
             assert_eq!(fields["PRIORITY"], "7");
             journal.send(Record::new(Priority::Error, "an entry"));
             assert_eq!(receive(&socket)["MESSAGE"], "an entry");

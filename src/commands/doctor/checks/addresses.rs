@@ -158,76 +158,34 @@ mod tests {
     use super::*;
     use crate::commands::doctor::testing::Bench;
 
-    const ADDRESS: &str = "172.19.106.159";
-
-    fn interfaces(list: &[(&str, &[&str])]) -> Option<Vec<Interface>> {
-        let interface = |(name, addresses): &(&str, &[&str])| Interface {
-            name: (*name).to_owned(),
-            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+    /// Returns interfaces, each its name and addresses, unless the line is `unknown`.
+    fn interfaces(line: &str) -> Option<Vec<Interface>> {
+        let interface = |text: &str| {
+            let (name, addresses) = text.split_once(' ').unwrap_or((text, ""));
+            let addresses = addresses.split_whitespace();
+            Interface {
+                name: name.to_owned(),
+                addresses: addresses.map(|text| text.parse().unwrap()).collect(),
+            }
         };
-        Some(list.iter().map(interface).collect())
+        (line != "unknown").then(|| line.split(", ").map(interface).collect())
     }
 
-    /// The same address everywhere.
-    fn equal() -> Addresses {
-        Addresses {
-            node: Some(vec![ADDRESS.parse().unwrap()]),
-            harvester: interfaces(&[("nic-0", &[ADDRESS, "fe80::1"])]),
-            machine: interfaces(&[("eth0", &[ADDRESS]), ("cni0", &["10.42.0.1"])]),
-        }
-    }
-
-    fn found(addresses: &Addresses) -> Option<(Code, String)> {
-        let found = Bench::new().ask(|case| judge(case, addresses))?;
-        Some((found.code, found.seen))
-    }
-
+    /// The file has the addresses of the Node, of the VM in Harvester and of this machine, and what is found.
     #[test]
-    fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
-        let mut addresses = equal();
-        assert_eq!(found(&addresses), None);
-        addresses.machine = interfaces(&[("eth0", &["172.19.106.7"]), ("cni0", &["10.42.0.1"])]);
-        let (code, text) = found(&addresses).unwrap();
-        assert_eq!(code, Code::AddressDiffers);
-        for part in [
-            "the Node has InternalIP 172.19.106.159",
-            "Harvester has 172.19.106.159",
-            "this VM has eth0 172.19.106.7",
-        ] {
-            assert!(text.contains(part), "{part} is missing in {text}");
-        }
-        // A stale address in addition to a correct one is ignored: it may be temporary.
-        addresses.node = Some(vec!["172.19.106.7".parse().unwrap()]);
-        addresses.harvester = interfaces(&[("nic-0", &[ADDRESS, "172.19.106.7"])]);
-        assert_eq!(found(&addresses), None);
-        // An address on a bond, a bridge or a VLAN is still an address of this machine.
-        let mut addresses = equal();
-        addresses.machine = interfaces(&[("bond0.7", &[ADDRESS])]);
-        assert_eq!(found(&addresses), None);
-    }
-
-    #[test]
-    fn where_this_machine_cannot_report_its_addresses_harvesters_word_counts() {
-        let mut addresses = equal();
-        addresses.machine = None;
-        assert_eq!(found(&addresses), None);
-        addresses.harvester = interfaces(&[("nic-0", &["172.19.106.7"])]);
-        assert_eq!(found(&addresses).unwrap().0, Code::AddressDiffers);
-        // A guest agent that has not reported yet is ignored.
-        for reported in [&[][..], &["fe80::1"]] {
-            addresses.harvester = interfaces(&[("nic-0", reported)]);
-            assert_eq!(found(&addresses), None);
-        }
-        addresses.harvester = None;
-        assert_eq!(found(&addresses), None);
-    }
-
-    #[test]
-    fn a_node_without_internal_ip_is_one_finding() {
-        let mut addresses = equal();
-        addresses.node = Some(Vec::new());
-        assert_eq!(found(&addresses).unwrap().0, Code::InternalIpMissing);
-        addresses.node = None;
-        assert_eq!(found(&addresses), None);
+    fn addresses_that_differ_are_found_unless_they_may_be_temporary() {
+        let file = "src/commands/doctor/checks/addresses.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let lines: Vec<_> = case.lines().map(interfaces).collect();
+            let [node, harvester, machine] = <[_; 3]>::try_from(lines).unwrap();
+            let node = node.map(|all| all.into_iter().flat_map(|one| one.addresses).collect());
+            let addresses = Addresses {
+                node,
+                harvester,
+                machine,
+            };
+            let judge = |case: &Case<'_>| Vec::from_iter(judge(case, &addresses));
+            Bench::new().texts(judge).join("\n")
+        });
     }
 }

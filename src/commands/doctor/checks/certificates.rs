@@ -86,76 +86,58 @@ fn is_for(names: &[String], host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::testing::{Bench, DAY, certificate};
+    use crate::commands::doctor::testing::{Bench, DAY, certificate, seconds};
 
-    #[test]
-    fn authorities_and_servers_are_reported_from_thirty_days_with_the_days_that_are_left() {
-        let bench = Bench::new();
-        for (left, text) in [
-            (30 * DAY, None),
-            (30 * DAY - 1, Some("in 29 days")),
-            (14 * DAY, Some("in 14 days")),
-            (2 * DAY - 1, Some("in 1 day")),
-            (DAY - 1, Some("in less than a day")),
-            (0, Some("expired at")),
-            (-DAY, Some("expired at")),
-        ] {
-            for role in [
-                CertificateRole::Client,
-                CertificateRole::Authority,
-                CertificateRole::Server,
-            ] {
-                let certificate = certificate(Api::Harvester, role, -DAY, left);
-                let found = bench.ask(|case| expires(case, &certificate));
-                // The running agent reports the client certificate.
-                let expected = text.filter(|_| role != CertificateRole::Client);
-                assert_eq!(found.is_some(), expected.is_some(), "{left} {role:?}");
-                if let (Some(found), Some(text)) = (found, expected) {
-                    assert_eq!(found.code, Code::CredentialExpires);
-                    assert!(found.seen.contains(text), "{}", found.seen);
-                    let [command] = found.commands() else {
-                        panic!("{found:?}");
-                    };
-                    assert_eq!(command.place, CommandPlace::Harvester);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_server_under_another_name_is_reported_with_the_names_that_it_has() {
-        let server = |names: &[&str], origin: &str| Certificate {
+    /// Returns the certificate of a server with these names, of which none is its address.
+    fn server(origin: &str, names: &[&str]) -> Certificate {
+        Certificate {
             origin: origin.to_owned(),
             names: names.iter().map(ToString::to_string).collect(),
             is_misnamed: true,
             ..certificate(Api::Harvester, CertificateRole::Server, -DAY, 300 * DAY)
-        };
-        let other = server(&["192.0.2.10", "rke2"], "https://harvester.example:6443");
-        let found = misnamed(&other).unwrap();
-        assert_eq!(found.code, Code::ServerNotInCertificate);
-        assert!(found.seen.ends_with("192.0.2.10, rke2"), "{}", found.seen);
-        for (name, origin, is_valid) in [
-            ("192.0.2.10", "https://192.0.2.10:6443", true),
-            (
-                "fd00::10",
-                "https://[fd00::10]:6443/k8s/clusters/local",
-                true,
-            ),
-            ("Harvester.example", "https://harvester.example:6443", true),
-            ("*.example", "https://harvester.example:6443", true),
-            ("*.example", "https://a.b.example:6443", false),
-            ("*.example", "https://example:6443", false),
-            ("192.0.2.1", "https://192.0.2.10:6443", false),
-        ] {
-            // All names count, and the first ones are shown.
-            let others = ["192.0.2.2"; NAMES_MAX];
-            for names in [vec![name], [&others[..], &[name]].concat()] {
-                let found = misnamed(&server(&names, origin));
-                assert_eq!(found.is_none(), is_valid, "{name} {origin}");
-                let count = found.map_or(0, |found| found.seen.matches(", ").count());
-                assert!(count < NAMES_MAX, "{count}");
-            }
         }
+    }
+
+    /// The file has certificates: the purpose and in how many seconds or days it expires, or the address of a server and its names. Below
+    /// each are the finding, its place and its commands.
+    #[test]
+    fn each_certificate_has_its_finding() {
+        let file = "src/commands/doctor/checks/certificates.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let words: Vec<&str> = case.split(' ').collect();
+            let role = match words[0] {
+                "client" => Some(CertificateRole::Client),
+                "authority" => Some(CertificateRole::Authority),
+                "server" => Some(CertificateRole::Server),
+                _ => None,
+            };
+            let found = match role {
+                Some(role) => {
+                    let certificate = certificate(Api::Harvester, role, -DAY, seconds(words[1]));
+                    Bench::new().ask(|case| expires(case, &certificate))
+                }
+                None => misnamed(&server(words[0], &words[1..])),
+            };
+            found.map_or_else(String::new, |found| {
+                let commands = found.commands().iter();
+                let commands = commands.map(|one| format!("\n{}: {}", one.place.title(), one.text));
+                let (code, group) = (found.code, found.group().as_str());
+                format!(
+                    "{code} ({group}): {}{}",
+                    found.seen,
+                    commands.collect::<String>()
+                )
+            })
+        });
+    }
+
+    #[test]
+    fn all_names_count_and_the_first_ones_are_shown() {
+        let many = [&["192.0.2.2"; NAMES_MAX][..], &["192.0.2.10"]].concat();
+        assert_eq!(misnamed(&server("https://192.0.2.10:6443", &many)), None);
+        let other = server("https://192.0.2.1:6443", &many);
+        let found = misnamed(&other).unwrap();
+        assert_eq!(found.seen.matches(", ").count(), NAMES_MAX - 1);
         // The names in a certificate of an unknown CA are not verified; a trusted one is valid for `tls-server-name`.
         let unverified = Certificate {
             is_misnamed: false,

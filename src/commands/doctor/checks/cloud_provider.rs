@@ -148,97 +148,46 @@ mod tests {
     use super::*;
     use crate::commands::doctor::testing::{Bench, NOW, release};
 
-    fn component(text: &str) -> Option<Component> {
-        Some(Component {
-            release: release(text),
-            pod: "kube-system/p".to_owned(),
-        })
-    }
-
-    fn judged(bench: &Bench, signs: &Signs, effect: &str, seconds: Option<i64>) -> Option<String> {
-        let taint = Uninitialized {
-            effect: effect.to_owned(),
-            since: seconds.map(|seconds| NOW - seconds),
-        };
-        let finding = bench.ask(|case| uninitialized(case, signs, &taint))?;
-        assert_eq!(finding.code, Code::NodeUninitialized);
-        Some(finding.seen)
-    }
-
-    #[test]
-    fn a_node_that_no_cloud_provider_takes_on_is_an_error_after_two_minutes() {
-        let (bench, signs) = (Bench::new(), Signs::default());
-        let judged = |seconds| judged(&bench, &signs, "NoSchedule", seconds);
-        assert_eq!(judged(Some(119)), None);
-        // A time slightly in the future, as from a server's clock, counts as new; a later one does not.
-        assert_eq!(judged(Some(-30)), None);
-        for since in [Some(120), Some(86_400), Some(-86_400), None] {
-            assert!(judged(since).is_some(), "{since:?}");
-        }
-        let text = judged(Some(3600)).unwrap();
-        assert!(
-            text.contains("2026-11-18T") && text.contains("(60 min)"),
-            "{text}"
-        );
-    }
-
+    /// The file has Nodes with the taint and its age in seconds, with a providerID, a distribution and pods, and what is found.
     #[test]
     fn the_likely_cause_is_the_first_on_the_way() {
-        let mut signs = Signs::default();
-        let of = |bench: &Bench, signs: &Signs, effect| judged(bench, signs, effect, None).unwrap();
-        let (mut renamed, bench) = (Bench::new(), Bench::new());
-        renamed.rename_node();
-        let text = of(&renamed, &signs, "NoSchedule");
-        assert!(
-            text.contains("`renamed`, its VM is `pool1-abcde`"),
-            "{text}"
-        );
-        let again = of(&bench, &signs, "PreferNoSchedule");
-        assert!(again.contains("did not finish updating"), "{again}");
-        let absent = of(&bench, &signs, "NoSchedule");
-        assert!(absent.contains("is not running"), "{absent}");
-        // A new cloud provider finds another name through the guest agent, if it is connected.
-        for (version, is_heard, part) in [
-            ("v0.2.0", true, "too old"),
-            ("v0.2.1", false, "is not connected"),
-            ("v0.2.1", true, "pod kube-system/p"),
-        ] {
-            signs.cloud_provider = component(version);
-            signs.is_agent_connected = Some(is_heard);
-            let text = of(&renamed, &signs, "NoSchedule");
-            assert!(text.contains(part), "{part} is missing in: {text}");
-        }
-        let mut other = Bench::new();
-        other.world.observation.distributions[0].cloud_provider_name = Some("aws".to_owned());
-        let text = of(&other, &Signs::default(), "NoSchedule");
-        assert!(text.contains("cloud provider `aws`"), "{text}");
-    }
-
-    #[test]
-    fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
-        let mut bench = Bench::new();
-        bench.world.node().provider_id = Some("rke2://n".to_owned());
-        let code = |bench: &Bench| bench.ask(foreign).map(|finding| finding.code);
-        assert_eq!(code(&bench), Some(Code::ProviderIdNotHarvester));
-        bench.world.observation.distributions.clear();
-        assert_eq!(code(&bench), None);
-        bench.world.node().provider_id = None;
-        assert_eq!(code(&bench), None);
-    }
-
-    #[test]
-    fn kubevirts_own_cloud_provider_is_known_by_its_pod_or_by_what_it_wrote() {
-        let mut bench = Bench::new();
-        let mut signs = Signs::default();
-        let code = |bench: &Bench, signs: &Signs| {
-            let finding = bench.ask(|case| kubevirt(case, signs));
-            finding.map(|finding| finding.code)
-        };
-        assert_eq!(code(&bench, &signs), None);
-        bench.world.node().provider_id = Some("kubevirt://pool1-abcde".to_owned());
-        assert_eq!(code(&bench, &signs), Some(Code::KubevirtCloudProvider));
-        bench.world.node().provider_id = None;
-        signs.kubevirt = Some("kube-system/ccm".to_owned());
-        assert_eq!(code(&bench, &signs), Some(Code::KubevirtCloudProvider));
+        let file = "src/commands/doctor/checks/cloud_provider.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let (mut bench, mut signs, mut taint) = (Bench::new(), Signs::default(), None);
+            for line in case.lines() {
+                let observation = &mut bench.world.observation;
+                match line.split(' ').collect::<Vec<_>>()[..] {
+                    ["renamed"] => bench.rename_node(),
+                    ["providerID"] => bench.world.node().provider_id = None,
+                    ["providerID", id] => bench.world.node().provider_id = Some(id.to_owned()),
+                    ["distribution"] => observation.distributions.clear(),
+                    ["distribution", name] => {
+                        let distribution = &mut observation.distributions[0];
+                        distribution.cloud_provider_name = Some(name.to_owned());
+                    }
+                    ["provider", version] => {
+                        signs.cloud_provider = Some(Component {
+                            release: release(version),
+                            pod: "kube-system/p".to_owned(),
+                        });
+                    }
+                    ["kubevirt", pod] => signs.kubevirt = Some(pod.to_owned()),
+                    ["connected", state] => signs.is_agent_connected = Some(state == "yes"),
+                    _ => {
+                        let (effect, age) = line.split_once(' ').unwrap();
+                        taint = Some(Uninitialized {
+                            effect: effect.to_owned(),
+                            since: age.parse::<i64>().ok().map(|age| NOW - age),
+                        });
+                    }
+                }
+            }
+            let judge = |case: &Case<'_>| {
+                let uninitialized = taint.and_then(|taint| uninitialized(case, &signs, &taint));
+                let found = [uninitialized, foreign(case), kubevirt(case, &signs)];
+                found.into_iter().flatten().collect()
+            };
+            bench.texts(judge).join("\n")
+        });
     }
 }

@@ -111,42 +111,23 @@ fn inherited(began: i64, path: &str, written: i64, created: Option<i64>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::testing::{DAY, NOW};
+    use crate::commands::doctor::testing::{NOW, seconds};
 
-    fn found(written: i64, created: Option<i64>) -> Option<Finding> {
-        inherited(NOW, "/etc/machine-id", NOW + written, created)
-    }
-
+    /// The file has when a file was written and when the Node was created, in seconds or days from the first boot. Below are the finding,
+    /// its steps and its commands: only those for a Node that is younger than the first boot drain it, after the proof.
     #[test]
     fn what_is_older_than_the_machine_came_with_the_image() {
-        for (written, is_inherited) in [
-            (-30 * DAY, true),
-            (-2 * 3600, true),
-            (-60, false),
-            (60, false),
-        ] {
-            let found = found(written, Some(NOW + 120));
-            let code = found.map(|finding| finding.code);
-            let expected = is_inherited.then_some(Code::IdentityFromImage);
-            assert_eq!(code, expected, "{written}");
-        }
-    }
-
-    #[test]
-    fn a_node_that_is_older_than_the_first_boot_is_not_accused() {
-        let destroys = |finding: &Finding| {
-            let fix = finding.remedy();
-            fix.contains("drain") || fix.contains("recreate")
-        };
-        // After `cloud-init clean` and a reboot.
-        assert_eq!(found(-30 * DAY, Some(NOW - 29 * DAY)), None);
-        // It is unknown when the Node registered.
-        let unknown = found(-30 * DAY, None).unwrap();
-        assert!(!destroys(&unknown), "{}", unknown.remedy());
-        assert!(unknown.commands()[0].text.starts_with("sha256sum "));
-        let younger = found(-30 * DAY, Some(NOW + 120)).unwrap();
-        assert!(destroys(&younger), "{}", younger.remedy());
-        assert!(younger.fix()[0].starts_with("Compare "), "first the proof");
+        let file = "src/commands/doctor/checks/image.txt";
+        harvester_lab::expected::cases_are_expected(file, |case| {
+            let (written, created) = case.split_once(' ').unwrap();
+            let created = (created != "unknown").then(|| NOW + seconds(created));
+            let found = inherited(NOW, MACHINE_ID, NOW + seconds(written), created);
+            found.map_or_else(String::new, |found| {
+                let commands = found.commands().iter().map(|command| &*command.text);
+                let lines: Vec<&str> = found.fix().into_iter().chain(commands).collect();
+                format!("{}: {}\n{}", found.code, found.seen, lines.join("\n"))
+            })
+        });
     }
 
     #[test]

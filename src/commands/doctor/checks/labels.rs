@@ -107,50 +107,32 @@ mod tests {
         bench
     }
 
-    fn found(bench: &Bench) -> Vec<String> {
-        bench.texts(|case| judge(case, &[]))
-    }
-
-    #[test]
-    fn pods_that_were_created_in_another_zone_are_named() {
-        let with = |zones: &[&str]| {
-            let pod = |(index, zone): (usize, &&str)| {
-                let name = format!("p{index}");
-                object(
-                    json!({"metadata": {"namespace": "shop", "name": name, "labels": {ZONE: zone}}}),
-                )
-            };
-            let pods: Vec<Pod> = zones.iter().enumerate().map(pod).collect();
-            labeled(&[(ZONE, "rack-b", None)]).texts(|case| judge(case, &pods))
-        };
-        // A pod without the label is one of an older Kubernetes.
-        assert_eq!(with(&["rack-b", ""]), [""; 0]);
-        let text = "pods-in-other-zone: the Node has zone rack-b, 1 pod another: shop/p1 (rack-a)";
-        assert_eq!(with(&["rack-b", "rack-a", ""]), [text]);
-        let many = with(&["rack-a"; 5]);
-        let text = "pods-in-other-zone: the Node has zone rack-b, 5 pods another: shop/p0 (rack-a), shop/p1 (rack-a), shop/p2 (rack-a) and \
-                    2 more";
-        assert_eq!(many, [text]);
-    }
-
-    /// The file has the labels of Nodes, with who wrote them, and what is found of each Node.
+    /// The file has the labels of Nodes, with who wrote them, and the zones of pods on each. Below is what is found.
     #[test]
     fn labels_that_are_wrong_or_disagree_are_reported_with_who_wrote_them() {
         let file = "src/commands/doctor/checks/labels.txt";
         harvester_lab::expected::cases_are_expected(file, |case| {
-            let labels = case.lines().map(|line| {
+            let (zones, labels): (Vec<&str>, Vec<&str>) =
+                case.lines().partition(|line| line.starts_with("pod"));
+            let labels = labels.into_iter().map(|line| {
                 let (label, manager) = line.split_once(" by ").unwrap_or((line, ""));
                 let (key, value) = label.split_once('=').unwrap();
                 (key, value, Some(manager).filter(|name| !name.is_empty()))
             });
-            found(&labeled(&labels.collect::<Vec<_>>())).join("\n")
+            let pods = (0..).zip(zones).map(|(index, zone): (usize, &str)| {
+                let name = format!("p{index}");
+                let labels = json!({ZONE: zone.trim_start_matches("pod").trim()});
+                object(json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}}))
+            });
+            let (bench, pods) = (labeled(&labels.collect::<Vec<_>>()), Vec::from_iter(pods));
+            bench.texts(|case| judge(case, &pods)).join("\n")
         });
     }
 
     #[test]
     fn texts_from_outside_are_escaped() {
         let bench = labeled(&[(ZONE_BETA, "\u{202e}", Some("\n"))]);
-        let found = found(&bench);
+        let found = bench.texts(|case| judge(case, &[]));
         let is_bad = |character: char| character.is_control() || character == '\u{202e}';
         assert!(!found.is_empty() && !found.iter().any(|text| text.contains(is_bad)));
     }

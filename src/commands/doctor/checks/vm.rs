@@ -92,10 +92,8 @@ mod tests {
         let all = [own, restarted, other, copy.clone()];
         let found = bench.ask(|case| neighbors(case, &all)).unwrap();
         assert_eq!(found.code, Code::HardwareShared);
-        assert_eq!(
-            found.seen,
-            "VM default/copy has MAC address 6e:22:41:9c:0a:71"
-        );
+        let text = "VM default/copy has MAC address 6e:22:41:9c:0a:71";
+        assert_eq!(found.seen, text);
         let many = vec![copy; 7];
         let found = bench.ask(|case| neighbors(case, &many)).unwrap();
         assert!(found.seen.ends_with("; 2 more"), "{}", found.seen);
@@ -113,10 +111,5 @@ mod tests {
              guestcluster.harvesterhci.io/name is missing"
         );
         assert!(guest_agent(&instance).is_some());
-        let instance: Instance = object(json!({
-            "metadata": {"labels": {CREATOR: ANNOTATED_CREATOR, CLUSTER: "gc8"}},
-            "status": {"conditions": [{"type": "AgentConnected", "status": "True"}]},
-        }));
-        assert_eq!((labels(&instance), guest_agent(&instance)), (None, None));
     }
 }

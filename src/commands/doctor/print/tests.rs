@@ -28,15 +28,12 @@ const COLORED: TermStyle = TermStyle {
 };
 
 fn text(diagnosis: &Diagnosis, style: TermStyle, verbose: bool) -> String {
-    let now = diagnosis.now;
-    super::text(
-        diagnosis,
-        Show {
-            style,
-            verbose,
-            now,
-        },
-    )
+    let show = Show {
+        style,
+        verbose,
+        now: diagnosis.now,
+    };
+    super::text(diagnosis, show)
 }
 
 /// Holds that a text is the one in `expected/NAME.txt`.
@@ -74,19 +71,20 @@ fn healthy() -> Found {
     let mut service = Service::read(&root);
     service.presence =
         crate::sys::lock::Presence::Running(crate::sys::lock::Holder { pid: Some(812) });
-    let note = |group, text: &str| (group, text.to_owned());
     Found {
         service,
         checked: Checked {
-            notes: vec![
-                note(Group::HarvesterApi, "certificate expires in 311d"),
-                note(
+            notes: [
+                (Group::HarvesterApi, "certificate expires in 311d"),
+                (
                     Group::Placement,
                     "at the next host maintenance, the VM migrates",
                 ),
-                note(Group::Versions, "Harvester v1.6.1"),
-                note(Group::Versions, "kubelet v1.33.5+rke2r1"),
-            ],
+                (Group::Versions, "Harvester v1.6.1"),
+                (Group::Versions, "kubelet v1.33.5+rke2r1"),
+            ]
+            .map(|(group, text)| (group, text.to_owned()))
+            .into(),
             ..Checked::default()
         },
         status: Some(status),
@@ -96,7 +94,15 @@ fn healthy() -> Found {
 
 /// An error with a consequence, a warning, a notice, and checks that were skipped for two reasons.
 fn unhealthy() -> Found {
-    let not_allowed = "not allowed to read `/dmi`: EACCES";
+    let denied = |check| {
+        let why = "not allowed to read `/dmi`: EACCES";
+        gap(Group::Identity, check, UnavailableKind::Forbidden, why)
+    };
+    let expires = |name: &str| {
+        let when = "expires at 2026-12-20T10:00:00Z, in 29 days";
+        let seen = format!("/{name}: CA {name} {when}");
+        Finding::new(Code::CredentialExpires, seen)
+    };
     let mut found = healthy();
     found.is_unanswered = true;
     found.checked.findings = vec![
@@ -104,34 +110,14 @@ fn unhealthy() -> Found {
         Finding::new(Code::NodeMissing, "no Node `n` at https://api:6443"),
         Finding::new(Code::NoTopologySource, "no source"),
         Finding::new(Code::HarvesterTlsError, "\u{1b}[2Junknown issuer"),
-        Finding::new(
-            Code::CredentialExpires,
-            "/a: CA a expires at 2026-12-20T10:00:00Z, in 29 days",
-        ),
-        Finding::new(
-            Code::CredentialExpires,
-            "/b: CA b expires at 2026-12-20T10:00:00Z, in 29 days",
-        ),
+        expires("a"),
+        expires("b"),
     ];
+    let not_asked = UnavailableKind::NotAsked;
     found.checked.gaps = vec![
-        gap(
-            Group::Identity,
-            "the firmware UUID",
-            UnavailableKind::Forbidden,
-            not_allowed,
-        ),
-        gap(
-            Group::Identity,
-            "the serial number",
-            UnavailableKind::Forbidden,
-            not_allowed,
-        ),
-        gap(
-            Group::Node,
-            "the Node",
-            UnavailableKind::NotAsked,
-            "no kubeconfig",
-        ),
+        denied("the firmware UUID"),
+        denied("the serial number"),
+        gap(Group::Node, "the Node", not_asked, "no kubeconfig"),
     ];
     found
 }
@@ -148,12 +134,8 @@ fn gapped(gap: Gap) -> Found {
 fn each_diagnosis_has_the_expected_text() {
     let mut unknown = Found::default();
     unknown.end_early("timed out after 20s while reading the firmware tables: a disk hangs");
-    let no_bus = gap(
-        Group::Machine,
-        "the clock",
-        UnavailableKind::Missing,
-        "no system bus",
-    );
+    let (missing, why) = (UnavailableKind::Missing, "no system bus");
+    let no_bus = gap(Group::Machine, "the clock", missing, why);
     for (name, found, style, verbose) in [
         ("healthy", healthy(), PLAIN, false),
         ("skipped", gapped(no_bus), PLAIN, false),
@@ -197,10 +179,8 @@ fn no_line_but_a_command_is_wider_than_the_terminal() {
 
 #[test]
 fn a_long_observation_is_cut_and_verbose_cuts_none() {
-    let long = format!(
-        "config.toml:2: unknown key; allowed: {}end",
-        "key ".repeat(400)
-    );
+    let long = "key ".repeat(400);
+    let long = format!("config.toml:2: unknown key; allowed: {long}end");
     let mut found = Found::default();
     found.checked.findings = vec![
         Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
