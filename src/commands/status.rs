@@ -145,6 +145,7 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
     read.map_err(|error| {
         let restart = "systemctl restart harvester-node-agent";
         let why = chain(&error);
+        let away = not_running(process, presence(&process.root, None));
         let text = match &error {
             StatusError::Unreadable(cause)
                 if cause.is_absent() && !has_published(&process.root) =>
@@ -152,6 +153,8 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
                 return missing(process);
             }
             StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
+            // Its start writes the file.
+            _ if away.is_some() => why,
             StatusError::Version(_) => format!("{why}. After an upgrade, restart it:\n  {restart}"),
             StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
         };
@@ -159,7 +162,6 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
             StatusError::Version(_) => Exit::Failed,
             _ => Exit::TryAgain,
         };
-        let away = not_running(process, presence(&process.root, None));
         let away = away.map(|why| format!("warning: {why}"));
         Answer::stderr(format!("error: {text}\n{}", away.unwrap_or_default()), exit)
     })
@@ -182,7 +184,7 @@ fn missing(process: &Process) -> Answer {
         && let Some(vendor) = foreign(&read_machine(root), &settings)
     {
         let text = format!(
-            "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
+            "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor}); for details, run: harvester-node-agent doctor\n"
         );
         return Answer::stderr(text, Exit::NotKubevirt);
     }
@@ -408,14 +410,16 @@ mod tests {
         let root = Root::new(dir.path());
         let said = |document: &str| {
             write(&root, status_file::STATUS_FILE, document);
+            // There is one next step: to start a stopped agent is enough.
+            let stopped = answer(&root).stderr;
+            assert!(stopped.contains("enable --now"), "{stopped}");
+            assert!(!stopped.contains("systemctl restart"), "{stopped}");
+            let _lock = lock::acquire(&root).unwrap();
             let answer = answer(&root);
-            assert!(answer.stderr.starts_with("error: "), "{}", answer.stderr);
-            assert!(
-                answer.stderr.contains("systemctl restart"),
-                "{}",
-                answer.stderr
-            );
-            (answer.exit, answer.stderr.contains("version"))
+            let text = &answer.stderr;
+            assert!(text.starts_with("error: "), "{text}");
+            assert!(text.contains("systemctl restart"), "{text}");
+            (answer.exit, text.contains("version"))
         };
         let version = crate::report::status::API_VERSION;
         let version = json!({"apiVersion": version}).to_string();
