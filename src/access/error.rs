@@ -55,12 +55,6 @@ impl CredentialError {
         Self::Unusable(format!("`{key}` of `{}` {problem}", path.display()))
     }
 
-    /// Creates the error for a token.
-    pub(super) fn token(path: &Path, key: &str, problem: &str) -> Self {
-        let path = path.display();
-        Self::Unusable(format!("the token of `{key}` in `{path}` {problem}"))
-    }
-
     /// Reports whether the kernel denies access to the kubeconfig or a file that it names.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
@@ -84,13 +78,13 @@ pub(super) fn encoding(text: &[u8]) -> Option<&'static str> {
     // As the API of Rancher and Harvester returns it.
     if let Ok(inner) = serde_json::from_str(text).map(Zeroizing::<String>::new) {
         return is_kubeconfig(&inner).then_some(
-            "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE` into another file, and move that to FILE",
+            "is a JSON string that contains a kubeconfig: decode it with `(umask 077; jq -r . FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
         );
     }
     let unquoted = text.trim_matches(['"', '\'']);
     if unquoted.contains("\\n") && is_kubeconfig(unquoted) {
         return Some(
-            "is a kubeconfig with `\\n` in place of line breaks: decode it with `sed 's/\\\\n/\\n/g' FILE` into another file, and move that to FILE",
+            "is a kubeconfig with `\\n` in place of line breaks: decode it with `(umask 077; sed 's/\\\\n/\\n/g' FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
         );
     }
     // As in a Secret.
@@ -101,7 +95,7 @@ pub(super) fn encoding(text: &[u8]) -> Option<&'static str> {
         .ok()?;
     let inner = std::str::from_utf8(&decoded).ok()?;
     is_kubeconfig(inner).then_some(
-        "is the base64 of a kubeconfig: decode it with `base64 -d FILE` into another file, and move that to FILE",
+        "is the base64 of a kubeconfig: decode it with `(umask 077; base64 -d FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
     )
 }
 

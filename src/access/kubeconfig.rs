@@ -11,18 +11,19 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ring::digest::{Context, SHA256};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::credential::Credential;
 use super::error::{CredentialError, encoding};
+use super::trust::changeable;
 use crate::sys::document::yaml::{YamlValue, parse};
+use crate::sys::escape::shell_path;
 use crate::sys::root::Root;
 use key::KubeconfigKey;
 use reader::KubeconfigReader;
 
-use reader::KUBECONFIG_MAX;
+pub(crate) use reader::KUBECONFIG_MAX;
 
 pub(super) use reader::LoadedKubeconfig;
 
@@ -40,27 +41,39 @@ pub(super) fn read(
     touched.push(path.to_owned());
     let text = root.read(path, KUBECONFIG_MAX).map(Zeroizing::new);
     let text = text.map_err(CredentialError::Unreadable)?;
-    read_text(root, path, &text, touched)
+    let document = parse(&text);
+    if !matches!(document, Ok(YamlValue::Map(_)))
+        && let Some(form) = encoding(&text)
+    {
+        // Root must not be told to write where another user can make the path lead elsewhere.
+        let form = match changeable(root, path) {
+            Some(_) => form.to_owned(),
+            None => form.replace("FILE", &shell_path(&root.resolve(path))),
+        };
+        let text = format!("`{}` {form}", path.display());
+        return Err(CredentialError::Unusable(text));
+    }
+    let document = document
+        .map_err(|problem| CredentialError::Unusable(format!("`{}` {problem}", path.display())))?;
+    let mut reader = KubeconfigReader::new(root, path, touched);
+    reader.note(path, &text);
+    reader.credential(&KubeconfigKey::whole(path, &document))
 }
 
 /// Returns the token of a kubeconfig, also if that cannot be used for another reason, such as a missing CA certificate.
 pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
     let text = root.read(path, KUBECONFIG_MAX).map(Zeroizing::new).ok()?;
     let document = parse(&text).ok()?;
-    let mut reader = KubeconfigReader {
-        root,
-        path,
-        touched: &mut Vec::new(),
-        secret_files: Vec::new(),
-        digest: Context::new(&SHA256),
-    };
+    let mut touched = Vec::new();
+    let mut reader = KubeconfigReader::new(root, path, &mut touched);
     let document = KubeconfigKey::whole(path, &document);
     let user = reader.context(&document).ok()?.child("user").ok()?;
     let user = reader.entry(&document, "users", "user", &user).ok()?;
     reader.token(&user).ok()?
 }
 
-/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable, or has no content.
+/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable, or has no content. A file that
+/// cannot be read has none.
 pub(crate) fn is_meant(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let is_key = |line: &str| {
@@ -77,37 +90,6 @@ pub(crate) fn is_meant(text: &[u8]) -> bool {
     encoding(text.as_bytes()).is_some()
         || text.split(['\n', ',']).any(is_key)
         || text.lines().all(is_blank)
-}
-
-/// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.
-pub(crate) fn check(root: &Root, path: &Path, text: &[u8]) -> Result<(), CredentialError> {
-    read_text(root, path, text, &mut Vec::new()).map(drop)
-}
-
-fn read_text(
-    root: &Root,
-    path: &Path,
-    text: &[u8],
-    touched: &mut Vec<PathBuf>,
-) -> Result<LoadedKubeconfig, CredentialError> {
-    let document = parse(text);
-    if !matches!(document, Ok(YamlValue::Map(_)))
-        && let Some(form) = encoding(text)
-    {
-        let text = format!("`{}` {form}", path.display());
-        return Err(CredentialError::Unusable(text));
-    }
-    let document = document
-        .map_err(|problem| CredentialError::Unusable(format!("`{}` {problem}", path.display())))?;
-    let mut reader = KubeconfigReader {
-        root,
-        path,
-        touched,
-        secret_files: Vec::new(),
-        digest: Context::new(&SHA256),
-    };
-    reader.note(path, text);
-    reader.credential(&KubeconfigKey::whole(path, &document))
 }
 
 #[cfg(test)]

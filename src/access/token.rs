@@ -87,19 +87,19 @@ pub fn check(token: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Checks that a token is that of a service account and has not expired. For one that cannot be sent, [`check`] has the error.
-pub fn check_account(token: &str, now: i64) -> Result<(), String> {
-    match classify(&token.into()) {
-        TokenKind::Jwt(Claims {
-            expires: Some(end), ..
-        }) if end <= now => {
-            let end = date(end);
-            Err(format!("has expired at {end}, by the clock of this node"))
-        }
-        TokenKind::Jwt(_) => Ok(()),
-        _ if check(token).is_err() => Ok(()),
-        _ => Err("is not a token of a service account".to_owned()),
+/// Returns the service account of a token that can be sent and has not expired. Each such token names it, with its namespace.
+pub fn account(token: &str, now: i64) -> Result<ServiceAccount, String> {
+    check(token)?;
+    let claims = match classify(&token.into()) {
+        TokenKind::Jwt(claims) => claims,
+        _ => Claims::default(),
+    };
+    if let Some(end) = claims.expires.filter(|end| *end <= now) {
+        let end = date(end);
+        return Err(format!("has expired at {end}, by the clock of this node"));
     }
+    let account = claims.service_account;
+    account.ok_or_else(|| "is not a token of a service account".to_owned())
 }
 
 /// Reports whether the text is only the start of a JSON Web Token. A kubeconfig that is written in place briefly ends within its

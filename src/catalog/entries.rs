@@ -485,9 +485,9 @@ catalog! {
         fix: [
             "If Rancher provisioned the cluster, select its cloud credential again: Rancher writes the file. Otherwise use the next steps.",
             USE_SERVICE_ACCOUNT,
-            "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml.",
+            "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml. If a path is a link to a missing file, mount its file system or restore the file first.",
         ],
-        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
+        run: [Vm "ls -l /var/lib/rancher/*/etc/config-files /etc/kubernetes", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error [LabelsUnknown], "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",

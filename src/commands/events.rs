@@ -73,8 +73,8 @@ pub fn run(process: &Process, options: Options, to: &mut impl Write) -> Answer {
             return Answer::stderr(text, Exit::TryAgain);
         }
     };
-    let text = match (events.as_slice(), output, line) {
-        ([], Output::Text, None) => "No scheduled events.\n".to_owned(),
+    let text = match (events.as_slice(), output, line, away.is_some()) {
+        ([], Output::Text, None, false) => "No scheduled events.\n".to_owned(),
         (events, ..) => print(events, output),
     };
     let damaged = line.map(|line| damaged("error", line));
@@ -208,6 +208,10 @@ mod tests {
         let whole = answer(&root, &[STATE]);
         assert_eq!((whole.exit, whole.stderr.as_str()), (Exit::Ok, ""));
         assert_eq!(answer(&root, &[]).text, "No scheduled events.\n");
+        // Without an agent, that is not known.
+        let (_dir, idle) = tree();
+        let unknown = answer(&idle, &[]);
+        assert_eq!((unknown.text.as_str(), unknown.exit), ("", Exit::TryAgain));
         // Another version may have other states.
         let later = STATE.replace("planned", "postponed");
         for (lines, shown, number) in [

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
@@ -16,10 +16,14 @@ use zeroize::Zeroizing;
 
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
-use crate::access::kubeconfig::{self, is_meant};
-use crate::access::token::check_account;
+use crate::access::kubeconfig::is_meant;
+use crate::access::own_api::is_loopback;
+use crate::access::pem::authorities;
+use crate::access::search::harvester_candidates;
+use crate::access::token::account;
 use crate::access::trust::is_steered;
 use crate::decide::findings::reads::INVALID_SINCE;
+use crate::facts::names::Namespace;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
@@ -80,23 +84,30 @@ impl Secret {
             Some(it) if it != TYPE => "its type is not kubernetes.io/service-account-token",
             _ => "Harvester adds it after the Secret is created, if the service account exists",
         };
-        format!("the Secret has no `{key}`: {why}")
+        format!("the Secret has no `data.{key}`: {why}")
     }
 }
 
-/// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
+/// What to type instead.
+const API: &str = "the API of Harvester is https://VIP:6443";
+
+/// Parses the URL of the API: not that of Rancher, which has a path, nor that of this node, nor an example.
 fn server(text: &str) -> Result<Url, String> {
     let invalid = || "not the URL of an API server, such as https://192.0.2.10:6443".to_owned();
     let url = Url::parse(text).map_err(|_| invalid())?;
     let host = url.host_str().unwrap_or_default();
     // The URL crate accepts characters that a shell interprets.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
-    if url.scheme() != "https" || !host.bytes().all(is_name) || url.path() != "/" {
+    if url.scheme() != "https" || !host.bytes().all(is_name) {
         return Err(invalid());
     }
-    match (host, url.port()) {
-        ("vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
-        (_, None) if !text.contains(":443") => Err(format!(
+    match (host, url.port(), url.path()) {
+        ("vip", ..) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        _ if is_loopback(&url) => Err(format!("{host} is the VM itself; {API}")),
+        (.., path) if path != "/" => Err(format!(
+            "{path} is the path of a proxy such as Rancher's, which has another CA than the Secret; {API}"
+        )),
+        (_, None, _) if !text.trim_end_matches('/').ends_with(":443") => Err(format!(
             "without a port, this is usually Harvester's UI; its API is https://{host}:6443"
         )),
         _ => Ok(url),
@@ -105,18 +116,21 @@ fn server(text: &str) -> Result<Url, String> {
 
 /// Reads the Secret from `input`, and prints or writes the kubeconfig.
 pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
-    match written(root, options, input) {
+    let mut answer = match written(root, options, input) {
         Ok(text) => Answer::new(text.as_str(), Exit::Ok),
         Err(problem) => Answer::stderr(format!("error: {problem}\n"), Exit::Failed),
+    };
+    // A load balancer may have the API there.
+    if options.server.port().is_none() {
+        let text = "warning: port 443 is usually Harvester's UI, with another CA; the port of its API is 6443\n";
+        answer.stderr.push_str(text);
     }
+    answer
 }
 
 /// Returns the kubeconfig, or writes it and returns what was written.
 fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing<String>, String> {
     let text = kubeconfig(&options.server, input)?;
-    // The Secret may be incomplete, or its token truncated.
-    let input = Path::new("standard input");
-    kubeconfig::check(root, input, text.as_bytes()).map_err(|error| chain(&error))?;
     let Some(file) = &options.write else {
         return Ok(text);
     };
@@ -147,9 +161,13 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Err(error) => return Err(chain(&error)),
     };
     let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
-    if is_other && !is_meant(&present) {
+    // As the kubelet and the administrators of this cluster have one: `--replace` may be for the wrong path.
+    let has_certificate = String::from_utf8_lossy(&present).contains("client-certificate");
+    let mut standard = harvester_candidates(None, &[]).into_iter();
+    let mut is_standard = || standard.any(|one| root.resolve(one.path) == root.resolve(file));
+    if is_other && (!is_meant(&present) || has_certificate && !is_standard()) {
         return Err(format!(
-            "{name} is not a kubeconfig: check the path, or move the file away first"
+            "{name} is not a kubeconfig of a service account: check the path, or move the file away first"
         ));
     }
     if is_other && !options.replace {
@@ -200,21 +218,33 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
         ));
     }
     let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
+    let invalid = |key: &str, problem: &str| format!("`data.{key}` of the Secret {problem}");
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
         text.map(Zeroizing::new)
-            .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
+            .ok_or_else(|| invalid(key, "is not base64 of a text"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
-    check_account(&token, UtcDateTime::now().unix_timestamp())
-        .map_err(|problem| format!("`token` of the Secret {problem}"))?;
+    // Another text may be a secret.
+    let namespace = Namespace::parse(&namespace)
+        .map_err(|_| invalid("namespace", "is not the name of a namespace"))?;
+    let account = account(&token, UtcDateTime::now().unix_timestamp())
+        .map_err(|problem| invalid("token", &problem))?;
+    if account.namespace != namespace {
+        let problem = format!("is `{namespace}`, but the token is of service account {account}");
+        return Err(invalid("namespace", &problem));
+    }
+    authorities(decoded("ca.crt")?.as_bytes()).map_err(|problem| invalid("ca.crt", problem))?;
+    let origin = server.origin().ascii_serialization();
+    if server.as_str() != format!("{origin}/") {
+        return Err("--server has more than a host and a port".to_owned());
+    }
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
-         clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
+         clusters:\n- name: harvester\n  cluster:\n    server: {origin:?}\n    certificate-authority-data: {authority:?}\n\
          users:\n- name: harvester\n  user:\n    token: {token:?}\n\
          contexts:\n- name: harvester\n  context:\n    cluster: harvester\n    user: harvester\n    namespace: {namespace:?}\n",
-        server = server.as_str().trim_end_matches('/'),
         authority = encoded("ca.crt")?,
         token = token.as_str(),
         namespace = namespace.as_str(),
@@ -296,6 +326,19 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"UUID=1 / ext4\n");
         // One that was cut off is to be replaced.
         std::fs::write(&path, &second[..second.len() / 2]).unwrap();
+        let answer = run(&root, &replacing, secret.as_bytes());
+        assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
+        // The kubelet's or an administrator's has a client certificate, and another path.
+        let certificate = second.replace("token:", "client-certificate-data:");
+        std::fs::write(dir.path().join("etc/kubernetes/admin.conf"), &certificate).unwrap();
+        let admin = Options {
+            write: Some("/etc/kubernetes/admin.conf".into()),
+            ..replacing.clone()
+        };
+        let answer = run(&root, &admin, secret.as_bytes());
+        let says = "is not a kubeconfig of a service account: check the path";
+        assert!(answer.stderr.contains(says), "{answer:?}");
+        std::fs::write(&path, certificate).unwrap();
         let answer = run(&root, &replacing, secret.as_bytes());
         assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
         // Neither a file with the same content nor an empty one is lost.
@@ -385,7 +428,7 @@ mod tests {
                 "not a Secret",
             ),
             (good.clone() + &" ".repeat(1 << 20), "larger than 1 MiB"),
-            ("{}".to_owned(), "the Secret has no `token`: Harvester adds"),
+            ("{}".to_owned(), "the Secret has no `data.token`: Harvester adds"),
             (
                 r#"{"kind": "List", "items": [{"data": {"token": "CANARY"}}]}"#.to_owned(),
                 "is a List, not one Secret: add the name",
@@ -406,13 +449,35 @@ mod tests {
                 secret(&jwt(r#"{"exp":1700000000}"#), &authority, ""),
                 "Secret has expired at 2023-11-14T22:13:20Z, by",
             ),
-            (secret("CANARY", &authority, ""), "is not a token of a service account"),
-            (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
+            (
+                good.replace(&BASE64_STANDARD.encode("vms"), &BASE64_STANDARD.encode("CANARY")),
+                "`data.namespace` of the Secret is not the name of a namespace",
+            ),
+            (
+                secret("CANARY", &authority, ""),
+                "`data.token` of the Secret is not a token of a service account",
+            ),
+            (
+                secret(&jwt(r#"{"sub":"CANARY"}"#), &authority, ""),
+                "is not a token of a service account",
+            ),
+            (
+                secret(
+                    &jwt(r#"{"sub":"system:serviceaccount:other:gc8"}"#),
+                    &authority,
+                    "",
+                ),
+                "`data.namespace` of the Secret is `vms`, but the token is of service account other:gc8",
+            ),
+            (secret(&token(), &authority, "ca.crt"), "no `data.ca.crt`"),
             (
                 secret("eyJ.CANARY", &authority, ""),
                 "is a truncated JSON Web Token",
             ),
-            (secret(&token(), "CANARY", ""), "certificate"),
+            (
+                secret(&token(), "CANARY", ""),
+                "`data.ca.crt` of the Secret has no certificate",
+            ),
             (secret("CANARY\"\nserver: x", &authority, ""), "line break"),
             (
                 r#"{"data": {"token": "CANARY!"}}"#.to_owned(),
@@ -430,17 +495,32 @@ mod tests {
 
     #[test]
     fn what_is_no_api_server_is_refused() {
-        for text in [
-            "http://192.0.2.10:6443",
-            "192.0.2.10:6443",
-            "https://VIP:6443",
-            "https://192.0.2.10/k8s/clusters/local",
-            "https://192.0.2.10",
-            "https://$(reboot):6443",
-            "",
+        for (text, says) in [
+            ("http://192.0.2.10:6443", "not the URL"),
+            ("192.0.2.10:6443", "not the URL"),
+            ("https://VIP:6443", "placeholder"),
+            (
+                "https://192.0.2.10/k8s/clusters/local",
+                "/k8s/clusters/local is the path of a proxy such as Rancher's",
+            ),
+            ("https://192.0.2.10", "Harvester's UI"),
+            ("https://[fd00:443::1]", "Harvester's UI"),
+            ("https://127.0.0.1:6443", "the VM itself"),
+            ("https://localhost:6443", "the VM itself"),
+            ("https://$(reboot):6443", "not the URL"),
+            ("", "not the URL"),
         ] {
-            assert!(server(text).is_err(), "{text}");
+            let error = server(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
         }
+        let at_443 = Options {
+            server: server("https://192.0.2.10:443").unwrap(),
+            ..options(None)
+        };
+        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        let answer = run(&tree().1, &at_443, secret.as_bytes());
+        assert!(answer.stderr.starts_with("warning: port 443"), "{answer:?}");
+        assert_eq!(answer.exit, Exit::Ok);
         let ui = server("https://[fd00::1]").unwrap_err();
         assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }

@@ -192,7 +192,10 @@ fn refused(machine: &Machine, settings: &Settings) -> Option<Answer> {
     let vendor = foreign(machine, settings)?;
     let entry = Code::NotKubevirt.entry();
     let fix = entry.fix.join(" ");
-    let text = format!("error: {}: SMBIOS vendor is {vendor}. {fix}\n", entry.title);
+    let text = format!(
+        "error: {}: SMBIOS vendor is {vendor}. {fix} For the commands: harvester-node-agent explain {}\n",
+        entry.title, entry.code
+    );
     Some(Answer::stderr(text, Exit::NotKubevirt))
 }
 

@@ -145,6 +145,7 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
     read.map_err(|error| {
         let restart = "systemctl restart harvester-node-agent";
         let why = chain(&error);
+        let away = not_running(process, presence(&process.root, None));
         let text = match &error {
             StatusError::Unreadable(cause)
                 if cause.is_absent() && !has_published(&process.root) =>
@@ -152,6 +153,8 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
                 return missing(process);
             }
             StatusError::Unreadable(_) => format!("{why}; {NO_STATUS}"),
+            // Its start writes the file.
+            _ if away.is_some() => why,
             StatusError::Version(_) => format!("{why}. After an upgrade, restart it:\n  {restart}"),
             StatusError::Damaged(_) => format!("{why}. To write it again:\n  {restart}"),
         };
@@ -159,7 +162,6 @@ fn published(process: &Process) -> Result<(Value, Status), Answer> {
             StatusError::Version(_) => Exit::Failed,
             _ => Exit::TryAgain,
         };
-        let away = not_running(process, presence(&process.root, None));
         let away = away.map(|why| format!("warning: {why}"));
         Answer::stderr(format!("error: {text}\n{}", away.unwrap_or_default()), exit)
     })
@@ -182,7 +184,7 @@ fn missing(process: &Process) -> Answer {
         && let Some(vendor) = foreign(&read_machine(root), &settings)
     {
         let text = format!(
-            "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
+            "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor}); for details, run: harvester-node-agent doctor\n"
         );
         return Answer::stderr(text, Exit::NotKubevirt);
     }
@@ -294,6 +296,7 @@ fn instance(agent: &AgentStatus) -> Option<Instance> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::testing::{tree, write};
     use crate::decide::fixtures::World;
     use crate::report::compose::Context;
     use crate::report::tests::round;
@@ -322,6 +325,21 @@ mod tests {
         ] {
             assert_eq!(can_read_all(root, user), can_read, "{root:?} {user}");
         }
+    }
+
+    #[test]
+    fn a_damaged_status_is_written_again_by_a_restart_if_the_agent_runs_and_else_by_its_start() {
+        let (_dir, root) = tree();
+        write(&root, status_file::STATUS_FILE, "{");
+        let said = || run(&Process::plain(root.clone()), &Options::default()).stderr;
+        let is_restarted = |text: &str| text.contains("systemctl restart");
+        let stopped = said();
+        assert!(
+            stopped.contains("enable --now") && !is_restarted(&stopped),
+            "{stopped}"
+        );
+        let _lock = lock::acquire(&root).unwrap();
+        assert!(is_restarted(&said()), "{}", said());
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use crate::access::Credential;
+use crate::access::kubeconfig::{KUBECONFIG_MAX, is_meant};
 use crate::access::own_api;
 use crate::access::search::{self, Candidate};
 use crate::access::source::{CredentialSource, LoadOutcome};
@@ -321,11 +324,13 @@ fn about_credential(api: Api, code: Code, text: String) -> Finding {
 
 /// Returns why a kubeconfig cannot be used.
 fn unusable(root: &Root, path: &Path, is_denied: bool, text: String) -> Unavailable {
+    let text_at = |path| Zeroizing::new(root.read(path, KUBECONFIG_MAX).unwrap_or_default());
     let kind = match root.metadata(path) {
         _ if is_denied => UnavailableKind::Forbidden,
         Ok(found) if found.is_dir() => UnavailableKind::Directory,
         Ok(found) if found.is_file() && found.len() == 0 => UnavailableKind::EmptyFile,
-        Ok(found) if found.is_file() => UnavailableKind::Credential,
+        // What `kubeconfig --replace` does not replace has other steps.
+        Ok(found) if found.is_file() && is_meant(&text_at(path)) => UnavailableKind::Credential,
         // No command may open it: that may wait forever.
         Ok(_) | Err(ReadError::Loop(_)) => UnavailableKind::Malformed,
         Err(_) => UnavailableKind::Credential,
@@ -350,8 +355,11 @@ mod tests {
             let why = connections.harvester.link().unwrap_err();
             (why.kind, why.text)
         };
-        write(&root, file, "a: b");
+        write(&root, file, "kind: Config");
         assert_eq!(found().0, UnavailableKind::Credential);
+        // Such as the configuration of another cloud.
+        write(&root, file, "[Global]");
+        assert_eq!(found().0, UnavailableKind::Malformed);
         write(&root, file, "");
         let text = format!("`{file}` is empty");
         assert_eq!(found(), (UnavailableKind::EmptyFile, text));

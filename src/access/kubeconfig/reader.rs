@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::Url;
-use ring::digest::{Context, Digest};
+use ring::digest::{Context, Digest, SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};
 use zeroize::Zeroizing;
 
@@ -20,7 +20,7 @@ use crate::facts::names::Namespace;
 use crate::sys::root::{ReadError, Root};
 
 /// The maximum size of the kubeconfig and of each file that it names; generated ones are below 16 KiB.
-pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
+pub(crate) const KUBECONFIG_MAX: u64 = 1 << 20;
 
 /// The maximum length of a file name in an error.
 const NAME_SHOWN: usize = 64;
@@ -60,14 +60,24 @@ impl Material {
 }
 
 pub(super) struct KubeconfigReader<'a> {
-    pub(super) root: &'a Root,
+    root: &'a Root,
     pub(super) path: &'a Path,
-    pub(super) touched: &'a mut Vec<PathBuf>,
+    touched: &'a mut Vec<PathBuf>,
     pub(super) secret_files: Vec<PathBuf>,
-    pub(super) digest: Context,
+    digest: Context,
 }
 
-impl KubeconfigReader<'_> {
+impl<'a> KubeconfigReader<'a> {
+    pub(super) fn new(root: &'a Root, path: &'a Path, touched: &'a mut Vec<PathBuf>) -> Self {
+        Self {
+            root,
+            path,
+            touched,
+            secret_files: Vec::new(),
+            digest: Context::new(&SHA256),
+        }
+    }
+
     pub(super) fn credential(
         mut self,
         document: &KubeconfigKey<'_>,
@@ -212,20 +222,16 @@ impl KubeconfigReader<'_> {
             let joined = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
             let joined = Zeroizing::new(joined.collect::<Vec<u8>>());
             let decoded = BASE64_STANDARD.decode(joined.as_slice());
-            let mut material = Material {
+            let text = decoded.map_err(|_| data.invalid("not base64, or is truncated"))?;
+            return Ok(Some(Material {
                 path: self.path.to_owned(),
                 key: data.name,
-                text: Zeroizing::default(),
-            };
-            let text = decoded.map_err(|_| material.pem("is not base64, or is truncated"))?;
-            material.text = Zeroizing::new(text);
-            return Ok(Some(material));
+                text: Zeroizing::new(text),
+            }));
         }
         let file = parent.child(key)?;
-        match file.text()? {
-            Some(name) => self.reference(&file, name).map(Some),
-            None => Ok(None),
-        }
+        let name = file.text()?;
+        name.map(|name| self.reference(&file, name)).transpose()
     }
 
     /// Returns the path of a file that the kubeconfig names, relative to the kubeconfig's own directory.

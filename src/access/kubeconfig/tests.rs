@@ -67,7 +67,7 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
     for (text, said) in [
         (
             serde_json::to_string(&good()).unwrap(),
-            "is a JSON string that contains a kubeconfig: decode it with `jq -r . FILE`",
+            "is a JSON string that contains a kubeconfig: decode it with `(umask 077; jq -r . /etc/kubernetes/cloud-config >",
         ),
         (
             format!("{}\n", serde_json::to_string(&good()).unwrap()),
@@ -75,7 +75,7 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         ),
         (
             base64(&good()),
-            "is the base64 of a kubeconfig: decode it with `base64 -d FILE`",
+            "is the base64 of a kubeconfig: decode it with `(umask 077; base64 -d /etc/kubernetes/cloud-config >",
         ),
         (
             base64(&good()).replace("Y2", "Y2\n"),
@@ -83,7 +83,7 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         ),
         (
             escaped.clone(),
-            r"with `\n` in place of line breaks: decode it with `sed 's/\\n/\n/g' FILE`",
+            r"with `\n` in place of line breaks: decode it with `(umask 077; sed 's/\\n/\n/g' /etc/kubernetes/cloud-config >",
         ),
         (format!("'{escaped}'"), r"with `\n` in place of line breaks"),
         (
@@ -96,6 +96,11 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         assert!(error.to_string().contains(said), "{error}");
         assert!(!all.contains("CANARY"), "{all}");
     }
+    let (_dir, root) = tree();
+    write(&root, PATH, &base64(&good()));
+    chmod(&root, PATH.as_ref(), 0o666);
+    let error = load(&root, PATH.as_ref()).unwrap_err().to_string();
+    assert!(error.contains("base64 -d FILE"), "{error}");
     for other in ["text", "\"text\"", "aGVsbG8=", "- a\n- b\n", "\\n"] {
         let error = load_text(other).unwrap_err();
         let error = error.to_string();

@@ -72,11 +72,8 @@ impl KubeconfigReader<'_> {
             match self.reference(&file, name) {
                 Ok(material) => {
                     self.secret_files.push(material.path.clone());
-                    let Ok(text) = std::str::from_utf8(&material.text) else {
-                        let (path, key) = (&material.path, &file.name);
-                        return Err(CredentialError::token(path, key, token::NOT_A_TOKEN));
-                    };
-                    return checked_token(&material.path, &file.name, text.trim_ascii()).map(Some);
+                    let text = material.text.trim_ascii();
+                    return checked_token(&material.path, &file.name, text).map(Some);
                 }
                 Err(CredentialError::Reference { source, .. })
                     if source.is_absent() && inline_text.is_some() => {}
@@ -85,7 +82,7 @@ impl KubeconfigReader<'_> {
             }
         }
         inline_text
-            .map(|text| checked_token(self.path, &inline.name, text))
+            .map(|text| checked_token(self.path, &inline.name, text.as_bytes()))
             .transpose()
     }
 
@@ -139,9 +136,11 @@ impl KubeconfigReader<'_> {
     }
 }
 
-fn checked_token(path: &Path, key: &str, text: &str) -> Result<SecretString, CredentialError> {
-    match token::check(text) {
-        Ok(()) => Ok(SecretString::from(text)),
-        Err(problem) => Err(CredentialError::token(path, key, problem)),
-    }
+fn checked_token(path: &Path, key: &str, text: &[u8]) -> Result<SecretString, CredentialError> {
+    let text = std::str::from_utf8(text).map_err(|_| token::NOT_A_TOKEN);
+    let checked = text.and_then(|text| token::check(text).map(|()| text.into()));
+    checked.map_err(|problem| {
+        let path = path.display();
+        CredentialError::Unusable(format!("the token of `{key}` in `{path}` {problem}"))
+    })
 }

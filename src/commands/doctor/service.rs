@@ -79,9 +79,10 @@ impl Service {
             return self.unusable.clone();
         }
         let what = if self.is_invalid { IDLE } else { STOPPED };
-        let seen = match &self.updated_at {
-            Some(at) => format!("{what}; last status from {at}"),
-            None => format!("{what}, and no status of one can be read"),
+        let seen = match (&self.updated_at, &self.unusable) {
+            (Some(at), _) => format!("{what}; last status from {at}"),
+            (None, Some(unusable)) => format!("{what}; {}", unusable.seen),
+            (None, None) => format!("{what}, and no status of one can be read"),
         };
         if !self.lacks_namespaces {
             let finding = Finding::new(Code::AgentNotRunning, seen);
@@ -227,6 +228,11 @@ mod tests {
         let root = Root::new(dir.path());
         let path = root.join("/run/harvester-node-agent/status.json");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "{").unwrap();
+        let stopped = Service::read(&root).finding().unwrap();
+        assert_eq!(stopped.code, Code::AgentNotRunning);
+        assert!(stopped.seen.contains("is damaged"), "{}", stopped.seen);
+        std::fs::remove_file(&path).unwrap();
         let _lock = crate::sys::lock::acquire(&root).unwrap();
         assert_eq!(Service::read(&root).finding(), None);
         for (content, says) in [
