@@ -11,7 +11,7 @@ use time::UtcDateTime;
 use super::answer::Output;
 use crate::config::LogLevel;
 use crate::report::journal::Journal;
-use crate::report::sink::{JOURNAL_SOCKET, choose_sink};
+use crate::report::sink::{JOURNAL_SOCKET, Sink, choose_sink};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::{Show, TermStyle};
 use crate::sys::root::Root;
@@ -80,9 +80,12 @@ impl Process {
 
     /// Returns the journal, or standard error if that is not the journal.
     pub(super) fn journal(&self, level: LogLevel) -> Journal {
+        Journal::new(self.sink(stderr().is_terminal()), level)
+    }
+
+    fn sink(&self, is_terminal: bool) -> Sink {
         let has_journal = self.root.is_live() && self.root.exists(JOURNAL_SOCKET);
-        let sink = choose_sink(has_journal, stderr().is_terminal(), self.has_journal_stream);
-        Journal::new(sink, level)
+        choose_sink(has_journal, is_terminal, self.has_journal_stream)
     }
 
     pub(super) fn bus(&self) -> Bus {
@@ -91,5 +94,19 @@ impl Process {
 
     pub(super) fn notifier(&self) -> Notifier {
         Notifier::new(&self.notify, std::process::id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{tree, write};
+
+    #[test]
+    fn a_tree_never_leads_to_the_journal_of_the_running_system() {
+        let (_dir, root) = tree();
+        write(&root, JOURNAL_SOCKET, "");
+        let sink = Process::plain(root).sink(false);
+        assert_eq!(sink, Sink::Stderr { is_prefixed: false });
     }
 }

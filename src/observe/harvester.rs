@@ -131,7 +131,7 @@ impl Search<'_> {
             ListPolicy::Always => {}
             ListPolicy::After(left) if !is_found => {
                 let seen = unreadable.map_or_else(
-                    || "no VM with a name of this node matches".to_owned(),
+                    || "no VM with a name of this node is certainly this one".to_owned(),
                     |error| why(&error).text,
                 );
                 let text = format!(

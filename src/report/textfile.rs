@@ -47,8 +47,8 @@ pub struct Textfile {
     state: String,
     /// The time of the last write, since the start of the process.
     written: Option<Duration>,
-    /// The path in the last round, if any. For an earlier process only the default path is known.
-    place: Option<PathBuf>,
+    /// The path in the last round, if any; the outer `None` before the first round.
+    place: Option<Option<PathBuf>>,
 }
 
 impl Textfile {
@@ -59,7 +59,7 @@ impl Textfile {
             writer,
             state: String::new(),
             written: None,
-            place: path(root, &MetricsFile::Auto),
+            place: None,
         }
     }
 
@@ -79,19 +79,22 @@ impl Textfile {
         state.clone_into(&mut self.state);
     }
 
-    /// Removes the file from its previous path if the path has changed.
+    /// Removes the file from its previous path if the path has changed. For an earlier process only the default path is known.
     fn leave(&mut self, path: Option<&Path>) {
-        if self.place.as_deref() == path {
+        let place = Some(path.map(Path::to_owned));
+        if self.place == place {
             return;
         }
-        if let Some(before) = self.place.clone() {
+        let before = self.place.clone();
+        let before = before.unwrap_or_else(|| self::path(&self.root, &MetricsFile::Auto));
+        if let Some(before) = before.filter(|before| Some(before.as_path()) != path) {
             self.written = None;
             // A disk that does not respond must not make the next content replace this one.
             if !self.write(before, None) {
                 return;
             }
         }
-        self.place = path.map(Path::to_owned);
+        self.place = place;
     }
 
     /// Reports whether the file is written, or will be.

@@ -288,6 +288,28 @@ async fn a_copy_without_an_owner_is_not_taken_for_our_vm_that_cannot_be_parsed()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_with_our_name_is_not_ours_in_the_first_round_if_the_node_names_another_vm() {
+    for owners in [json!([]), json!([{"uid": "another"}])] {
+        let mut reader = Reader::new().await;
+        reader.twin("zz-renamed").await;
+        reader.owned("zz-renamed", |_| {}).await;
+        let of_another = |vmi: &mut Value| {
+            vmi["metadata"]["ownerReferences"] = owners.clone();
+        };
+        let path = paths::vmi(&reader.world.vm.spec.namespace, VM_NAME);
+        let admin = reader.world.harvester.admin();
+        admin.update(&path, of_another).await.unwrap();
+        let read = reader.read(HINTED).await;
+        assert!(
+            !matches!(read.identity.vm, OwnVm::Identified(_)),
+            "{owners}"
+        );
+        let vm = reader.read_until_listed().await.identity.vm;
+        assert!(matches!(vm, OwnVm::Ambiguous(_)), "{owners}: {vm:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_fails_costs_no_vm_that_was_read_by_its_name() {
     let mut reader = Reader::new().await;
     reader.read(Scope::ALL).await;

@@ -5,7 +5,9 @@
 //! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use time::UtcDateTime;
@@ -33,7 +35,6 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
 use crate::report::compose::Context;
 use crate::report::status::Status;
-use crate::sys::disk;
 
 /// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -95,22 +96,18 @@ fn late_labels(round: &Round) -> Option<String> {
 /// Runs one round.
 pub(super) fn run(process: &Process) -> Diagnosis {
     let shared = Shared::default();
-    let (own, of_process) = (shared.clone(), process.clone());
-    let ended = disk::within(LIMIT, move || -> io::Result<()> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        gather(&runtime, &of_process, &own);
-        // Its end does not wait for a name server that does not respond.
-        runtime.shutdown_background();
-        Ok(())
-    });
+    let ended = begin(process, &shared).map(|ended| ended.recv_timeout(LIMIT));
     let mut progress = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (step, seconds) = (progress.step, LIMIT.as_secs());
     let problem = match ended {
-        Some(Ok(())) => None,
-        Some(Err(error)) => Some(format!("failed to create event loop: {error}")),
-        None => Some(format!(
+        Ok(Ok(())) => None,
+        Ok(Err(RecvTimeoutError::Disconnected)) => {
+            Some(format!("the check stopped while reading {step}"))
+        }
+        Ok(Err(RecvTimeoutError::Timeout)) => Some(format!(
             "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
         )),
+        Err(error) => Some(format!("failed to spawn a thread: {error}")),
     };
     if let Some(why) = problem {
         progress.found.end_early(&why);
@@ -130,6 +127,19 @@ pub(super) fn run(process: &Process) -> Diagnosis {
         }
     }
     diagnosis
+}
+
+fn begin(process: &Process, shared: &Shared) -> io::Result<Receiver<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (end, ended) = mpsc::channel();
+    let (process, shared) = (process.clone(), shared.clone());
+    let work = move || {
+        gather(&runtime, &process, &shared);
+        // After the timeout, there is no receiver.
+        end.send(()).unwrap_or_default();
+    };
+    thread::Builder::new().name("look".to_owned()).spawn(work)?;
+    Ok(ended)
 }
 
 /// Runs the round in its thread, and shares the results after each step.

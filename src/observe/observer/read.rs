@@ -10,14 +10,16 @@ use crate::agent::limit::in_time;
 use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Now;
+use crate::decide::identity::is_certain;
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Observation};
+use crate::facts::observation::{Candidates, Coverage, Observation};
 use crate::facts::placement::Source;
 use crate::facts::pod_info::PodInfo;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::harvester::{self, List, ListPolicy, Search};
 use crate::observe::{guest_agent, host_metrics, node};
+use crate::sys::escape::chain;
 
 // The names of the sources in messages.
 const HARVESTER: &str = "the Harvester API";
@@ -56,8 +58,9 @@ impl Observer {
         let units = async { Fact::Known(guest_agent::read(&self.root, &self.bus).await) };
         let are_units_due = due.contains(Due::UNITS) && stalled.is_none();
         let metrics = host_metrics::read(&self.root, now.wall);
+        let knew_node = self.facts.node.known().is_some();
         let vm = self.read_vm(due, settings, policy, &mut list);
-        let (node, candidates, units, metrics, pod_info) = tokio::join!(
+        let (node, mut candidates, units, metrics, pod_info) = tokio::join!(
             read_if(due.contains(Due::NODE), GUEST, self.read_node()),
             read_if(due.contains(Due::VM), HARVESTER, vm),
             read_if(are_units_due, BUS, units),
@@ -72,6 +75,15 @@ impl Observer {
             self.delivered_version = node.known().and_then(|node| node.resource_version.clone());
         }
         replace(&mut self.facts.node, node);
+        // The search did not know yet which VM the Node names.
+        if !knew_node
+            && candidates
+                .as_ref()
+                .is_some_and(|found| self.is_doubtful(found, settings))
+        {
+            let vm = self.read_vm(due, settings, policy, &mut list);
+            candidates = read_if(true, HARVESTER, vm).await;
+        }
         if let Some(candidates) = candidates {
             self.searched(candidates, list, settings.harvester.vm.as_ref(), now);
         }
@@ -100,6 +112,16 @@ impl Observer {
         self.facts.clone()
     }
 
+    /// Reports whether instances were found by their names, and none of them is certainly ours.
+    fn is_doubtful(&self, found: &Fact<Candidates>, settings: &Settings) -> bool {
+        let pinned = settings.harvester.vm.as_ref();
+        found.known().is_some_and(|found| {
+            let mut vmis = found.vmis.iter();
+            let is_ours = |vmi| is_certain(&self.facts, vmi, pinned);
+            found.coverage == Coverage::Listed && !found.vmis.is_empty() && !vmis.any(is_ours)
+        })
+    }
+
     /// Collects what is wrong beside the main reads. `stalled`: why the files of this machine were not read.
     fn find_problems(&mut self, stalled: Option<Finding>) {
         let problems = self.distribution_problems.iter();
@@ -109,7 +131,7 @@ impl Observer {
             || problems.clone().any(|problem| problem.is_passing)
             || self.connections.is_unread();
         self.facts.findings = problems
-            .map(|problem| Finding::new(Code::DistributionFileBroken, problem.text.as_str()))
+            .map(|problem| Finding::new(Code::DistributionFileBroken, chain(problem)))
             .chain(self.connections.findings())
             .chain(self.board.findings())
             .chain(stalled)
