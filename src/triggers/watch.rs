@@ -10,7 +10,7 @@ mod target;
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use resume::Resume;
 use target::next;
@@ -36,10 +36,13 @@ const COMPLAIN_AFTER: u32 = 4;
 /// no longer reported after this time.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
+/// The time limit for opening the next stream while the previous one is still open.
+const HANDOVER: Duration = Duration::from_secs(10);
+
 /// Keeps a watch open until it is dropped.
 ///
-/// Before its time limit a stream is left, and the next one opened. After any other end, and after a failure to open one, the next is
-/// opened after a delay that spreads a fleet. It resumes at the last version, so no event is missed and no other request is necessary.
+/// A stream is replaced by the next one before its time limit. After any other end, and after a failure to open one, the next is
+/// opened after a delay that spreads a fleet; it resumes at the last version, and no other request is necessary.
 #[derive(Debug)]
 pub struct Keeper<T: Watched> {
     target: Target<T>,
@@ -67,8 +70,10 @@ pub struct Keeper<T: Watched> {
 }
 
 /// The end of a stream.
-enum WatchEnd {
-    /// The stream was left because it may be broken, or before its time limit.
+enum WatchEnd<S> {
+    /// The next stream is already open.
+    Replaced(S),
+    /// The stream was left because it may be broken.
     Left,
     /// The server ended it normally, or it failed.
     Ended(Option<Error>),
@@ -108,33 +113,36 @@ impl<T: Watched> Keeper<T> {
 
     /// Watches until dropped.
     pub async fn keep(mut self) {
+        // The next stream, and the time since which one has followed another without a gap.
+        let mut replacement = None;
         loop {
             let goes_on = self.resume.version.is_some();
-            let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
-            // Boxed only until it is open: the task lives as long as the process.
-            let stream = match Box::pin(self.target.client.watch(&request)).await {
-                Ok(stream) => stream,
-                // No request was sent, so the state of the API is unknown: another request failed.
-                Err(error) if error.is_deferred => {
-                    self.board.set(self.trigger.as_str(), false, chain(&error));
-                    self.rest(error.retry_after.unwrap_or_default()).await;
-                    continue;
-                }
-                Err(error) => {
-                    self.refused(&error);
-                    if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
-                        // A new credential replaces this keeper.
-                        let delay = schedule::forbidden_watch_delay(self.sender.random());
-                        self.rest(delay).await;
-                    } else {
-                        self.pause(goes_on && error.is_of_version()).await;
+            let (stream, opened) = match replacement.take() {
+                Some(replacement) => replacement,
+                None => match self.open().await {
+                    Ok(stream) => (stream, Instant::now()),
+                    // No request was sent, so the state of the API is unknown: another request failed.
+                    Err(error) if error.is_deferred => {
+                        self.board.set(self.trigger.as_str(), false, chain(&error));
+                        self.rest(error.retry_after.unwrap_or_default()).await;
+                        continue;
                     }
-                    continue;
-                }
+                    Err(error) => {
+                        self.refused(&error);
+                        if is_forbidden(&error) && self.failures >= COMPLAIN_AFTER {
+                            // A new credential replaces this keeper.
+                            let delay = schedule::forbidden_watch_delay(self.sender.random());
+                            self.rest(delay).await;
+                        } else {
+                            self.pause(goes_on && error.is_of_version()).await;
+                        }
+                        continue;
+                    }
+                },
             };
-            let opened = Instant::now();
             self.opened(opened);
             match self.follow(stream, opened).await {
+                WatchEnd::Replaced(stream) => replacement = Some((stream, opened)),
                 WatchEnd::Left => {}
                 WatchEnd::Ended(Some(error))
                     if error.kind == Kind::NoWatchProgress && !self.resume.without_bookmarks =>
@@ -158,16 +166,19 @@ impl<T: Watched> Keeper<T> {
         }
     }
 
+    async fn open(&self) -> Result<Watch<T>, Error> {
+        let request = self.resume.request(&self.target.path, T::METADATA_ONLY);
+        // Boxed only until it is open: the task lives as long as the process.
+        Box::pin(self.target.client.watch(&request)).await
+    }
+
     /// Waits until the next stream is due. `is_spread`: its version was refused immediately, or answered by silence, so the previous
     /// delay has already spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
         let delay = match is_spread {
             true => schedule::version_delay(self.target.delay, self.sender.random()),
-            false => {
-                let (longest, random) = (self.target.delay, self.sender.random());
-                schedule::watch_delay(longest, self.ends, self.phase, random)
-            }
+            false => self.delay(self.ends),
         };
         self.rest(delay).await;
     }
@@ -178,6 +189,10 @@ impl<T: Watched> Keeper<T> {
         while let Some(left) = self.target.client.backoff().left_for_watch() {
             sleep(left).await;
         }
+    }
+
+    fn delay(&self, ends: u32) -> Duration {
+        schedule::watch_delay(self.target.delay, ends, self.phase, self.sender.random())
     }
 
     /// Records a failure to open a stream.
@@ -249,7 +264,7 @@ impl<T: Watched> Keeper<T> {
     }
 
     /// Follows a stream until it ends.
-    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd {
+    async fn follow(&mut self, mut stream: Watch<T>, opened: Instant) -> WatchEnd<Watch<T>> {
         let mut is_silent = true;
         let is_whole = self.resume.version.is_none();
         let mut beginning = is_whole.then_some(BEGINNING);
@@ -272,10 +287,17 @@ impl<T: Watched> Keeper<T> {
                     continue;
                 }
                 () = &mut renewal => {
-                    // It was a long one.
-                    self.ends = 0;
-                    self.alive(opened);
-                    return WatchEnd::Left;
+                    let opened = tokio::select! {
+                        biased;
+                        () = &mut redial => return WatchEnd::Left,
+                        opened = timeout(HANDOVER, self.open()) => opened,
+                    };
+                    if let Ok(Ok(stream)) = opened {
+                        return WatchEnd::Replaced(stream);
+                    }
+                    // The stream is still open. If it ends in the meantime, that is a normal end.
+                    renewal.as_mut().reset(Instant::now() + self.delay(1));
+                    continue;
                 }
             };
             if event.is_ok() {

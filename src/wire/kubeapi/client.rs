@@ -241,7 +241,7 @@ impl Client {
         Ok(review)
     }
 
-    /// Opens a watch. It has a connection of its own.
+    /// Opens a watch. Two can be open at a time, so that one can replace the other without a gap.
     pub async fn watch<T: DeserializeOwned>(
         &self,
         request: &WatchRequest,

@@ -42,7 +42,7 @@ pub(super) fn causes<'a>(
 pub struct Error {
     /// The way to handle it.
     pub kind: Kind,
-    /// Whether no request was sent, because requests back off after an error of this kind.
+    /// Whether no request was sent, because requests back off after an error of this kind, or because it waited for one of ours.
     pub is_deferred: bool,
     /// The time to wait before the next try: what the server requested, or the rest of the backoff.
     pub retry_after: Option<Duration>,

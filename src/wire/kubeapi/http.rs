@@ -12,7 +12,7 @@ use reqwest::{Method, Proxy, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::error::{Error, Kind, Target};
@@ -29,6 +29,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// The time for which data may be unacknowledged before the connection breaks: the same as for an idle connection with keepalive.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of watches at the same time: one, and briefly the one that replaces it.
+const WATCHES: usize = 2;
 /// The number of idle connections that are kept: the one for requests.
 const IDLE_CONNECTIONS: usize = 1;
 
@@ -159,6 +161,8 @@ pub(super) struct Transport {
     failure: std::sync::Mutex<Option<Error>>,
     /// Allows one request at a time, so that all requests use one connection.
     requesting: Mutex<()>,
+    /// Allows one watch at a time, and the one that replaces it.
+    watching: Arc<Semaphore>,
     /// Replaces the network.
     #[cfg(test)]
     simulated: Option<Arc<dyn super::testing::Wire>>,
@@ -168,7 +172,7 @@ pub(super) struct Transport {
 pub(super) struct RequestAttempt<'a> {
     transport: &'a Transport,
     sent: Instant,
-    /// The permit to be the only request in progress; a watch needs none.
+    /// The permit to be the only request in progress; a watch has its own.
     _turn: Option<MutexGuard<'a, ()>>,
 }
 
@@ -180,6 +184,8 @@ impl RequestAttempt<'_> {
                 self.transport.backoff.failed(self.sent, error.retry_after);
                 *self.transport.last_failure() = Some(error.clone());
             }
+            // Nothing was sent.
+            Err(error) if error.is_deferred => {}
             _ => self.transport.backoff.succeeded(),
         }
         outcome
@@ -213,6 +219,7 @@ impl Transport {
             backoff,
             failure: std::sync::Mutex::default(),
             requesting: Mutex::new(()),
+            watching: Arc::new(Semaphore::new(WATCHES)),
             #[cfg(test)]
             simulated: super::testing::wire_to(credential),
         })
@@ -247,6 +254,15 @@ impl Transport {
 
     fn last_failure(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Acquires the permit to hold a watch. Times out while the earlier watches are held, since that wait would have no limit.
+    pub(super) async fn watch_turn(&self, target: &Target) -> Result<OwnedSemaphorePermit, Error> {
+        let limit = self.timeouts.connect;
+        let turn = timeout(limit, Arc::clone(&self.watching).acquire_owned()).await;
+        let late = || target.timed_out("waiting for the previous watch to close", limit);
+        let turn = turn.ok().and_then(Result::ok);
+        turn.ok_or_else(|| late().deferral(limit))
     }
 
     pub(super) fn target(&self, verb: &str, path: &ObjectPath) -> Target {
@@ -304,6 +320,9 @@ fn connections(
     if let Some(unused) = super::testing::unused_http() {
         return Ok(unused);
     }
+    if !is_http(&credential.server) {
+        return Err("the server URL is neither https nor http, or has no host".to_owned());
+    }
     let setup =
         |error: reqwest::Error| format!("failed to set up HTTP: {}", chain(&error.without_url()));
     let mut builder = reqwest::Client::builder()
@@ -322,6 +341,9 @@ fn connections(
         .tcp_keepalive_retries(KEEPALIVE_RETRIES)
         .tcp_user_timeout(USER_TIMEOUT);
     if let Some(proxy) = &credential.proxy {
+        if !is_http(proxy) {
+            return Err("the proxy URL is neither https nor http, or has no host".to_owned());
+        }
         builder = builder.proxy(Proxy::all(proxy.clone()).map_err(setup)?);
     }
     builder.build().map_err(setup)
@@ -337,6 +359,11 @@ fn authorization(token: &SecretString) -> Result<HeaderValue, String> {
     // Printed as `Sensitive`.
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Reports whether a URL is of a web server. A kubeconfig with `http` is refused before; only servers in tests have no TLS.
+fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "https" | "http") && url.has_host()
 }
 
 /// Returns the URL without anything that may be secret. User information would also become a separate header.

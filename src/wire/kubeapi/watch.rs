@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use reqwest::Response;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::sys::timer::Alarm;
@@ -72,8 +73,8 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
-    /// The response. None once the stream is over.
-    live: Option<Response>,
+    /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
+    live: Option<(Response, OwnedSemaphorePermit)>,
     lines: Lines,
     /// The time until which an event must arrive; moved by each one.
     silent_at: Instant,
@@ -171,13 +172,14 @@ pub(super) async fn open<T>(
         .with("fieldSelector", selector)
         .with("resourceVersion", Some(&request.resource_version));
     let target = transport.target(call.verb, &collection);
+    let turn = transport.watch_turn(&target).await?;
     let response = transport.send(&call, &target).await?;
     let limit = request.silence_limit;
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
-        live: Some(response),
+        live: Some((response, turn)),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
         silence: Alarm::create(),
@@ -236,7 +238,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 }
                 return Ok(event);
             }
-            let Some(response) = &mut self.live else {
+            let Some((response, _)) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
             // May be dropped at any point: a chunk that was received is processed without another wait.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::{
     Client, INSTANCES, Kind, NODES, ObjectPath, PODS, PartialObjectMetadata, PatchKind,
-    ResourceAttributes, Tally,
+    ResourceAttributes, Tally, Timeouts, WatchRequest,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
-use super::{LONG, TOKEN, VERSION, client, credential, is, printed, received};
+use super::{HOUR, LONG, TOKEN, VERSION, client, credential, is, printed, received};
 use crate::wire::backoff::Backoff;
 
 const THINGS: ObjectPath = ObjectPath::all("/apis/kubevirt.io/v1", "things", None);
@@ -34,6 +34,25 @@ async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
     );
     assert_eq!(request.header("accept-encoding"), None);
     assert_eq!(request.header("referer"), None);
+}
+
+#[tokio::test]
+async fn a_wait_for_a_watch_of_ours_says_nothing_of_the_api() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let timeouts = Timeouts {
+        connect: HOUR / 2,
+        ..LONG
+    };
+    let backoff = Backoff::new(|| crate::decide::schedule::Random::from_bits(0));
+    let (tally, shared) = (Tally::default(), backoff.clone());
+    let client = Client::counting(&credential(&server.url()), timeouts, tally, shared).unwrap();
+    let request = WatchRequest::new(&NODES);
+    let _first = client.watch::<Value>(&request).await.unwrap();
+    let _second = client.watch::<Value>(&request).await.unwrap();
+    tokio::time::pause();
+    let error = client.watch::<Value>(&request).await.unwrap_err();
+    is(&error, Kind::TimedOut, "waiting for the previous watch");
+    assert_eq!(backoff.left(), None, "no other request waits for it");
 }
 
 #[tokio::test]
@@ -441,11 +460,17 @@ fn a_credential_that_cannot_work_makes_no_client() {
     check("no readable CA certificate", &|credential| {
         credential.certificate_authorities.clear();
     });
+    check("the server URL is neither https nor http", &|credential| {
+        credential.server = "ftp://a.example/".parse().unwrap();
+    });
     for token in ["new\nline", "", " "] {
         check("the token is empty or has", &|credential| {
             credential.token = Some(token.to_owned().into());
         });
     }
+    check("the proxy URL is neither https nor http", &|credential| {
+        credential.proxy = Some("socks5://user:hunter2@proxy:1".parse().unwrap());
+    });
 }
 
 #[test]

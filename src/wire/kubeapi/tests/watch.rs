@@ -13,7 +13,7 @@ use super::super::{
     Client, Error, Kind, NODES, PartialObjectMetadata, Watch, WatchEvent, WatchRequest,
 };
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
-use super::{TOKEN, VERSION, client, credential, is, printed};
+use super::{HOUR, TOKEN, VERSION, client, client_with, credential, is, printed};
 
 fn event(kind: &str, version: &str) -> String {
     let object =
@@ -488,7 +488,24 @@ async fn a_request_and_a_watch_take_two_connections() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_over_frees_its_connection_even_while_it_is_held() {
+async fn a_third_watch_is_refused_while_one_replaces_the_other() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let client = client_with(&server.url(), |timeouts| timeouts.connect = HOUR / 2);
+    let first = open(&client).await;
+    let _second = open(&client).await;
+    tokio::time::pause();
+    let error = client
+        .watch::<Value>(&WatchRequest::new(&NODES))
+        .await
+        .unwrap_err();
+    is(&error, Kind::TimedOut, "waiting for the previous watch");
+    tokio::time::resume();
+    drop(first);
+    open(&client).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_over_frees_the_way_for_the_next_even_while_it_is_held() {
     let server = Server::saying(vec![stream_head(), stream_end()]).await;
     let client = client(&server.url());
     let mut first = open(&client).await;
