@@ -14,6 +14,12 @@ use crate::sys::root::Root;
 /// The permission bits of the group and of others to write.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// The permission bit of the group to write.
+const GROUP_WRITES: u32 = 0o020;
+
+/// The first UID of users; smaller ones are those of services (`UID_MIN` in login.defs(5)).
+const USERS: u32 = 1000;
+
 /// The permission bits of others to read or write.
 const OTHERS: u32 = 0o006;
 
@@ -40,8 +46,16 @@ impl fmt::Display for Changeable {
 
 /// Returns the first place on the path of a file that a user other than root can change. In a tree, its owner counts as root.
 pub fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
+    changeable_except(root, path, &[])
+}
+
+/// Like [`changeable`], except that each of these directories, but none below it, may belong to a service and its group.
+pub fn changeable_except(root: &Root, path: &Path, of_services: &[&str]) -> Option<Changeable> {
     let owner_of_all = owner_of_all(root);
+    let eased = |(owner, mode)| (if owner < USERS { 0 } else { owner }, mode & !GROUP_WRITES);
     let judge = |(place, seen): (&Path, Option<(u32, u32)>)| {
+        let is_exempt = of_services.iter().any(|dir| place == Path::new(dir));
+        let seen = if is_exempt { seen.map(eased) } else { seen };
         let reason = match seen {
             None => "cannot be checked".to_owned(),
             Some((owner, _)) if owner != 0 && owner != owner_of_all => {
@@ -142,6 +156,7 @@ mod tests {
             (FILE, 0o620, true),
             (FILE, 0o602, true),
             ("/etc/rancher", 0o775, true),
+            ("/etc/rancher", 0o777, true),
             ("/etc", 0o777, true),
             ("/etc", 0o1777, false),
         ] {
@@ -152,6 +167,13 @@ mod tests {
                 reason: format!("has mode {mode:04o}"),
             });
             assert_eq!(found, expected, "{place} {mode:o}");
+            // The group of a service may write to its own directory, and nowhere else.
+            let is_of_service = (place, mode) == ("/etc/rancher", 0o775);
+            for path in [FILE, "/etc/rancher"] {
+                let found = changeable_except(&root, Path::new(path), &["/etc/rancher"]);
+                let is_here = path.starts_with(place) && is_reported && !is_of_service;
+                assert_eq!(found.is_some(), is_here, "{path}: {place} {mode:o}");
+            }
             chmod(&root, place, if place == FILE { 0o600 } else { 0o755 });
         }
     }
@@ -195,6 +217,11 @@ mod tests {
             give(place).unwrap();
             let found = changeable(&root, Path::new(FILE)).unwrap();
             assert_eq!(found.place, Path::new(place));
+        }
+        for (owner, is_user) in [(999, false), (1000, true)] {
+            std::os::unix::fs::chown(root.join("/etc"), Some(owner), None).unwrap();
+            let found = changeable_except(&root, Path::new("/etc"), &["/etc"]);
+            assert_eq!(found.is_some(), is_user, "{owner}");
         }
     }
 }

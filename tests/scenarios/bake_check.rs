@@ -185,7 +185,7 @@ fn each_place_is_named_and_its_fix_makes_the_image_clean() {
         let (exit, faults) = tree.check();
         assert_eq!((exit, codes(&faults)), (Some(1), vec![code.as_str()]));
         let fault = &faults[0];
-        // Without its file, nothing can remove the registration.
+        // Without its file, the system itself can no longer remove the registration.
         let removed = match code {
             Code::ImageOsRegistration => {
                 assert_eq!(commands(fault), [""; 0]);

@@ -17,9 +17,9 @@ use zeroize::Zeroizing;
 
 use super::places::{DATA, PLACES, PROGRAMS};
 use super::settings::{REGISTRIES, SECRET_FILE, code_of, has_login};
-use super::unit::{self, FILE_MAX};
+use super::unit;
 use crate::access::search::{harvester_candidates, kubelet_candidates};
-use crate::access::trust::changeable;
+use crate::access::trust::changeable_except;
 use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::options::config_option;
 use crate::config::{self, Effective, FileLine};
@@ -33,11 +33,20 @@ use crate::sys::document::yaml::{DocumentError, parse};
 use crate::sys::escape::{chain, shell_path};
 use crate::sys::root::{ReadError, Root};
 
-/// The maximum number of paths for one place; the tree is untrusted. More are a finding of their own.
+/// The maximum size of a file that is read.
+const FILE_MAX: u64 = 1 << 20;
+
+/// The maximum number of paths for one place, in all home directories together; the tree is untrusted. More are a finding of their own.
 const PATHS_MAX: usize = 10_000;
+
+/// The maximum number of home directories in which SSH keys are looked for. More are a finding of their own.
+const HOMES_MAX: usize = 1_000;
 
 /// The maximum number of paths or errors in the text of one finding; there may be thousands.
 const NAMED_MAX: usize = 8;
+
+/// The same for paths that no command removes, of which the text is all that is known.
+const BY_HAND_MAX: usize = 100;
 
 /// The files with a machine-id. On most systems, that of D-Bus is a link to that of systemd.
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
@@ -59,9 +68,10 @@ const OF_SERVICES: [&str; 2] = ["/var/log", "/var/lib/prometheus"];
 
 /// The fix for a path that another user can change, so that a command of root could remove another file.
 const BY_HAND: &str = "Check where the path leads: a user other than root can put a link into it, and `rm` of root would follow. \
-A file of that user: remove it as that user, with any link to it. A file of the system: remove only the link.";
+A file of that user: remove it as that user, with any link to it. A file of the system: remove only the link. \
+A file of root: let only root write to the directories above it, then check again.";
 
-/// The fix for more paths than [`PATHS_MAX`].
+/// The fix for more than [`PATHS_MAX`] or [`HOMES_MAX`].
 const MANY: &str = "Only the first ones were checked. Remove those that the image does not need, and run the check again.";
 
 /// Returns all findings, in the order of the catalog. `only` is the single configuration file to read, as for every command, and
@@ -70,37 +80,37 @@ pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Find
     let mut check = Check {
         root,
         is_live,
-        homes: vec!["/root".into()],
+        homes: BTreeSet::from(["/root".into()]),
+        judged: BTreeMap::new(),
         things: BTreeMap::new(),
         findings: Vec::new(),
     };
+    check.homes();
     check.programs();
     check.configuration(only);
     for path in MACHINE_IDS {
         check.line(Code::ImageMachineId, path);
     }
     check.line(Code::ImageHostname, "/etc/hostname");
-    let homes = check.homes();
-    check.homes.extend_from_slice(&homes);
     for (code, places) in PLACES {
         // Files that a running machine has in memory are not in its image.
         let is_in_image = |place: &&&str| !(is_live && place.starts_with("/run/"));
         for place in places.iter().filter(is_in_image) {
             check.below(*code, Path::new("/"), place);
-            if let Some(file) = place.strip_prefix("/home/*/.ssh/") {
-                let dirs = homes.iter().map(|home| home.join(".ssh"));
-                dirs.for_each(|dir| check.below(*code, &dir, file));
+            if place.starts_with("/home/*/.ssh/") {
+                check.below(*code, Path::new(""), &place.replace("/home/*", "~"));
             }
         }
     }
     check.settings();
     for ((code, is_by_hand), places) in std::mem::take(&mut check.things) {
         let shown: Vec<String> = places.iter().map(|place| check.shown(place)).collect();
-        let finding = Finding::new(code, first(&shown, NAMED_MAX, ", "));
+        let most = if is_by_hand { BY_HAND_MAX } else { NAMED_MAX };
+        let finding = Finding::new(code, first(&shown, most, ", "));
         let paths: Vec<String> = places.iter().map(|place| check.shell(place)).collect();
         let command = format!("rm -rf {}", paths.join(" "));
         check.add(match is_by_hand {
-            // Without its file, nothing can remove the registration from the server.
+            // Without its file, the system itself can no longer remove the registration from the server.
             _ if code == Code::ImageOsRegistration => finding,
             true => finding.with_remedy(BY_HAND),
             false => finding.and_command(CommandPlace::Image, command),
@@ -114,8 +124,10 @@ pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Find
 struct Check<'a> {
     root: &'a Root,
     is_live: bool,
-    /// The home directories, except those in `/home` without an account.
-    homes: Vec<PathBuf>,
+    /// The home directories, except those in `/home` without an account, as the accounts name them: a user may have linked one.
+    homes: BTreeSet<PathBuf>,
+    /// For each directory with a thing, whether it is open and away.
+    judged: BTreeMap<PathBuf, (bool, bool)>,
     /// The files and directories that must not be there, by whether they are removed by hand. A path may be a symbolic link:
     /// commands remove that, never its target.
     things: BTreeMap<(Code, bool), BTreeSet<PathBuf>>,
@@ -211,6 +223,9 @@ impl Check<'_> {
             _ => Some("contains an ID".to_owned()),
         };
         let Some(seen) = seen else { return };
+        if self.is_open(Path::new(path)) {
+            return self.thing(code, Path::new(path));
+        }
         let place = self.at(Path::new(path));
         // dbus-daemon rejects an empty ID, and dbus-uuidgen creates a missing one; systemd initializes an empty one.
         let is_kept = !path.contains("/dbus/") && self.root.link_target(path).is_none();
@@ -228,12 +243,16 @@ impl Check<'_> {
         (!is_default && !ANONYMOUS.contains(&name) && !is_hostname_template(name)).then_some(name)
     }
 
-    /// Returns the home directories of all accounts: of one without a shell, a key may still be that of its service.
-    fn homes(&mut self) -> Vec<PathBuf> {
+    /// Adds the home directories of all accounts: of one without a shell, a key may still be that of its service.
+    fn homes(&mut self) {
         let bytes = self.read(self.root.read("/etc/passwd", FILE_MAX));
         let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
-        let homes = text.lines().filter_map(|line| line.split(':').nth(5));
-        homes.map(PathBuf::from).collect()
+        let home = |line: &str| Some(Path::new("/").join(line.split(':').nth(5)?));
+        self.homes.extend(text.lines().filter_map(home));
+        if self.homes.len() > HOMES_MAX {
+            let seen = format!("/etc/passwd names more than {HOMES_MAX} home directories");
+            self.add(Finding::new(Code::ImageUnreadable, seen).with_remedy(MANY));
+        }
     }
 
     /// Checks the configuration of RKE2, K3s and the kubelet, and the places that follow from it.
@@ -265,8 +284,9 @@ impl Check<'_> {
         for (kind, code, key, path) in found {
             let place = self.at(&path);
             // Our drop-in is already a finding as a whole.
-            let drop_ins = self.things.get(&(Code::ImageRegistrationDropIn, false));
-            let is_known = drop_ins.is_some_and(|known| known.contains(&place));
+            let is_known = self.things.iter().any(|((code, _), known)| {
+                *code == Code::ImageRegistrationDropIn && known.contains(&place)
+            });
             if !is_known && (code != Code::ImageNodeName || !has_id(kind)) {
                 self.add(setting(code, &key, &self.shown(&place)));
             }
@@ -325,8 +345,11 @@ impl Check<'_> {
         paths.iter().for_each(|path| self.thing(code, path));
     }
 
-    /// Returns the paths in a directory that match one part of a pattern.
+    /// Returns the paths in a directory that match one part of a pattern; for `~`, the home directories.
     fn entries(&mut self, dir: &Path, part: &str) -> Vec<PathBuf> {
+        if part == "~" {
+            return self.homes.iter().take(HOMES_MAX).cloned().collect();
+        }
         let Some((start, end)) = part.split_once('*') else {
             return vec![dir.join(part)];
         };
@@ -364,21 +387,28 @@ impl Check<'_> {
         if !is_mark && !self.counts(path) {
             return;
         }
-        // On a running system, a user can replace a directory by a link before the command is run. In a tree, there is no user.
-        let is_of_user = |place: &Path| !OF_SERVICES.iter().any(|dir| place.starts_with(dir));
-        let dir = path.parent().filter(|_| self.is_live);
-        let found = dir.and_then(|dir| changeable(self.root, dir));
-        let is_open = found.is_some_and(|found| is_of_user(&found.place));
-        // The user may have linked a directory of the system, whose files no command may remove.
-        let is_home = |dir: &&Path| {
-            dir.parent() == Some(Path::new("/home")) || self.homes.iter().any(|home| home == dir)
-        };
-        let place = self.at(path);
-        let home = path.ancestors().find(is_home);
-        let is_linked = home.is_some_and(|home| !place.starts_with(self.root.resolve(home)));
-        let place = if is_linked { path.into() } else { place };
-        let things = self.things.entry((code, is_open || is_linked));
+        let dir = path.parent().unwrap_or(path);
+        let judge = || (self.is_open(path), self.is_away(dir));
+        let (is_open, is_away) = self.judged.get(dir).copied().unwrap_or_else(judge);
+        self.judged.insert(dir.to_owned(), (is_open, is_away));
+        let place = if is_away { path.into() } else { self.at(path) };
+        let things = self.things.entry((code, is_open || is_away));
         things.or_default().insert(place);
+    }
+
+    /// Reports whether a user can replace a directory above a path by a link before a command is run. In a tree, there is no user.
+    fn is_open(&self, path: &Path) -> bool {
+        let dir = path.parent().filter(|_| self.is_live);
+        dir.is_some_and(|dir| changeable_except(self.root, dir, &OF_SERVICES).is_some())
+    }
+
+    /// Reports whether a directory in a home directory leads out of it. The user may have linked one of the system, whose files no
+    /// command may remove.
+    fn is_away(&self, dir: &Path) -> bool {
+        let (real, usual) = (self.root.resolve(dir), Some(Path::new("/home")));
+        let is_home = |dir: &&Path| dir.parent() == usual || self.homes.contains(*dir);
+        let mut homes = dir.ancestors().filter(is_home);
+        homes.any(|home| !real.starts_with(self.root.resolve(home)))
     }
 
     /// Reports whether a path exists, and is neither an empty file nor an empty directory.

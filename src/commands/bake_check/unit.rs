@@ -22,7 +22,7 @@ const RULES: [&str; 3] = [
 ];
 
 /// The maximum size of a file that is read; typical ones are below 16 KiB.
-pub(super) const FILE_MAX: u64 = 1 << 20;
+const FILE_MAX: u64 = 64 << 10;
 
 /// A link to this path masks a unit.
 const NOTHING: &str = "/dev/null";
