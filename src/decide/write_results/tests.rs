@@ -218,3 +218,29 @@ fn labels_that_a_webhook_drops_are_a_conflict_in_the_same_round() {
     let (plan, _) = world.round(|_, _| Some(Ok(())));
     assert_eq!(plan.actions.iter().find(is_patch), None);
 }
+
+#[test]
+fn the_end_of_refused_conditions_is_reported_in_a_round_at_once() {
+    let mut world = World::new();
+    let once = |world: &mut World, action: &Action| match action.write() {
+        Write::Conditions => Some(refused(true, None)),
+        _ => {
+            world.change(action);
+            Some(Ok(()))
+        }
+    };
+    world.memory = world.round(once).0.memory;
+    world.uptime += Duration::from_secs(10);
+    let plan = accept_all(&mut world);
+    let named = |plan: &Plan| {
+        let mut findings = plan.findings.iter();
+        findings.any(|finding| finding.code == crate::catalog::Code::NodeWriteFailed)
+    };
+    let next = plan.next;
+    assert_eq!((named(&plan), next.after), (true, Duration::ZERO));
+    assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::NONE));
+    world.memory = plan.memory;
+    let plan = accept_all(&mut world);
+    assert_eq!((named(&plan), plan.actions.len()), (false, 0));
+    assert!(plan.next.after > Duration::ZERO);
+}
