@@ -244,3 +244,38 @@ fn the_end_of_refused_conditions_is_reported_in_a_round_at_once() {
     assert_eq!((named(&plan), plan.actions.len()), (false, 0));
     assert!(plan.next.after > Duration::ZERO);
 }
+
+#[test]
+fn a_migration_whose_response_was_lost_is_written_with_its_event_and_its_time_by_one_more_patch() {
+    let mut world = migrated();
+    let cause = Some((Trigger::Link, world.uptime));
+    let lose = |world: &mut World, action: &Action| {
+        world.change(action);
+        Some(refused(true, None))
+    };
+    world.memory = world.round(lose).0.memory;
+    // The watch delivers the Node before the retry.
+    world.uptime += Duration::from_millis(10);
+    world.reasons = Reasons::new(Trigger::Node, world.uptime);
+    let plan = accept_all(&mut world);
+    let is_patch = |action: &&Action| action.write() == Write::Node;
+    assert_eq!(plan.actions.iter().find(is_patch), None);
+    world.memory = plan.memory;
+    world.uptime += Duration::from_secs(60);
+    let mut lost = world.clone();
+    let plan = accept_all(&mut world);
+    let Some(Action::PatchNode(patch)) = plan.actions.iter().find(is_patch) else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!(patch.announce.as_ref().unwrap().reason, "HostChanged");
+    // It overwrites no later change.
+    assert_eq!(patch.resource_version, world.node().resource_version);
+    assert_eq!((plan.cause, plan.memory.cause), (cause, None));
+    assert_eq!((plan.findings, plan.memory.refusals), (vec![], vec![]));
+    // A change that the Node has is sent once more at most.
+    lost.memory = lost.round(lose).0.memory;
+    lost.uptime += Duration::from_secs(600);
+    let plan = accept_all(&mut lost);
+    assert_eq!(plan.actions.iter().find(is_patch), None);
+    assert_eq!((plan.findings, plan.memory.refusals), (vec![], vec![]));
+}
