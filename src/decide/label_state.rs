@@ -259,6 +259,17 @@ mod tests {
     }
 
     #[test]
+    fn credentials_that_were_not_read_are_not_called_invalid() {
+        let mut world = World::new();
+        let seen = &mut world.observation;
+        (seen.harvester, seen.candidates) = (Fact::default(), Fact::default());
+        (seen.kubelet, seen.node) = (Fact::default(), Fact::default());
+        let plan = world.plan();
+        assert_eq!(plan.findings, []);
+        assert_eq!(plan.sync, LabelState::HarvesterNotRead);
+    }
+
+    #[test]
     fn a_state_is_final_if_time_alone_does_not_change_it() {
         for state in [
             "synced",
