@@ -51,7 +51,11 @@ pub async fn send(
 ) {
     for (index, draft) in drafts.iter().enumerate() {
         if let Err(error) = create(client, api, draft, index, node, now).await {
-            tracing::debug!(reason = draft.reason, error = %chain(&error), "failed to send an Event");
+            let what = match error.is_deferred {
+                true => "did not send an Event after a request that failed",
+                false => "failed to send an Event",
+            };
+            tracing::debug!(reason = draft.reason, error = %chain(&error), "{what}");
         }
     }
 }

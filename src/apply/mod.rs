@@ -104,13 +104,14 @@ impl Writer {
         }
     }
 
-    /// Sends the Events of the actions so far. A daemon does not wait until they are sent.
-    pub async fn announce(&mut self, own: Option<Own<'_>>, is_daemon: bool) {
+    /// Sends the Events of the actions so far. A daemon does not wait until they are sent. `is_deferred`: the API would get none now.
+    pub async fn announce(&mut self, own: Option<Own<'_>>, is_daemon: bool, is_deferred: bool) {
         if self.unsent.is_empty() {
             return;
         }
-        let Ok(permit) = Arc::clone(&self.sendings).try_acquire_owned() else {
-            // Behind a slow API, some wait for a later round; the oldest come first.
+        let permit = Arc::clone(&self.sendings).try_acquire_owned().ok();
+        let Some(permit) = permit.filter(|_| !is_deferred) else {
+            // Behind a slow API, or after a failure, some wait for a later round; the oldest come first.
             self.unsent.truncate(BESIDE_MAX);
             return;
         };
@@ -182,5 +183,25 @@ mod tests {
         assert_eq!(path.to_string(), "/api/v1/nodes/worker-1");
         let refusal = own_path(&own, &other).unwrap_err();
         assert!(refusal.text.contains("worker-2"), "{}", refusal.text);
+    }
+
+    #[tokio::test]
+    async fn events_wait_until_the_api_gets_requests_again() {
+        let root = Root::new("/nonexistent");
+        let bus = Bus::new(&root, None);
+        let mut writer = Writer::new(root, bus, SourceBoard::default());
+        let draft = EventDraft {
+            kind: "Normal",
+            reason: "LiveMigrationDone",
+            note: String::new(),
+            name: None,
+        };
+        let node = NodeName::parse("worker-1").unwrap();
+        let now = crate::decide::fixtures::now(std::time::Duration::ZERO);
+        writer.announce_later(&node, &[draft], now);
+        writer.announce(None, true, true).await;
+        assert_eq!(writer.unsent.len(), 1);
+        writer.announce(None, true, false).await;
+        assert_eq!(writer.unsent.len(), 0);
     }
 }

@@ -749,9 +749,9 @@ catalog! {
         ],
         run: [Guest "kubectl get nodes", Vm JOURNAL, Vm KUBELET_LOG],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error [NeedsMemory, ErrorText, MayPass, LabelsStay], "update of the Node was rejected",
-        impact: "Labels or conditions of the Node are outdated.",
-        fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
+    NodeWriteFailed, "node-write-failed", Node, Error [NeedsMemory, ErrorText, MayPass, LabelsStay], "update of the Node failed",
+        impact: "Labels or conditions of the Node may be outdated.",
+        fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name. Without a response, the update may have taken effect; it is sent again."],
         run: [Vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",

@@ -49,8 +49,12 @@ fn answer(round: &Round, status: &Status, mode: Mode, output: Output) -> Answer 
             stderr.push_str(&format!("{}\n", problem.line()));
         }
         if lines.is_empty() {
-            let is_read = round.observation.node.known().is_some();
-            let what = if is_read { "unchanged" } else { "not checked" };
+            let what = match round.observation.node.known() {
+                None => "not checked",
+                // The response may be lost, and not the change.
+                Some(_) if round.tried().any(is_passing) => "unknown",
+                Some(_) => "unchanged",
+            };
             lines.push(format!("{node} {what}"));
         }
         let note = if mode == Mode::DryRun {
@@ -94,12 +98,14 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
     }
 }
 
+/// Reports whether a patch failed that may be accepted later.
+fn is_passing((action, result): (&Action, &WriteResult)) -> bool {
+    action.is_sent() && result.as_ref().is_err_and(|refusal| refusal.passing)
+}
+
 /// Returns 75 if an API was unreachable and no error lasts, or one temporarily rejected a request, 1 if there is an error or a write or
 /// start failed, 0 otherwise.
 fn exit(round: &Round) -> Exit {
-    let is_passing = |(action, result): (&Action, &WriteResult)| {
-        action.is_sent() && result.as_ref().is_err_and(|refusal| refusal.passing)
-    };
     let findings = round.plan.findings.iter().map(|finding| finding.code);
     let mut errors = findings.filter(|code| code.entry().severity == Severity::Error);
     let is_lasting = errors.clone().any(|code| !code.is(Flag::MayPass));
@@ -150,6 +156,28 @@ mod tests {
                 world.observation.candidates = Fact::failed(UnavailableKind::NotAsked, "");
             }
             assert_eq!(exit(&round(&world, &[])), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn whether_a_patch_without_a_response_changed_the_node_is_unknown() {
+        for (refusal, expected) in [
+            (Refusal::passing("timeout"), "unknown"),
+            (
+                Refusal {
+                    passing: false,
+                    ..Refusal::passing("403")
+                },
+                "unchanged",
+            ),
+        ] {
+            let round = round(&World::new(), &[Err(refusal)]);
+            let status = Status::new(&round, &crate::report::compose::Context::default());
+            let text = answer(&round, &status, Mode::Write, Output::Text).text;
+            assert_eq!(
+                text,
+                format!("node/{} {expected}\n", crate::decide::fixtures::VM)
+            );
         }
     }
 

@@ -90,18 +90,25 @@ impl Leaf<'_> {
 
     /// Returns every mistake in the leaf alone: in its name, and in its value or each entry of it.
     pub(super) fn errors(&self) -> Vec<ConfigError> {
-        let entries = (1..).zip(self.entries());
-        let entries = entries.filter_map(|(number, entry)| {
-            let Refusal::Value(why) = entry.refusal()? else {
-                return None;
-            };
-            Some(self.wrong(&format!("entry {number}"), &why))
-        });
-        let mut errors: Vec<ConfigError> = entries.collect();
-        if !errors.is_empty() {
-            return errors;
+        let mut errors = Vec::new();
+        let mut right = Vec::new();
+        for (number, entry) in (1..).zip(self.entries()) {
+            match (entry.refusal(), entry.value) {
+                (Some(Refusal::Value(why)), _) => {
+                    errors.push(self.wrong(&format!("entry {number}"), &why));
+                }
+                (_, DeValue::Array(item)) => right.extend(item),
+                _ => {}
+            }
         }
-        match self.refusal() {
+        // The other entries may have a mistake together.
+        let rest = match errors.is_empty() {
+            true => self.refusal(),
+            false => self
+                .with(DeValue::Array(right.into_iter().collect()))
+                .refusal(),
+        };
+        match rest {
             None => {}
             Some(Refusal::Unknown(siblings)) => errors.push(self.unknown(siblings)),
             Some(Refusal::Value(why)) => errors.push(self.wrong("the value", &why)),
@@ -125,16 +132,21 @@ impl Leaf<'_> {
 
     /// Returns a leaf for each entry of the array, if the key takes an array.
     fn entries(&self) -> impl Iterator<Item = Leaf<'_>> {
-        let with = |value| Leaf {
+        let items = self.value.as_array();
+        let none = self.with(DeValue::Array(DeArray::new()));
+        let items = items.filter(|_| none.refusal().is_none());
+        let items = items.into_iter().flat_map(|items| items.iter().cloned());
+        items.map(|item| self.with(DeValue::Array(DeArray::from_iter([item]))))
+    }
+
+    /// Returns the leaf with another value.
+    fn with<'v>(&self, value: DeValue<'v>) -> Leaf<'v> {
+        Leaf {
             path: self.path.clone(),
             names: self.names.clone(),
             value,
             place: self.place.clone(),
-        };
-        let items = self.value.as_array();
-        let items = items.filter(|_| with(DeValue::Array(DeArray::new())).refusal().is_none());
-        let items = items.into_iter().flat_map(|items| items.iter().cloned());
-        items.map(move |item| with(DeValue::Array(DeArray::from_iter([item]))))
+        }
     }
 
     fn refusal(&self) -> Option<Refusal> {

@@ -163,6 +163,11 @@ fn warning(settings: &Settings, leaf: &Leaf<'_>) -> Option<String> {
         ["hosts", ..] if is_off(Source::HostsTable) => {
             "has no effect, because `topology.sources` does not include \"hosts-table\""
         }
+        ["report", "lifecycle_conditions"]
+            if settings.report.lifecycle_conditions && !settings.report.node_conditions =>
+        {
+            "has no effect, because `report.node_conditions` is false"
+        }
         ["metrics", "textfile"] => match &settings.metrics.textfile {
             MetricsFile::Path(path) if path.extension().is_none_or(|name| name != "prom") => {
                 "does not end in `.prom`, so node-exporter does not read it"

@@ -8,14 +8,15 @@ use crate::facts::observation::Observation;
 /// Returns the code of the failure that prevents reads of an API; `None` if there is none.
 pub fn api(observation: &Observation, api: Api) -> Option<Code> {
     match observation.credential_failure(api) {
-        Some(why) => Some(credential(api, why.kind)),
+        Some(why) => credential(api, why.kind),
         None => request(api, observation.read_failure(api)?.kind),
     }
 }
 
-/// Returns the code of a credential that cannot be used.
-pub(super) fn credential(api: Api, kind: Kind) -> Code {
-    match (api, kind) {
+/// Returns the code of a credential that cannot be used; `None` if it was not read.
+pub(super) fn credential(api: Api, kind: Kind) -> Option<Code> {
+    Some(match (api, kind) {
+        (_, Kind::NotAsked) => return None,
         (Api::Harvester, Kind::Missing) => Code::HarvesterCredentialMissing,
         (Api::Harvester, Kind::EmptyFile) => Code::CredentialIsEmpty,
         (Api::Harvester, Kind::Directory) => Code::CredentialIsDirectory,
@@ -23,7 +24,7 @@ pub(super) fn credential(api: Api, kind: Kind) -> Code {
         (Api::Harvester, _) => Code::HarvesterCredentialInvalid,
         (Api::Guest, Kind::Missing) => Code::KubeletCredentialMissing,
         (Api::Guest, _) => Code::KubeletCredentialInvalid,
-    }
+    })
 }
 
 /// Returns the code of a failed request to an API; `None` if there was no request.

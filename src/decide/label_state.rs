@@ -216,7 +216,7 @@ fn without_host(seen: Scene<'_>) -> LabelState {
         // The VM may be known without Harvester. The reason is the same.
         _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi, None),
         OwnVm::Identified(_) => {
-            let seen = "status.nodeName of the VMI is empty: the VM is not running";
+            let seen = "status.nodeName of the VMI is empty, although the VM runs: KubeVirt sets it, whatever roles and labels allow";
             because(Code::NoTopologySource, Some(seen.to_owned()))
         }
         OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous, None),
@@ -247,6 +247,26 @@ mod tests {
             (condition.status, condition.reason),
             ("True", "HostWithoutTopology")
         );
+    }
+
+    #[test]
+    fn a_vm_without_a_host_is_not_called_stopped() {
+        let mut world = World::new();
+        world.change_vmi(|vmi| vmi.host = None);
+        let findings = world.plan().findings;
+        let is_said = |one: &Finding| one.seen.contains("although the VM runs");
+        assert!(findings.iter().any(is_said), "{findings:?}");
+    }
+
+    #[test]
+    fn credentials_that_were_not_read_are_not_called_invalid() {
+        let mut world = World::new();
+        let seen = &mut world.observation;
+        (seen.harvester, seen.candidates) = (Fact::default(), Fact::default());
+        (seen.kubelet, seen.node) = (Fact::default(), Fact::default());
+        let plan = world.plan();
+        assert_eq!(plan.findings, []);
+        assert_eq!(plan.sync, LabelState::HarvesterNotRead);
     }
 
     #[test]

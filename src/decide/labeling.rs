@@ -40,6 +40,7 @@ pub(super) fn labeling(
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);
             let writer = writer.cloned();
             conflict = tracker.known().cloned();
+            let patch = patch.or_else(|| memory.lost(node));
             doing(patch, writer, seen, memory, now)
         }
         (None, None, Some(_)) if !is_of_another => {

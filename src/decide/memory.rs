@@ -22,6 +22,8 @@ use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
 use crate::facts::names::{HostName, NameKind, NodeName, VmName};
+use crate::facts::node::Node;
+use crate::facts::topology::LabelValue;
 use crate::facts::trigger::{Scope, Trigger};
 use crate::facts::vmi::Vmi;
 
@@ -158,6 +160,26 @@ impl Memory {
         let refused = refusals.find(|refused| refused.action.is_same_change(action))?;
         let is_due = refused.due <= now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
         (!is_due).then_some(refused.due)
+    }
+
+    /// Returns a failed change that took effect, because the Node has it: its response was lost. Sent once more, it changes nothing, but
+    /// is known to be written, with its Event.
+    pub(super) fn lost(&self, node: &Node) -> Option<NodePatch> {
+        let refused = self.refusal(Write::Node)?;
+        let Action::PatchNode(patch) = &refused.action else {
+            return None;
+        };
+        let mut labels = patch.labels.iter();
+        let mut annotations = patch.annotations.iter();
+        let is_written = labels.all(|(key, value)| {
+            node.labels.get(key).map(String::as_str) == value.as_ref().map(LabelValue::as_str)
+        }) && annotations
+            .all(|(key, value)| node.annotations.get(key) == Some(value));
+        (refused.passing && refused.count == 1 && is_written).then(|| NodePatch {
+            // It must not overwrite a later change.
+            resource_version: node.resource_version.clone(),
+            ..patch.clone()
+        })
     }
 
     /// Forgets the refusal of a change of this kind.

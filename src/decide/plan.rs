@@ -240,7 +240,7 @@ impl Plan {
             is_settled: self.sync.is_final() && !is_unwritten,
         };
         // The time to the labels counts from the first hint, also while the API refuses them.
-        if found.is_settled && self.sync.code() != Some(Code::NodeWriteFailed) {
+        if found.is_settled && memory.refusal(Write::Node).is_none() {
             memory.cause = None;
         }
         self.cause = memory.cause.or(self.cause);

@@ -922,7 +922,7 @@ fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
     let mut world = World::new();
     let action = world.plan().actions.swap_remove(0);
     world.settle();
-    world.memory.refusals = refused(action, true, Duration::ZERO);
+    world.memory.refusals = refused(action, false, Duration::ZERO);
     let plan = world.plan();
     assert_eq!(
         (codes(&plan), plan.memory.refusals, plan.actions.len()),

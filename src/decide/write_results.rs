@@ -27,7 +27,17 @@ impl Plan {
                 memory.forget_refusal(write);
                 memory.cause = None;
             }
-            (Action::PatchConditions(_), Ok(())) => memory.forget_refusal(write),
+            (Action::PatchConditions(_), Ok(())) => {
+                // The refusal was reported before this write: a round reports its end.
+                if memory.refusal(write).is_some() {
+                    self.next = Next {
+                        after: Duration::ZERO,
+                        trigger: Trigger::Timer,
+                        scope: Scope::NONE,
+                    };
+                }
+                memory.forget_refusal(write);
+            }
             // A failed hook becomes a finding. An Event that was not sent is lost: the journal has the same state.
             (Action::RunHooks(_) | Action::SendEvents(_), _) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {

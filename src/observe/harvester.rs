@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::config::Settings;
 use crate::decide::identity::{is_certain, is_likely, may_be};
+use crate::facts::distribution::Distribution;
 use crate::facts::names::{Namespace, VmName, short};
-use crate::facts::observation::{Candidates, Coverage, Kubelet, Observation};
+use crate::facts::observation::{Candidates, Coverage, Observation};
 use crate::facts::scheduled_events::VirtualMachine;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::wire::kubeapi::{Client, Error, INSTANCES, Kind, VIRTUAL_MACHINES};
 
 use super::unavailable::why;
@@ -36,12 +37,8 @@ impl Names {
     }
 
     /// Creates the set from the configured name, the name found in an earlier run, and all local names of this machine.
-    pub fn new(
-        settings: &Settings,
-        earlier: Option<&VmName>,
-        machine: &Machine,
-        kubelet: Option<&Kubelet>,
-    ) -> Self {
+    pub fn new(settings: &Settings, earlier: Option<&VmName>, facts: &Observation) -> Self {
+        let machine = &facts.machine;
         let local = [
             &machine.kernel_hostname,
             &machine.static_hostname,
@@ -51,10 +48,14 @@ impl Names {
             .into_iter()
             .filter_map(|name| name.known())
             .flat_map(|name| [name.to_ascii_lowercase(), short(name)]);
-        let node = kubelet.map(|kubelet| kubelet.node_name.as_str());
-        let node = node
-            .into_iter()
-            .flat_map(|name| [name.to_owned(), short(name)]);
+        let node = facts.kubelet.known();
+        let node = node.map(|kubelet| kubelet.node_name.to_string());
+        // A kubelet that starts may get the name of another VM.
+        let configured = facts.distributions.iter();
+        let configured = configured.filter_map(Distribution::configured_node_name);
+        let configured = configured.map(|name| name.trim().to_ascii_lowercase());
+        let node = node.into_iter().chain(configured);
+        let node = node.flat_map(|name| [short(&name), name]);
         let names = local
             .chain(node)
             .filter_map(|name| VmName::parse(&name).ok());

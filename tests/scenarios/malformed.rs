@@ -2,7 +2,7 @@
 //! Answers that are not quite JSON or not quite an object, answers without end, writes that are refused for a while, and hostnames of
 //! any bytes.
 
-use harvester_lab::faults::{Fault, Matcher};
+use harvester_lab::faults::{Fault, Matcher, Seen};
 use harvester_lab::harvester::VmSpec;
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::server::Failure;
@@ -168,6 +168,44 @@ async fn a_write_that_conflicts_or_is_invalid_is_decided_anew() {
         assert!(!zones.iter().any(stale), "{reason}: {zones:?}");
         assert!(agent.exited().is_none());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_response_is_lost_is_reported_as_written() {
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let matcher = Matcher::any().verb("patch").user_agent(AGENT).once();
+    let faults = lab(&world.guest_api).faults();
+    let injected = faults.inject(matcher, Fault::TruncatedBody);
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    for event in ["HostChanged", "LiveMigrationDone"] {
+        let is_sent = async || {
+            let events = world.events().await;
+            events.iter().any(|sent| sent["reason"] == event)
+        };
+        eventually(SOON, event, is_sent).await;
+    }
+    let is_timed = |status: &Value| status["lastMigration"]["durationSeconds"].is_number();
+    world.status_becomes("the duration", is_timed, &[]).await;
+    world.findings_become(&[]).await;
+    assert_eq!(injected.hits(), 1);
+}
+
+/// The conditions of a Node are the last write of a round, which was reported before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_that_are_refused_once_leave_no_finding() {
+    let world = World::lab(WorldOptions::default()).await;
+    let status = |seen: &Seen<'_>| seen.path.ends_with("/status");
+    let matcher = Matcher::any().verb("patch").user_agent(AGENT).when(status);
+    let faults = lab(&world.guest_api).faults();
+    let injected = faults.inject(matcher.once(), Fault::html(500));
+    let _agent = serve(&world).await;
+    world.findings_become(&["node-write-failed"]).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    world.findings_become(&[]).await;
+    assert_eq!(injected.hits(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

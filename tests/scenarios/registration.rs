@@ -540,6 +540,29 @@ async fn a_clone_beside_its_original_holds_the_gate_whatever_its_configuration_s
     assert_eq!(node_patches(&world).await, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_name_of_the_configuration_that_another_vm_has_holds_the_gate() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    let other = VmSpec::named("chosen-1").firmware(Firmware::Random);
+    world.harvester.create_vm(other, "hv-b").await.unwrap();
+    let _agent = serve(&world).await;
+    let is_known = || async {
+        let status = world.guest.status();
+        status.is_some_and(|status| status["identity"]["state"] == "names-match")
+    };
+    eventually(SOON, "the VM", is_known).await;
+    world.guest.rancher_config(Some("chosen-1"));
+    let is_named = || async {
+        let findings = world.findings();
+        findings.iter().any(|code| code == "name-of-another-vm")
+    };
+    eventually(SOON, "the other VM", is_named).await;
+    let message = reason_at_the_bound(&gate(&world, "1s").await);
+    let expected = "node name `chosen-1` does not match";
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("(name-of-another-vm)"), "{message}");
+}
+
 #[tokio::test]
 async fn the_gate_does_not_delay_a_registered_kubelet_and_logs_nothing() {
     let world = World::lab(WorldOptions::default()).await;

@@ -28,19 +28,19 @@ pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut V
         (Api::Harvester, &settings.harvester.kubeconfig),
         (Api::Guest, &settings.guest.kubeconfig),
     ] {
-        if let Some(why) = seen.observation.credential_failure(api) {
-            let code = failure_code::credential(api, why.kind);
-            if code != Code::HarvesterCredentialMissing || !needs_no_credential(seen) {
-                let finding = Finding::new(code, why.text.clone());
-                findings.push(match (why.kind, api) {
-                    (UnavailableKind::Missing, _) if setting.is_some() => misnamed(finding, api),
-                    (UnavailableKind::Directory, Api::Guest) => finding.with_remedy(DIRECTORY),
-                    (UnavailableKind::Malformed, Api::Harvester) => finding
-                        .with_remedy(NOT_A_FILE)
-                        .with_all_commands(not_a_directory()),
-                    _ => finding,
-                });
-            }
+        if let Some(why) = seen.observation.credential_failure(api)
+            && let Some(code) = failure_code::credential(api, why.kind)
+            && (code != Code::HarvesterCredentialMissing || !needs_no_credential(seen))
+        {
+            let finding = Finding::new(code, why.text.clone());
+            findings.push(match (why.kind, api) {
+                (UnavailableKind::Missing, _) if setting.is_some() => misnamed(finding, api),
+                (UnavailableKind::Directory, Api::Guest) => finding.with_remedy(DIRECTORY),
+                (UnavailableKind::Malformed, Api::Harvester) => finding
+                    .with_remedy(NOT_A_FILE)
+                    .with_all_commands(not_a_directory()),
+                _ => finding,
+            });
         }
     }
 }

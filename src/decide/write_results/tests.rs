@@ -218,3 +218,64 @@ fn labels_that_a_webhook_drops_are_a_conflict_in_the_same_round() {
     let (plan, _) = world.round(|_, _| Some(Ok(())));
     assert_eq!(plan.actions.iter().find(is_patch), None);
 }
+
+#[test]
+fn the_end_of_refused_conditions_is_reported_in_a_round_at_once() {
+    let mut world = World::new();
+    let once = |world: &mut World, action: &Action| match action.write() {
+        Write::Conditions => Some(refused(true, None)),
+        _ => {
+            world.change(action);
+            Some(Ok(()))
+        }
+    };
+    world.memory = world.round(once).0.memory;
+    world.uptime += Duration::from_secs(10);
+    let plan = accept_all(&mut world);
+    let named = |plan: &Plan| {
+        let mut findings = plan.findings.iter();
+        findings.any(|finding| finding.code == crate::catalog::Code::NodeWriteFailed)
+    };
+    let next = plan.next;
+    assert_eq!((named(&plan), next.after), (true, Duration::ZERO));
+    assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::NONE));
+    world.memory = plan.memory;
+    let plan = accept_all(&mut world);
+    assert_eq!((named(&plan), plan.actions.len()), (false, 0));
+    assert!(plan.next.after > Duration::ZERO);
+}
+
+#[test]
+fn a_migration_whose_response_was_lost_is_written_with_its_event_and_its_time_by_one_more_patch() {
+    let mut world = migrated();
+    let cause = Some((Trigger::Link, world.uptime));
+    let lose = |world: &mut World, action: &Action| {
+        world.change(action);
+        Some(refused(true, None))
+    };
+    world.memory = world.round(lose).0.memory;
+    // The watch delivers the Node before the retry.
+    world.uptime += Duration::from_millis(10);
+    world.reasons = Reasons::new(Trigger::Node, world.uptime);
+    let plan = accept_all(&mut world);
+    let is_patch = |action: &&Action| action.write() == Write::Node;
+    assert_eq!(plan.actions.iter().find(is_patch), None);
+    world.memory = plan.memory;
+    world.uptime += Duration::from_secs(60);
+    let mut lost = world.clone();
+    let plan = accept_all(&mut world);
+    let Some(Action::PatchNode(patch)) = plan.actions.iter().find(is_patch) else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!(patch.announce.as_ref().unwrap().reason, "HostChanged");
+    // It overwrites no later change.
+    assert_eq!(patch.resource_version, world.node().resource_version);
+    assert_eq!((plan.cause, plan.memory.cause), (cause, None));
+    assert_eq!((plan.findings, plan.memory.refusals), (vec![], vec![]));
+    // A change that the Node has is sent once more at most.
+    lost.memory = lost.round(lose).0.memory;
+    lost.uptime += Duration::from_secs(600);
+    let plan = accept_all(&mut lost);
+    assert_eq!(plan.actions.iter().find(is_patch), None);
+    assert_eq!((plan.findings, plan.memory.refusals), (vec![], vec![]));
+}

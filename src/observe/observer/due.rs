@@ -48,8 +48,9 @@ impl Observer {
         if scope.contains(Scope::AFRESH) {
             self.host_labels.forget_refusals();
         }
-        // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time.
-        let is_renamed = scope.intersects(Scope::VM | Scope::AFRESH)
+        // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time, and of
+        // one in a file at once.
+        let is_renamed = scope.intersects(Scope::VM | Scope::AFRESH | Scope::FILES)
             && self.own.take_if(|own| own.names != self.names).is_some();
         let (facts, asks) = (&self.facts, scope.asks_apis());
         // Without a credential, the read fails without a request.

@@ -128,7 +128,8 @@ impl Apply for Observer {
 
     async fn announce(&mut self) {
         let own = own(&self.connections, &self.facts);
-        self.writer.announce(own, self.is_daemon).await;
+        let is_deferred = self.connections.guest.deferred().is_some();
+        self.writer.announce(own, self.is_daemon, is_deferred).await;
     }
 }
 

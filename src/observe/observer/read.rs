@@ -46,12 +46,7 @@ impl Observer {
         if stalled.is_none() && reads_credentials(scope, self.failures(), has_any) {
             doubted |= self.read_credentials(settings);
         }
-        self.names = harvester::Names::new(
-            settings,
-            self.earlier.as_ref(),
-            &self.facts.machine,
-            self.facts.kubelet.known(),
-        );
+        self.names = harvester::Names::new(settings, self.earlier.as_ref(), &self.facts);
         let due = self.due(settings, scope, doubted);
         let policy = self.list(settings, scope, now);
         let mut list = List::Unsent;

@@ -39,7 +39,7 @@ fn settled() -> Observer {
 fn rename(observer: &mut Observer) {
     let (mut settings, facts) = (Settings::default(), &observer.facts);
     settings.harvester.vm = Some(VmName::parse("another").unwrap());
-    observer.names = Names::new(&settings, None, &facts.machine, facts.kubelet.known());
+    observer.names = Names::new(&settings, None, facts);
 }
 
 fn unasked<T>() -> Fact<T> {
@@ -234,6 +234,8 @@ fn an_instance_that_was_found_by_other_names_is_forgotten_by_the_next_read_of_th
         (Scope::UNITS, Due::UNITS),
         (Scope::DELIVERED, NOTHING),
         (Scope::VM, SEARCH),
+        // That of a distribution may name another VM.
+        (Scope::FILES, SEARCH),
         // A new configuration may name the VM.
         (Scope::RELOAD, SEARCH.union(Due::UNITS)),
     ] {
