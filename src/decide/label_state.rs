@@ -216,7 +216,7 @@ fn without_host(seen: Scene<'_>) -> LabelState {
         // The VM may be known without Harvester. The reason is the same.
         _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi, None),
         OwnVm::Identified(_) => {
-            let seen = "status.nodeName of the VMI is empty, although the VM runs: KubeVirt sets it, whatever roles and labels allow";
+            let seen = "status.nodeName of the VMI is empty, although the VM runs. KubeVirt sets it; roles and labels are not the reason";
             because(Code::NoTopologySource, Some(seen.to_owned()))
         }
         OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous, None),
