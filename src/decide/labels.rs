@@ -9,12 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::placement::Placement;
-use crate::config::{LabelKey, OnChange, Settings};
+use crate::config::{EXTRA_MAX, LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
-
-/// The maximum number of owned labels: region and zone under both keys, the host, and the extra labels.
-const OWNED_MAX: usize = 64;
 
 /// The changes, and the labels that are skipped with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,18 +30,15 @@ pub struct Owned(pub BTreeMap<String, String>);
 
 impl Owned {
     /// Parses the annotation. Text that is not valid owns nothing, so that no label is removed. Other writers can change the
-    /// annotation, so it counts only for labels that the agent may write, and for at most 64 of them.
+    /// annotation, so it counts only for labels that the agent may write: region and zone under both keys, and as many others as the
+    /// host and the extra labels can be.
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
         let Self(mut labels) = read.unwrap_or_default();
-        let may_be_ours = |key: &str| {
-            is_topology_key(key)
-                || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
-        };
-        labels.retain(|key, _| may_be_ours(key));
-        while labels.len() > OWNED_MAX {
-            labels.pop_last();
-        }
+        let may_be_ours =
+            |key: &str| LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok());
+        let mut others = 0..=EXTRA_MAX;
+        labels.retain(|key, _| is_topology_key(key) || may_be_ours(key) && others.next().is_some());
         Self(labels)
     }
 }

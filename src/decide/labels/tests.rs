@@ -425,9 +425,33 @@ fn the_annotation_counts_only_for_labels_that_the_agent_may_write() {
     let owned = Owned::parse(Some(&text.to_owned()));
     let keys: Vec<&str> = owned.0.keys().map(String::as_str).collect();
     assert_eq!(keys, ["example.com/rack", "topology.kubernetes.io/zone"]);
-    let many: BTreeMap<String, &str> = (0..1000)
+    let mut many: BTreeMap<String, &str> = (0..1000)
         .map(|n| (format!("example.com/{n}"), "x"))
         .collect();
+    many.extend([REGION, ZONE, REGION_BETA, ZONE_BETA].map(|key| (key.to_owned(), "x")));
     let text = serde_json::to_string(&many).unwrap();
-    assert_eq!(Owned::parse(Some(&text)).0.len(), OWNED_MAX);
+    let owned = Owned::parse(Some(&text)).0;
+    assert_eq!(owned.len(), 4 + 1 + EXTRA_MAX);
+    assert!(owned.contains_key(ZONE), "the last in the alphabet");
+}
+
+#[test]
+fn as_many_extra_labels_as_the_configuration_takes_follow_the_host() {
+    let key = |number: usize| format!("example.com/k{number:03}");
+    let mut world = World::new();
+    label(&mut world, REGION_BETA, "eu-1");
+    label(&mut world, ZONE_BETA, "rack-a");
+    for key in (0..EXTRA_MAX).map(key) {
+        let parsed = LabelKey::parse(&key).unwrap();
+        let extra = &mut world.settings.labels.extra;
+        extra.insert(parsed.clone(), parsed);
+        if let Some(Fact::Known(labels)) = world.reads.answers.get_mut(&Source::HostNode) {
+            labels.insert(key, "a".to_owned());
+        }
+    }
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let moved = plan(&world);
+    let removed = moved.changes.values().filter(|value| value.is_none());
+    assert_eq!((removed.count(), reasons(&moved)), (EXTRA_MAX, vec![]));
 }
