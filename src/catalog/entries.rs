@@ -317,8 +317,11 @@ catalog! {
         ],
         run: [Harvester TOPOLOGY];
     LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "topology value is not a valid label value",
-        impact: "The labels of the Node are unchanged.",
-        fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
+        impact: "The Node gets no label with this value.",
+        fix: [
+            "Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.",
+            "Or, for the name of a host that is longer, set `[topology] host_label = \"off\"`.",
+        ],
         run: [Vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 

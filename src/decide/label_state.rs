@@ -110,9 +110,14 @@ impl LabelState {
 /// Returns the state that a code explains, with the title of the code and what it means for the labels, and with what was `seen` if no
 /// other decision raises the finding.
 fn because(code: Code, seen: Option<String>) -> LabelState {
+    // Other labels may follow the host.
+    let stays = match code {
+        Code::LabelValueInvalid => "it is not set",
+        _ => "labels are unchanged",
+    };
     LabelState::Explained {
         code,
-        message: format!("{}; labels are unchanged", code.entry().title),
+        message: format!("{}; {stays}", code.entry().title),
         seen,
     }
 }
@@ -169,6 +174,7 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         {
             because(Code::TopologyPartial, None)
         }
+        Some(_) if left(&[SkipReason::HostNameInvalid]) => because(Code::LabelValueInvalid, None),
         Some(known) if known.topology.is_empty() => LabelState::Explained {
             code: Code::HostWithoutTopology,
             message: "the Harvester host has neither a region nor a zone label".to_owned(),

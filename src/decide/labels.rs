@@ -74,6 +74,8 @@ pub enum SkipReason {
     WouldMix,
     /// Unknown: the labels of the host cannot be read at present.
     HostNotRead,
+    /// Not possible: the name of the host is not a valid label value. A label with that of an earlier host is removed.
+    HostNameInvalid,
 }
 
 /// A label that may be changed.
@@ -95,7 +97,7 @@ enum Rule {
     Hold,
     /// Always: it is the region or zone of the host. It is removed if the host provably has none and `may_remove` is set.
     Follow { may_remove: bool },
-    /// Always: it is the name of the host.
+    /// Always: it is the name of the host. It is removed if it is ours and that name is not a label value.
     Host,
     /// If no other writer set it: it is a label of the allow-list. It is removed if it is ours and the host has none.
     Extra,
@@ -159,8 +161,10 @@ impl<'a> Row<'a> {
             (Rule::Follow { .. } | Rule::Host, Some(Ok(wanted))) => Verdict::Set(wanted.clone()),
             (Rule::Follow { .. }, _) if present.is_none() => Verdict::Keep,
             (Rule::Follow { may_remove: true }, _) if owned == Some(true) => Verdict::Remove,
+            (Rule::Follow { .. }, _) => Verdict::Leave(SkipReason::HostHasNone),
             // The name of a host may be longer than a label value. A truncated name could be the name of another host.
-            (Rule::Follow { .. } | Rule::Host, _) => Verdict::Leave(SkipReason::HostHasNone),
+            (Rule::Host, _) if owned == Some(true) => Verdict::Remove,
+            (Rule::Host, _) => Verdict::Leave(SkipReason::HostNameInvalid),
             (Rule::Extra, Some(Ok(wanted))) if owned.is_some() || present.is_none() || is_same => {
                 Verdict::Set(wanted.clone())
             }

@@ -19,6 +19,7 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
         SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::NotManaged => Code::LabelNotManaged,
         SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
+        SkipReason::HostNameInvalid => Code::LabelValueInvalid,
         // If no source answers, the missing answer is reported instead.
         SkipReason::WouldMix if left.wanted.is_none() => return None,
         SkipReason::WouldMix => Code::TopologyPartial,

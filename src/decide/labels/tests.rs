@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::catalog::Code;
 use crate::config::LabelKey;
 use crate::decide::Action;
 use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
@@ -454,4 +455,30 @@ fn as_many_extra_labels_as_the_configuration_takes_follow_the_host() {
     let moved = plan(&world);
     let removed = moved.changes.values().filter(|value| value.is_none());
     assert_eq!((removed.count(), reasons(&moved)), (EXTRA_MAX, vec![]));
+}
+
+/// Returns the findings, each as its code and observation.
+fn findings(world: &World) -> Vec<(Code, String)> {
+    let findings = world.plan().findings.into_iter();
+    findings.map(|one| (one.code, one.seen)).collect()
+}
+
+#[test]
+fn a_name_of_a_host_that_is_no_label_value_leaves_no_label_of_another_host() {
+    let long = format!("hv-{}", "x".repeat(61));
+    let mut world = World::new();
+    world.settle();
+    world.migrate(&long, "eu-2", "rack-b");
+    assert_eq!(
+        set(&plan(&world)),
+        [(HOST, "(removed)"), (REGION, "eu-2"), (ZONE, "rack-b")]
+    );
+    world.settle();
+    let text = format!("{HOST}: none on the Node, {long} on the host");
+    assert_eq!(findings(&world), [(Code::LabelValueInvalid, text)]);
+    assert_eq!(world.plan().sync.reason(), "LabelValueInvalid");
+    label(&mut world, HOST, "by-hand");
+    assert_eq!(set(&plan(&world)), [], "not ours");
+    world.settings.topology.host_label = None;
+    assert_eq!(findings(&world), []);
 }
