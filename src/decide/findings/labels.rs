@@ -8,20 +8,21 @@ use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::{LabelValue, TWINS};
 
 /// Returns the finding for a label that was not changed.
-pub(super) fn left(left: &Left) -> Option<Finding> {
+pub(super) fn left(left: &Left, seen: Scene<'_>) -> Option<Finding> {
     let value = |value: &Option<String>| {
         let text = value.as_deref().unwrap_or("none");
         text.escape_debug().to_string()
     };
     let (key, present, wanted) = (&left.key, value(&left.present), value(&left.wanted));
     let text = format!("{key}: {present} on the Node, {wanted} on the host");
+    let is_known = seen.placement.is_some_and(|at| at.known.is_some());
     let code = match left.reason {
         SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::NotManaged => Code::LabelNotManaged,
         SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
         SkipReason::HostNameInvalid => Code::LabelValueInvalid,
-        // If no source answers, the missing answer is reported instead.
-        SkipReason::WouldMix if left.wanted.is_none() => return None,
+        // The host has the others. If no source answers, the missing answer is reported instead.
+        SkipReason::WouldMix if left.wanted.is_some() || !is_known => return None,
         SkipReason::WouldMix => Code::TopologyPartial,
     };
     Some(Finding::new(code, text))

@@ -482,3 +482,25 @@ fn a_name_of_a_host_that_is_no_label_value_leaves_no_label_of_another_host() {
     world.settings.topology.host_label = None;
     assert_eq!(findings(&world), []);
 }
+
+#[test]
+fn the_label_that_the_host_lacks_is_the_one_that_is_named() {
+    let zone = (
+        Code::TopologyPartial,
+        format!("{ZONE}: rack-a on the Node, none on the host"),
+    );
+    let region = (
+        Code::TopologyPartial,
+        format!("{REGION}: eu-1 on the Node, none on the host"),
+    );
+    for (there, expected) in [
+        ("eu-1", vec![zone.clone()]),
+        ("eu-2", vec![zone.clone()]),
+        ("", vec![region, zone]),
+    ] {
+        let mut world = World::new();
+        world.settle();
+        world.migrate("hv-b", there, "");
+        assert_eq!(findings(&world), expected, "{there}");
+    }
+}
