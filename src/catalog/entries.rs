@@ -309,8 +309,8 @@ catalog! {
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [Harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a topology label that the Node has",
-        impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
+    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a label that the Node has, or it was not read",
+        impact: "The label of the Node is unchanged, and may be that of another host. Updating only region or zone would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::Placement;
+use super::placement::{Placement, PlacementOutcome};
 use crate::config::{EXTRA_MAX, LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
@@ -72,7 +72,7 @@ pub enum SkipReason {
     HostHasNone,
     /// Skipped because changing it alone would mix the labels of two hosts.
     WouldMix,
-    /// Unknown: the labels of the host cannot be read at present.
+    /// Unknown: the labels of the host cannot be read.
     HostNotRead,
     /// Not possible: the name of the host is not a valid label value. A label with that of an earlier host is removed.
     HostNameInvalid,
@@ -101,8 +101,8 @@ enum Rule {
     Host,
     /// If no other writer set it: it is a label of the allow-list. It is removed if it is ours and the host has none.
     Extra,
-    /// Never: it is a label of the allow-list, and the host may have it. If the VM moved, that of the previous host stays.
-    Unread { is_moved: bool },
+    /// Never: it is a label of the allow-list that is not read, and that of an earlier host may stay, or none be set.
+    Unread,
     /// It is owned, but not configured any more: an earlier host label, an extra label.
     Drop,
 }
@@ -169,11 +169,7 @@ impl<'a> Row<'a> {
                 Verdict::Set(wanted.clone())
             }
             (Rule::Extra, Some(_)) => Verdict::Leave(SkipReason::NotManaged),
-            // This is reported and retried.
-            (Rule::Unread { is_moved: true }, _) if owned.is_some() => {
-                Verdict::Leave(SkipReason::HostNotRead)
-            }
-            (Rule::Unread { .. }, _) => Verdict::Keep,
+            (Rule::Unread, _) => Verdict::Leave(SkipReason::HostNotRead),
             (Rule::Extra | Rule::Drop, _) if owned == Some(true) => Verdict::Remove,
             (Rule::Extra | Rule::Drop, _) => Verdict::Disown,
         }
@@ -277,14 +273,21 @@ fn rows<'a>(
     rows.extend(dropped.map(|key| Row::new(key, None, Rule::Drop)));
     let of_host = placement.extra.as_ref();
     let is_complete = of_host.is_some_and(|of_host| of_host.is_complete);
-    rows.extend(extra.keys().map(|key| {
+    // After a refusal for good, nothing else shows that the label may be that of an earlier host, or is never set.
+    let unknown = placement.extra_unknown;
+    let is_never_set = of_host.is_none() && unknown == Some(PlacementOutcome::Failed);
+    let is_unread = |key: &str| match owned.0.contains_key(key) {
+        true => is_moved || unknown.is_some(),
+        false => is_never_set && !node.labels.contains_key(key),
+    };
+    rows.extend(extra.keys().filter_map(|key| {
         let value = of_host.and_then(|of_host| of_host.values.get(key).cloned());
         let wanted = value.map(|value| value.map_err(|illegal| illegal.value));
         let rule = match wanted.is_some() || is_complete {
             true => Rule::Extra,
-            false => Rule::Unread { is_moved },
+            false => is_unread(key.as_str()).then_some(Rule::Unread)?,
         };
-        Row::new(key.as_str(), wanted, rule)
+        Some(Row::new(key.as_str(), wanted, rule))
     }));
     rows
 }

@@ -6,7 +6,7 @@ use crate::config::LabelKey;
 use crate::decide::Action;
 use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
 use crate::facts::Fact;
-use crate::facts::node::ANNOTATION_HOST;
+use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
 use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
@@ -461,6 +461,93 @@ fn as_many_extra_labels_as_the_configuration_takes_follow_the_host() {
 fn findings(world: &World) -> Vec<(Code, String)> {
     let findings = world.plan().findings.into_iter();
     findings.map(|one| (one.code, one.seen)).collect()
+}
+
+#[test]
+fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
+    for (answers, unread) in [
+        (
+            [
+                (Source::HostNode, forbidden()),
+                (Source::ConfigMap, Fact::Absent),
+            ],
+            true,
+        ),
+        (
+            [
+                (Source::HostNode, forbidden()),
+                (Source::ConfigMap, forbidden()),
+            ],
+            true,
+        ),
+        (
+            [
+                (Source::HostNode, Fact::Absent),
+                (Source::ConfigMap, Fact::Absent),
+            ],
+            false,
+        ),
+    ] {
+        let mut world = World::new();
+        with_rack(&mut world, Some("r1"));
+        world.settle();
+        world.migrate("hv-b", "", "");
+        world.annotate("hv-b", "eu-1", "rack-b");
+        world.reads.answers.extend(answers.clone());
+        // The migration comes to its end, and the label is not forgotten.
+        world.settle();
+        assert_eq!(world.node().annotations[ANNOTATION_HOST], "hv-b");
+        let text = format!("{RACK}: r1 on the Node, not read from the host");
+        assert_eq!(findings(&world), [(Code::TopologyPartial, text)]);
+        let sync = world.plan().sync;
+        assert_eq!((sync.reason(), sync.is_final()), ("TopologyPartial", true));
+        // Those that were never set are one finding, and the labels that are set match.
+        let node = world.node();
+        node.labels.remove(RACK);
+        node.annotations.remove(ANNOTATION_OWNED);
+        let more = |text| LabelKey::parse(text).unwrap();
+        world
+            .settings
+            .labels
+            .extra
+            .insert(more("example.com/a"), more("a"));
+        world.settle();
+        let text = "labels of the host for `[labels.extra]` are not read".to_owned();
+        let expected = unread.then_some((Code::ConfigWarning, text));
+        assert_eq!(findings(&world), Vec::from_iter(expected));
+        assert_eq!(world.plan().sync.reason(), "Synced");
+        // One of another writer is not ours to report.
+        world
+            .settings
+            .labels
+            .extra
+            .retain(|key, _| key.as_str() == RACK);
+        label(&mut world, RACK, "by-hand");
+        assert_eq!(findings(&world), []);
+        world.node().labels.remove(RACK);
+        world.migrate("hv-b", "eu-1", "rack-b");
+        with_rack(&mut world, Some("r2"));
+        assert_eq!(set(&plan(&world)), [(RACK, "r2")]);
+        world.settle();
+        assert_eq!(findings(&world), []);
+    }
+}
+
+#[test]
+fn an_extra_label_that_cannot_be_read_just_now_is_not_said_while_the_vm_stays() {
+    let mut world = World::new();
+    with_rack(&mut world, Some("r1"));
+    world.settle();
+    world.annotate("hv-a", "eu-1", "rack-a");
+    let failed = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    for (host_node, configmap) in [(failed.clone(), forbidden()), (forbidden(), failed)] {
+        world.answer(Source::HostNode, host_node);
+        world.answer(Source::ConfigMap, configmap);
+        assert_eq!(
+            (set(&plan(&world)), reasons(&plan(&world))),
+            (vec![], vec![])
+        );
+    }
 }
 
 #[test]
