@@ -309,16 +309,19 @@ catalog! {
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [Harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a topology label that the Node has",
-        impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
+    TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a label that the Node has, or it was not read",
+        impact: "The label of the Node is unchanged, and may be that of another host. Updating only region or zone would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [Harvester TOPOLOGY];
     LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "topology value is not a valid label value",
-        impact: "The labels of the Node are unchanged.",
-        fix: ["Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
+        impact: "The Node gets no label with this value.",
+        fix: [
+            "Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.",
+            "Or, for the name of a host that is longer, set `[topology] host_label = \"off\"`.",
+        ],
         run: [Vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
 

@@ -60,6 +60,9 @@ use tree::{Leaf, Node};
 /// The key whose value the keys of `[labels.extra]` must differ from.
 const HOST_LABEL: [&str; 2] = ["topology", "host_label"];
 
+/// The maximum number of extra labels: the Node is patched with all of them at once, and lists those that the agent owns.
+pub const EXTRA_MAX: usize = 128;
+
 /// The maximum size of a file: much more than all keys with every host of a large Harvester cluster need.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
@@ -118,6 +121,14 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
     if has_host_label {
         problems.extend(winners.iter().filter_map(|leaf| clash(&settings, leaf)));
     }
+    let extra = winners.iter().filter(|leaf| is_extra(leaf));
+    let why = format!("is one of more than {EXTRA_MAX} in `[labels.extra]`");
+    problems.extend(
+        extra
+            .skip(EXTRA_MAX)
+            .take(1)
+            .map(|leaf| leaf.wrong("the key", &why)),
+    );
     if problems.is_empty() {
         warnings.extend(winners.iter().filter_map(|leaf| warning(&settings, leaf)));
         return Ok(LoadedConfig {
@@ -140,12 +151,13 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
 /// Rejects the host label as an extra label: two writers of one label in the agent would overwrite each other forever.
 fn clash(settings: &Settings, leaf: &Leaf<'_>) -> Option<ConfigError> {
     let host_label = settings.topology.host_label.as_ref()?.as_str();
-    let [labels, extra, key] = leaf.path.as_slice() else {
-        return None;
-    };
     let why = "is the host label (`topology.host_label`), which the agent writes itself";
-    (labels == "labels" && extra == "extra" && key == host_label)
-        .then(|| leaf.wrong("the key", why))
+    let is_host = leaf.path.last().is_some_and(|key| key == host_label);
+    (is_extra(leaf) && is_host).then(|| leaf.wrong("the key", why))
+}
+
+fn is_extra(leaf: &Leaf<'_>) -> bool {
+    matches!(leaf.path.as_slice(), [labels, extra, _] if labels == "labels" && extra == "extra")
 }
 
 /// Returns a warning if the value is valid, but probably a mistake.

@@ -252,6 +252,19 @@ fn each_tree_has_the_expected_settings() {
     });
 }
 
+#[test]
+fn no_more_extra_labels_are_allowed_than_the_agent_can_own() {
+    let extra = |count: usize| -> String {
+        let keys = (0..count).map(|number| format!("k{number:03} = 'x'\n"));
+        format!("[labels.extra]\n{}", keys.collect::<String>())
+    };
+    assert_eq!(settings(&extra(EXTRA_MAX)).labels.extra.len(), EXTRA_MAX);
+    assert_eq!(
+        errors(&extra(EXTRA_MAX + 2)),
+        ["130: `labels.extra.k128`: the key is one of more than 128 in `[labels.extra]`"]
+    );
+}
+
 /// Errors get into the journal and into the archive of `doctor --bundle`.
 #[test]
 fn no_value_is_in_an_error() {

@@ -40,7 +40,8 @@ pub fn raise(
     let last = memory.last_vmi.as_ref();
     names::identity(seen.identity, seen.observation, last, &mut findings);
     findings.extend(sync.finding());
-    findings.extend(wanted.labels.left.iter().filter_map(labels::left));
+    let left = wanted.labels.left.iter();
+    findings.extend(left.filter_map(|left| labels::left(left, seen)));
     if let Some(stand) = &wanted.conflict {
         let text = format!(
             "`{}` reverted {} 3 times in 10 minutes",

@@ -5,7 +5,7 @@ use super::doing::{Doing, Labeling};
 use super::failure_code;
 use super::identity::OwnVm;
 use super::input::Scene;
-use super::labels::SkipReason;
+use super::labels::{Left, SkipReason};
 use super::placement::{Placement, PlacementOutcome};
 use crate::catalog::{Api, Code, Finding, Flag, kebab};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -110,9 +110,15 @@ impl LabelState {
 /// Returns the state that a code explains, with the title of the code and what it means for the labels, and with what was `seen` if no
 /// other decision raises the finding.
 fn because(code: Code, seen: Option<String>) -> LabelState {
+    // Other labels may follow the host.
+    let stays = match code {
+        Code::TopologyPartial => "this label is unchanged",
+        Code::LabelValueInvalid => "it is not set",
+        _ => "labels are unchanged",
+    };
     LabelState::Explained {
         code,
-        message: format!("{}; labels are unchanged", code.entry().title),
+        message: format!("{}; {stays}", code.entry().title),
         seen,
     }
 }
@@ -150,7 +156,9 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         }
     }
     let left = |reasons: &[SkipReason]| {
-        let mut left = wanted.labels.left.iter();
+        // One that the Node never had is a finding only.
+        let stays = |left: &Left| left.reason != SkipReason::HostNotRead || left.present.is_some();
+        let mut left = wanted.labels.left.iter().filter(|left| stays(left));
         left.any(|left| reasons.contains(&left.reason))
     };
     match &placement.known {
@@ -169,6 +177,7 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         {
             because(Code::TopologyPartial, None)
         }
+        Some(_) if left(&[SkipReason::HostNameInvalid]) => because(Code::LabelValueInvalid, None),
         Some(known) if known.topology.is_empty() => LabelState::Explained {
             code: Code::HostWithoutTopology,
             message: "the Harvester host has neither a region nor a zone label".to_owned(),

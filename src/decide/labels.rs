@@ -8,13 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::Placement;
-use crate::config::{LabelKey, OnChange, Settings};
+use super::placement::{Placement, PlacementOutcome};
+use crate::config::{EXTRA_MAX, LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS, is_topology_key};
-
-/// The maximum number of owned labels: region and zone under both keys, the host, and the extra labels.
-const OWNED_MAX: usize = 64;
 
 /// The changes, and the labels that are skipped with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,18 +30,15 @@ pub struct Owned(pub BTreeMap<String, String>);
 
 impl Owned {
     /// Parses the annotation. Text that is not valid owns nothing, so that no label is removed. Other writers can change the
-    /// annotation, so it counts only for labels that the agent may write, and for at most 64 of them.
+    /// annotation, so it counts only for labels that the agent may write: region and zone under both keys, and as many others as the
+    /// host and the extra labels can be.
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
         let Self(mut labels) = read.unwrap_or_default();
-        let may_be_ours = |key: &str| {
-            is_topology_key(key)
-                || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
-        };
-        labels.retain(|key, _| may_be_ours(key));
-        while labels.len() > OWNED_MAX {
-            labels.pop_last();
-        }
+        let may_be_ours =
+            |key: &str| LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok());
+        let mut others = 0..=EXTRA_MAX;
+        labels.retain(|key, _| is_topology_key(key) || may_be_ours(key) && others.next().is_some());
         Self(labels)
     }
 }
@@ -78,8 +72,10 @@ pub enum SkipReason {
     HostHasNone,
     /// Skipped because changing it alone would mix the labels of two hosts.
     WouldMix,
-    /// Unknown: the labels of the host cannot be read at present.
+    /// Unknown: the labels of the host cannot be read.
     HostNotRead,
+    /// Not possible: the name of the host is not a valid label value. A label with that of an earlier host is removed.
+    HostNameInvalid,
 }
 
 /// A label that may be changed.
@@ -101,12 +97,12 @@ enum Rule {
     Hold,
     /// Always: it is the region or zone of the host. It is removed if the host provably has none and `may_remove` is set.
     Follow { may_remove: bool },
-    /// Always: it is the name of the host.
+    /// Always: it is the name of the host. It is removed if it is ours and that name is not a label value.
     Host,
     /// If no other writer set it: it is a label of the allow-list. It is removed if it is ours and the host has none.
     Extra,
-    /// Never: it is a label of the allow-list, and the host may have it. If the VM moved, that of the previous host stays.
-    Unread { is_moved: bool },
+    /// Never: it is a label of the allow-list that is not read, and that of an earlier host may stay, or none be set.
+    Unread,
     /// It is owned, but not configured any more: an earlier host label, an extra label.
     Drop,
 }
@@ -165,17 +161,15 @@ impl<'a> Row<'a> {
             (Rule::Follow { .. } | Rule::Host, Some(Ok(wanted))) => Verdict::Set(wanted.clone()),
             (Rule::Follow { .. }, _) if present.is_none() => Verdict::Keep,
             (Rule::Follow { may_remove: true }, _) if owned == Some(true) => Verdict::Remove,
+            (Rule::Follow { .. }, _) => Verdict::Leave(SkipReason::HostHasNone),
             // The name of a host may be longer than a label value. A truncated name could be the name of another host.
-            (Rule::Follow { .. } | Rule::Host, _) => Verdict::Leave(SkipReason::HostHasNone),
+            (Rule::Host, _) if owned == Some(true) => Verdict::Remove,
+            (Rule::Host, _) => Verdict::Leave(SkipReason::HostNameInvalid),
             (Rule::Extra, Some(Ok(wanted))) if owned.is_some() || present.is_none() || is_same => {
                 Verdict::Set(wanted.clone())
             }
             (Rule::Extra, Some(_)) => Verdict::Leave(SkipReason::NotManaged),
-            // This is reported and retried.
-            (Rule::Unread { is_moved: true }, _) if owned.is_some() => {
-                Verdict::Leave(SkipReason::HostNotRead)
-            }
-            (Rule::Unread { .. }, _) => Verdict::Keep,
+            (Rule::Unread, _) => Verdict::Leave(SkipReason::HostNotRead),
             (Rule::Extra | Rule::Drop, _) if owned == Some(true) => Verdict::Remove,
             (Rule::Extra | Rule::Drop, _) => Verdict::Disown,
         }
@@ -279,14 +273,21 @@ fn rows<'a>(
     rows.extend(dropped.map(|key| Row::new(key, None, Rule::Drop)));
     let of_host = placement.extra.as_ref();
     let is_complete = of_host.is_some_and(|of_host| of_host.is_complete);
-    rows.extend(extra.keys().map(|key| {
+    // After a refusal for good, nothing else shows that the label may be that of an earlier host, or is never set.
+    let unknown = placement.extra_unknown;
+    let is_never_set = of_host.is_none() && unknown == Some(PlacementOutcome::Failed);
+    let is_unread = |key: &str| match owned.0.contains_key(key) {
+        true => is_moved || unknown.is_some(),
+        false => is_never_set && !node.labels.contains_key(key),
+    };
+    rows.extend(extra.keys().filter_map(|key| {
         let value = of_host.and_then(|of_host| of_host.values.get(key).cloned());
         let wanted = value.map(|value| value.map_err(|illegal| illegal.value));
         let rule = match wanted.is_some() || is_complete {
             true => Rule::Extra,
-            false => Rule::Unread { is_moved },
+            false => is_unread(key.as_str()).then_some(Rule::Unread)?,
         };
-        Row::new(key.as_str(), wanted, rule)
+        Some(Row::new(key.as_str(), wanted, rule))
     }));
     rows
 }

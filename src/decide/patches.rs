@@ -40,7 +40,9 @@ pub fn node_patch(
     );
     let stays = labels.left.iter().any(|left| {
         matches!(left.reason, SkipReason::WouldMix | SkipReason::Pinned)
-            || left.reason == SkipReason::HostNotRead && placement.trouble.is_some()
+            || left.reason == SkipReason::HostNotRead
+                && placement.trouble.is_some()
+                && placement.extra_unknown.is_none()
     });
     if !stays && placement.known.is_some() {
         want(ANNOTATION_HOST, placement.host.to_string());

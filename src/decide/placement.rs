@@ -28,6 +28,9 @@ pub struct Placement {
     pub known: Option<Known>,
     /// The host's values of the extra labels, from a source that has all of its labels.
     pub extra: Option<ExtraLabels>,
+    /// Why extra labels that are not in `extra` stay unknown: `Failed` if a source with all labels of the host refuses them, `Empty` if
+    /// none knows the host.
+    pub extra_unknown: Option<PlacementOutcome>,
     /// The error of a source that could not be read and may answer soon.
     pub trouble: Option<Unavailable>,
     /// The result of each source, in order.
@@ -293,6 +296,11 @@ impl<'a> Choice<'a> {
         } = self.located;
         // A host has provably no topology only if all sources that might have one could be read.
         let is_unsure = self.has(&[Stale, Failed, Invalid]);
+        let all = |outcome: &_| {
+            let mut tried = self.tried.iter();
+            tried.any(|tried| tried.source.has_all() && tried.outcome == *outcome)
+        };
+        let extra_unknown = [Failed, Empty].into_iter().find(all);
         let mut known = self.known;
         known.take_if(|known| known.topology.is_empty() && is_unsure);
         // A source that is silent about the zone must not replace the zone that another one has shown. A source that is refused for
@@ -312,6 +320,7 @@ impl<'a> Choice<'a> {
             host_source: host_source.describe(),
             known,
             extra: self.extra.filter(|_| !self.is_extra_unread),
+            extra_unknown: extra_unknown.filter(|_| !self.is_extra_unread),
             trouble: self.trouble,
             tried: self.tried,
         }

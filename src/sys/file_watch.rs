@@ -5,10 +5,12 @@
 //! directory. So for every path step that leads to the file, the nearest existing directory is watched, and only the events that
 //! name the next step count.
 //!
+//! Of a directory of drop-ins, whose name ends in `.d`, each file counts.
+//!
 //! A device is watched by its name only: each write to `/dev/null` is an event of `/dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::MetadataExt;
@@ -38,7 +40,7 @@ const BUFFER_BYTES: usize = 4096;
 /// The interval at which files are compared that another machine serves.
 const POLL: Duration = Duration::from_secs(60);
 
-/// Directories to watch, each with the relevant names in it.
+/// Directories to watch, each with the relevant names in it. An empty name stands for all.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
 /// The watched aspect of a path.
@@ -206,10 +208,13 @@ pub async fn follow(
                 | EventMask::DELETE_SELF
                 | EventMask::MOVE_SELF
                 | EventMask::IGNORED;
-            let wanted = names
-                .get(&event.wd)
-                .zip(event.name.as_ref())
-                .is_some_and(|(names, name)| names.contains(name));
+            let wanted =
+                names
+                    .get(&event.wd)
+                    .zip(event.name.as_ref())
+                    .is_some_and(|(names, name)| {
+                        names.contains(name) || names.contains(OsStr::new(""))
+                    });
             if wanted || event.mask.intersects(whole) {
                 break;
             }
@@ -248,6 +253,11 @@ fn interest(root: &Root, files: &[PathBuf], what: What) -> Interest {
             }
             path = parent;
         }
+    }
+    let is_drop_ins = |path: &&PathBuf| path.extension() == Some(OsStr::new("d"));
+    for path in files.iter().filter(is_drop_ins) {
+        let names = interest.entry(root.resolve(path)).or_default();
+        names.insert(OsString::new());
     }
     interest
 }
@@ -313,6 +323,35 @@ mod tests {
         fn drop(&mut self) {
             self.task.abort();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_file_in_a_directory_of_drop_ins_is_seen_also_after_that_is_made_or_is_a_link() {
+        let mut watched = Watched::new("/etc/rke2/config.yaml.d", |_| {}).await;
+        let first = "/etc/rke2/config.yaml.d/60-x.yaml";
+        watched.write(first, "1");
+        assert!(watched.changed().await);
+        watched.write(first, "2");
+        assert!(watched.changed().await);
+        watched.write("/etc/rke2/new", "3");
+        assert!(!watched.changed().await);
+        fs::rename(
+            watched.root.join("/etc/rke2/new"),
+            watched.root.join("/etc/rke2/config.yaml.d/70-y.yaml"),
+        )
+        .unwrap();
+        assert!(watched.changed().await);
+        fs::remove_file(watched.root.join(first)).unwrap();
+        assert!(watched.changed().await);
+        fs::rename(
+            watched.root.join("/etc/rke2/config.yaml.d"),
+            watched.root.join("/etc/here"),
+        )
+        .unwrap();
+        symlink("../here", watched.root.join("/etc/rke2/config.yaml.d")).unwrap();
+        assert!(watched.changed().await);
+        watched.write("/etc/here/80-z.yaml", "4");
+        assert!(watched.changed().await);
     }
 
     #[tokio::test(start_paused = true)]

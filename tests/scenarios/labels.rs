@@ -22,6 +22,7 @@ on_both!(
     a_host_relabelled_in_harvester_is_followed,
     hold_keeps_the_first_zone_and_report_writes_none,
     extra_labels_come_from_the_host_and_foreign_ones_stay,
+    an_extra_label_of_the_previous_host_is_reported_until_the_host_can_be_read,
     every_source_is_used_in_its_turn,
 );
 
@@ -220,6 +221,35 @@ async fn extra_labels_come_from_the_host_and_foreign_ones_stay(on: On) {
         world.node_label("example.com/disk").await.as_deref(),
         Some("by-hand")
     );
+}
+
+async fn an_extra_label_of_the_previous_host_is_reported_until_the_host_can_be_read(on: On) {
+    const POWER: &str = "example.com/power";
+    let world = on
+        .world(WorldOptions {
+            access: HostAccess::Nodes,
+            ..WorldOptions::default()
+        })
+        .await;
+    for (host, power) in [("hv-a", "p1"), ("hv-b", "p2")] {
+        let labels = [(POWER, Some(power))];
+        world.harvester.relabel_host(host, &labels).await.unwrap();
+    }
+    let extra = format!("[labels.extra]\n\"{POWER}\" = \"{POWER}\"\n");
+    world.guest.agent_config("10-extra.toml", &extra);
+    let agent = serve(&world).await;
+    label_becomes(&world, POWER, "p1").await;
+    world.revoke_host_nodes().await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, HOST, "hv-b").await;
+    condition_becomes(&world, TOPOLOGY, "False", "TopologyPartial").await;
+    findings_become(&world, &["topology-partial"]).await;
+    assert_eq!(world.node_label(POWER).await.as_deref(), Some("p1"));
+    world.grant_host_nodes().await;
+    agent.signal(Signal::SIGHUP);
+    label_becomes(&world, POWER, "p2").await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    findings_become(&world, &[]).await;
 }
 
 async fn every_source_is_used_in_its_turn(on: On) {

@@ -7,23 +7,44 @@ use crate::decide::input::Scene;
 use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::{LabelValue, TWINS};
 
+/// The step for labels of the host that are not read.
+const UNREAD: &str = "If `whoami -v` shows that the credential is not allowed to read the host: apply the output of `harvester-node-agent rbac` on \
+                      Harvester, then reload the service. Otherwise wait until the Harvester API responds.";
+
+const NEVER_SET: &str = "labels of the host for `[labels.extra]` are not read";
+
 /// Returns the finding for a label that was not changed.
-pub(super) fn left(left: &Left) -> Option<Finding> {
+pub(super) fn left(left: &Left, seen: Scene<'_>) -> Option<Finding> {
     let value = |value: &Option<String>| {
         let text = value.as_deref().unwrap_or("none");
         text.escape_debug().to_string()
     };
     let (key, present, wanted) = (&left.key, value(&left.present), value(&left.wanted));
-    let text = format!("{key}: {present} on the Node, {wanted} on the host");
+    let is_known = seen.placement.is_some_and(|at| at.known.is_some());
     let code = match left.reason {
         SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::NotManaged => Code::LabelNotManaged,
-        SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
-        // If no source answers, the missing answer is reported instead.
-        SkipReason::WouldMix if left.wanted.is_none() => return None,
+        SkipReason::HostHasNone => Code::TopologyPartial,
+        SkipReason::HostNameInvalid => Code::LabelValueInvalid,
+        SkipReason::HostNotRead => return Some(unread(left, &present)),
+        // The host has the others. If no source answers, the missing answer is reported instead.
+        SkipReason::WouldMix if left.wanted.is_some() || !is_known => return None,
         SkipReason::WouldMix => Code::TopologyPartial,
     };
+    let text = format!("{key}: {present} on the Node, {wanted} on the host");
     Some(Finding::new(code, text))
+}
+
+/// Returns the finding for a label of the host that is not read. All labels that were never set are one finding.
+fn unread(left: &Left, present: &str) -> Finding {
+    let key = &left.key;
+    let text = format!("{key}: {present} on the Node, not read from the host");
+    let finding = match left.present {
+        Some(_) => Finding::new(Code::TopologyPartial, text),
+        None => Finding::new(Code::ConfigWarning, NEVER_SET),
+    };
+    let commands = Code::HarvesterForbidden.entry().commands.to_vec();
+    finding.with_remedy(UNREAD).with_all_commands(commands)
 }
 
 /// Adds findings for labels that the distribution sets at each start of the kubelet and that differ from the host.

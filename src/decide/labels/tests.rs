@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::catalog::Code;
 use crate::config::LabelKey;
 use crate::decide::Action;
 use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
 use crate::facts::Fact;
-use crate::facts::node::ANNOTATION_HOST;
+use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
 use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
@@ -425,9 +426,168 @@ fn the_annotation_counts_only_for_labels_that_the_agent_may_write() {
     let owned = Owned::parse(Some(&text.to_owned()));
     let keys: Vec<&str> = owned.0.keys().map(String::as_str).collect();
     assert_eq!(keys, ["example.com/rack", "topology.kubernetes.io/zone"]);
-    let many: BTreeMap<String, &str> = (0..1000)
+    let mut many: BTreeMap<String, &str> = (0..1000)
         .map(|n| (format!("example.com/{n}"), "x"))
         .collect();
+    many.extend([REGION, ZONE, REGION_BETA, ZONE_BETA].map(|key| (key.to_owned(), "x")));
     let text = serde_json::to_string(&many).unwrap();
-    assert_eq!(Owned::parse(Some(&text)).0.len(), OWNED_MAX);
+    let owned = Owned::parse(Some(&text)).0;
+    assert_eq!(owned.len(), 4 + 1 + EXTRA_MAX);
+    assert!(owned.contains_key(ZONE), "the last in the alphabet");
+}
+
+#[test]
+fn as_many_extra_labels_as_the_configuration_takes_follow_the_host() {
+    let key = |number: usize| format!("example.com/k{number:03}");
+    let mut world = World::new();
+    label(&mut world, REGION_BETA, "eu-1");
+    label(&mut world, ZONE_BETA, "rack-a");
+    for key in (0..EXTRA_MAX).map(key) {
+        let parsed = LabelKey::parse(&key).unwrap();
+        let extra = &mut world.settings.labels.extra;
+        extra.insert(parsed.clone(), parsed);
+        if let Some(Fact::Known(labels)) = world.reads.answers.get_mut(&Source::HostNode) {
+            labels.insert(key, "a".to_owned());
+        }
+    }
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let moved = plan(&world);
+    let removed = moved.changes.values().filter(|value| value.is_none());
+    assert_eq!((removed.count(), reasons(&moved)), (EXTRA_MAX, vec![]));
+}
+
+/// Returns the findings, each as its code and observation.
+fn findings(world: &World) -> Vec<(Code, String)> {
+    let findings = world.plan().findings.into_iter();
+    findings.map(|one| (one.code, one.seen)).collect()
+}
+
+#[test]
+fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
+    for (answers, unread) in [
+        (
+            [
+                (Source::HostNode, forbidden()),
+                (Source::ConfigMap, Fact::Absent),
+            ],
+            true,
+        ),
+        (
+            [
+                (Source::HostNode, forbidden()),
+                (Source::ConfigMap, forbidden()),
+            ],
+            true,
+        ),
+        (
+            [
+                (Source::HostNode, Fact::Absent),
+                (Source::ConfigMap, Fact::Absent),
+            ],
+            false,
+        ),
+    ] {
+        let mut world = World::new();
+        with_rack(&mut world, Some("r1"));
+        world.settle();
+        world.migrate("hv-b", "", "");
+        world.annotate("hv-b", "eu-1", "rack-b");
+        world.reads.answers.extend(answers.clone());
+        // The migration comes to its end, and the label is not forgotten.
+        world.settle();
+        assert_eq!(world.node().annotations[ANNOTATION_HOST], "hv-b");
+        let text = format!("{RACK}: r1 on the Node, not read from the host");
+        assert_eq!(findings(&world), [(Code::TopologyPartial, text)]);
+        let sync = world.plan().sync;
+        assert_eq!((sync.reason(), sync.is_final()), ("TopologyPartial", true));
+        // Those that were never set are one finding, and the labels that are set match.
+        let node = world.node();
+        node.labels.remove(RACK);
+        node.annotations.remove(ANNOTATION_OWNED);
+        let more = |text| LabelKey::parse(text).unwrap();
+        world
+            .settings
+            .labels
+            .extra
+            .insert(more("example.com/a"), more("a"));
+        world.settle();
+        let text = "labels of the host for `[labels.extra]` are not read".to_owned();
+        let expected = unread.then_some((Code::ConfigWarning, text));
+        assert_eq!(findings(&world), Vec::from_iter(expected));
+        assert_eq!(world.plan().sync.reason(), "Synced");
+        // One of another writer is not ours to report.
+        world
+            .settings
+            .labels
+            .extra
+            .retain(|key, _| key.as_str() == RACK);
+        label(&mut world, RACK, "by-hand");
+        assert_eq!(findings(&world), []);
+        world.node().labels.remove(RACK);
+        world.migrate("hv-b", "eu-1", "rack-b");
+        with_rack(&mut world, Some("r2"));
+        assert_eq!(set(&plan(&world)), [(RACK, "r2")]);
+        world.settle();
+        assert_eq!(findings(&world), []);
+    }
+}
+
+#[test]
+fn an_extra_label_that_cannot_be_read_just_now_is_not_said_while_the_vm_stays() {
+    let mut world = World::new();
+    with_rack(&mut world, Some("r1"));
+    world.settle();
+    world.annotate("hv-a", "eu-1", "rack-a");
+    let failed = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    for (host_node, configmap) in [(failed.clone(), forbidden()), (forbidden(), failed)] {
+        world.answer(Source::HostNode, host_node);
+        world.answer(Source::ConfigMap, configmap);
+        assert_eq!(
+            (set(&plan(&world)), reasons(&plan(&world))),
+            (vec![], vec![])
+        );
+    }
+}
+
+#[test]
+fn a_name_of_a_host_that_is_no_label_value_leaves_no_label_of_another_host() {
+    let long = format!("hv-{}", "x".repeat(61));
+    let mut world = World::new();
+    world.settle();
+    world.migrate(&long, "eu-2", "rack-b");
+    assert_eq!(
+        set(&plan(&world)),
+        [(HOST, "(removed)"), (REGION, "eu-2"), (ZONE, "rack-b")]
+    );
+    world.settle();
+    let text = format!("{HOST}: none on the Node, {long} on the host");
+    assert_eq!(findings(&world), [(Code::LabelValueInvalid, text)]);
+    assert_eq!(world.plan().sync.reason(), "LabelValueInvalid");
+    label(&mut world, HOST, "by-hand");
+    assert_eq!(set(&plan(&world)), [], "not ours");
+    world.settings.topology.host_label = None;
+    assert_eq!(findings(&world), []);
+}
+
+#[test]
+fn the_label_that_the_host_lacks_is_the_one_that_is_named() {
+    let zone = (
+        Code::TopologyPartial,
+        format!("{ZONE}: rack-a on the Node, none on the host"),
+    );
+    let region = (
+        Code::TopologyPartial,
+        format!("{REGION}: eu-1 on the Node, none on the host"),
+    );
+    for (there, expected) in [
+        ("eu-1", vec![zone.clone()]),
+        ("eu-2", vec![zone.clone()]),
+        ("", vec![region, zone]),
+    ] {
+        let mut world = World::new();
+        world.settle();
+        world.migrate("hv-b", there, "");
+        assert_eq!(findings(&world), expected, "{there}");
+    }
 }

@@ -199,6 +199,13 @@ fn a_file_that_sets_labels_is_watched() {
         assert_eq!(one(&[(path, text)]).node_labels.len(), 1, "{path}");
         assert!(watched.contains(&PathBuf::from(path)), "{path}");
     }
+    for distribution in ["rke2", "k3s"] {
+        let drop_ins = PathBuf::from(format!("/etc/rancher/{distribution}/config.yaml.d"));
+        let other = drop_ins.join("60-x.yaml");
+        let found = one(&[(&other.to_string_lossy(), "node-name: vm-b")]);
+        assert_eq!(found.configured_node_name(), Some("vm-b"));
+        assert!(watched.contains(&drop_ins), "{distribution}");
+    }
 }
 
 #[test]
