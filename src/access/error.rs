@@ -78,13 +78,13 @@ pub(super) fn encoding(text: &[u8]) -> Option<&'static str> {
     // As the API of Rancher and Harvester returns it.
     if let Ok(inner) = serde_json::from_str(text).map(Zeroizing::<String>::new) {
         return is_kubeconfig(&inner).then_some(
-            "is a JSON string that contains a kubeconfig: decode it with `(umask 077; jq -r . FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
+            "is a JSON string that contains a kubeconfig: decode it (`jq -r .`) into another file with mode 0600, and replace this file by that one",
         );
     }
     let unquoted = text.trim_matches(['"', '\'']);
     if unquoted.contains("\\n") && is_kubeconfig(unquoted) {
         return Some(
-            "is a kubeconfig with `\\n` in place of line breaks: decode it with `(umask 077; sed 's/\\\\n/\\n/g' FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
+            "is a kubeconfig with `\\n` in place of line breaks: write a line break for each, and no quotes around the text, into another file with mode 0600, and replace this file by that one",
         );
     }
     // As in a Secret.
@@ -95,7 +95,7 @@ pub(super) fn encoding(text: &[u8]) -> Option<&'static str> {
         .ok()?;
     let inner = std::str::from_utf8(&decoded).ok()?;
     is_kubeconfig(inner).then_some(
-        "is the base64 of a kubeconfig: decode it with `(umask 077; base64 -d FILE >/root/kubeconfig.new) && install -m 0600 /root/kubeconfig.new FILE`",
+        "is the base64 of a kubeconfig: decode it (`base64 -di`) into another file with mode 0600, and replace this file by that one",
     )
 }
 

@@ -16,9 +16,7 @@ use zeroize::Zeroizing;
 
 use super::credential::Credential;
 use super::error::{CredentialError, encoding};
-use super::trust::changeable;
 use crate::sys::document::yaml::{YamlValue, parse};
-use crate::sys::escape::shell_path;
 use crate::sys::root::Root;
 use key::KubeconfigKey;
 use reader::KubeconfigReader;
@@ -45,11 +43,6 @@ pub(super) fn read(
     if !matches!(document, Ok(YamlValue::Map(_)))
         && let Some(form) = encoding(&text)
     {
-        // Root must not be told to write where another user can make the path lead elsewhere.
-        let form = match changeable(root, path) {
-            Some(_) => form.to_owned(),
-            None => form.replace("FILE", &shell_path(&root.resolve(path))),
-        };
         let text = format!("`{}` {form}", path.display());
         return Err(CredentialError::Unusable(text));
     }
@@ -72,8 +65,7 @@ pub fn token(root: &Root, path: &Path) -> Option<SecretString> {
     reader.token(&user).ok()?
 }
 
-/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable, or has no content. A file that
-/// cannot be read has none.
+/// Reports whether a text is a kubeconfig, also one that is truncated, encoded or otherwise unusable, or has no content.
 pub(crate) fn is_meant(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let is_key = |line: &str| {

@@ -490,7 +490,7 @@ catalog! {
             USE_SERVICE_ACCOUNT,
             "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml. If a path is a link to a missing file, mount its file system or restore the file first.",
         ],
-        run: [Vm "ls -l /var/lib/rancher/*/etc/config-files /etc/kubernetes", Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
+        run: [Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error [LabelsUnknown], "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
@@ -501,6 +501,7 @@ catalog! {
             RANCHER_FIRST,
             USE_SERVICE_ACCOUNT,
             OTHER_NODES,
+            "If the file is no kubeconfig at all: move it away before you write the new one; --replace refuses it.",
         ],
         run: [Vm BACKUP, Vm RBAC, Harvester REVIEW, Harvester APPLY, Harvester REPLACE, Guest ADDONS],
         suppresses: [NoTopologySource, VmNotFound];

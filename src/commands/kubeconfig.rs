@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
@@ -19,11 +19,13 @@ use super::options::outer_path;
 use crate::access::kubeconfig::is_meant;
 use crate::access::own_api::is_loopback;
 use crate::access::pem::authorities;
-use crate::access::search::harvester_candidates;
+use crate::access::search::kubelet_candidates;
 use crate::access::token::account;
 use crate::access::trust::is_steered;
+use crate::config;
 use crate::decide::findings::reads::INVALID_SINCE;
 use crate::facts::names::Namespace;
+use crate::observe::distribution::read_distribution;
 use crate::sys::atomic_file::{make_directory, write_secret};
 use crate::sys::escape::{chain, one_line, shell_path};
 use crate::sys::root::Root;
@@ -57,7 +59,7 @@ pub struct Options {
     /// File to write with mode 0600 instead of standard output
     #[arg(long, value_name = "FILE", value_parser = outer_path())]
     pub write: Option<PathBuf>,
-    /// Replace FILE if it is another kubeconfig
+    /// Replace FILE if it is another kubeconfig, but not the kubelet's or another of this cluster
     #[arg(long, requires = "write")]
     pub replace: bool,
 }
@@ -88,10 +90,7 @@ impl Secret {
     }
 }
 
-/// What to type instead.
-const API: &str = "the API of Harvester is https://VIP:6443";
-
-/// Parses the URL of the API: not that of Rancher, which has a path, nor that of this node, nor an example.
+/// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
 fn server(text: &str) -> Result<Url, String> {
     let invalid = || "not the URL of an API server, such as https://192.0.2.10:6443".to_owned();
     let url = Url::parse(text).map_err(|_| invalid())?;
@@ -103,9 +102,8 @@ fn server(text: &str) -> Result<Url, String> {
     }
     match (host, url.port(), url.path()) {
         ("vip", ..) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
-        _ if is_loopback(&url) => Err(format!("{host} is the VM itself; {API}")),
         (.., path) if path != "/" => Err(format!(
-            "{path} is the path of a proxy such as Rancher's, which has another CA than the Secret; {API}"
+            "{path} is the path of a proxy such as Rancher's, which has another CA than the Secret; the API of Harvester is https://VIP:6443"
         )),
         (_, None, _) if !text.trim_end_matches('/').ends_with(":443") => Err(format!(
             "without a port, this is usually Harvester's UI; its API is https://{host}:6443"
@@ -116,15 +114,24 @@ fn server(text: &str) -> Result<Url, String> {
 
 /// Reads the Secret from `input`, and prints or writes the kubeconfig.
 pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
+    let server = &options.server;
+    // An error of the parser would show the password.
+    if server.as_str() != format!("{}/", server.origin().ascii_serialization()) {
+        let text = "error: --server has more than a host and a port\n";
+        return Answer::stderr(text, Exit::Usage);
+    }
     let mut answer = match written(root, options, input) {
         Ok(text) => Answer::new(text.as_str(), Exit::Ok),
         Err(problem) => Answer::stderr(format!("error: {problem}\n"), Exit::Failed),
     };
-    // A load balancer may have the API there.
-    if options.server.port().is_none() {
-        let text = "warning: port 443 is usually Harvester's UI, with another CA; the port of its API is 6443\n";
-        answer.stderr.push_str(text);
-    }
+    // A load balancer may have the API at port 443, and a tunnel on this node.
+    answer.stderr += match server.port() {
+        _ if is_loopback(server) => "warning: the server is the VM itself, rarely Harvester\n",
+        None => {
+            "warning: port 443 is usually Harvester's UI, with another CA; its API is at 6443\n"
+        }
+        Some(_) => "",
+    };
     answer
 }
 
@@ -161,13 +168,12 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Err(error) => return Err(chain(&error)),
     };
     let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
-    // As the kubelet and the administrators of this cluster have one: `--replace` may be for the wrong path.
-    let has_certificate = String::from_utf8_lossy(&present).contains("client-certificate");
-    let mut standard = harvester_candidates(None, &[]).into_iter();
-    let mut is_standard = || standard.any(|one| root.resolve(one.path) == root.resolve(file));
-    if is_other && (!is_meant(&present) || has_certificate && !is_standard()) {
+    if is_other && is_of_this_cluster(root, file) {
+        return Err(format!("{name} belongs to this cluster: check the path"));
+    }
+    if is_other && !is_meant(&present) {
         return Err(format!(
-            "{name} is not a kubeconfig of a service account: check the path, or move the file away first"
+            "{name} is not a kubeconfig: check the path, or move the file away first"
         ));
     }
     if is_other && !options.replace {
@@ -184,7 +190,29 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
     Ok(format!("{name} written\n").into())
 }
 
-/// Returns the kubeconfig. The token is not yet checked.
+/// The other kubeconfigs that kubeadm, RKE2 and K3s create for their own components and for administrators.
+const OF_THIS_CLUSTER: [&str; 7] = [
+    "/etc/kubernetes/admin.conf",
+    "/etc/kubernetes/super-admin.conf",
+    "/etc/kubernetes/scheduler.conf",
+    "/etc/kubernetes/controller-manager.conf",
+    "/etc/kubernetes/bootstrap-kubelet.conf",
+    "/etc/rancher/rke2/rke2.yaml",
+    "/etc/rancher/k3s/k3s.yaml",
+];
+
+/// Reports whether a path is for a kubeconfig of another kind, so that `--replace` would break this cluster.
+fn is_of_this_cluster(root: &Root, file: &Path) -> bool {
+    let settings = config::load(root, None).map(|loaded| loaded.settings);
+    let configured = settings.ok().and_then(|settings| settings.guest.kubeconfig);
+    let (distributions, _) = read_distribution(root);
+    let kubelets = [configured.as_deref(), None].map(|one| kubelet_candidates(one, &distributions));
+    let kubelets = kubelets.into_iter().flatten().map(|one| one.path);
+    let mut paths = kubelets.chain(OF_THIS_CLUSTER.map(PathBuf::from));
+    paths.any(|path| root.resolve(path) == root.resolve(file))
+}
+
+/// Returns the kubeconfig for a valid Secret.
 fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, String> {
     let mut json = Zeroizing::new(Vec::new());
     input
@@ -221,11 +249,12 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
     let invalid = |key: &str, problem: &str| format!("`data.{key}` of the Secret {problem}");
     let decoded = |key: &str| {
         let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
-        let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        text.map(Zeroizing::new)
-            .ok_or_else(|| invalid(key, "is not base64 of a text"))
+        let bytes = bytes.map(Zeroizing::new);
+        bytes.map_err(|_| invalid(key, "is not base64"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
+    // Neither is valid with a replacement character.
+    let [token, namespace] = [&token, &namespace].map(|bytes| String::from_utf8_lossy(bytes));
     // Another text may be a secret.
     let namespace = Namespace::parse(&namespace)
         .map_err(|_| invalid("namespace", "is not the name of a namespace"))?;
@@ -235,18 +264,14 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
         let problem = format!("is `{namespace}`, but the token is of service account {account}");
         return Err(invalid("namespace", &problem));
     }
-    authorities(decoded("ca.crt")?.as_bytes()).map_err(|problem| invalid("ca.crt", problem))?;
-    let origin = server.origin().ascii_serialization();
-    if server.as_str() != format!("{origin}/") {
-        return Err("--server has more than a host and a port".to_owned());
-    }
+    authorities(&decoded("ca.crt")?).map_err(|problem| invalid("ca.crt", problem))?;
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
-         clusters:\n- name: harvester\n  cluster:\n    server: {origin:?}\n    certificate-authority-data: {authority:?}\n\
+         clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
          users:\n- name: harvester\n  user:\n    token: {token:?}\n\
          contexts:\n- name: harvester\n  context:\n    cluster: harvester\n    user: harvester\n    namespace: {namespace:?}\n",
+        server = server.as_str().trim_end_matches('/'),
         authority = encoded("ca.crt")?,
-        token = token.as_str(),
         namespace = namespace.as_str(),
     )))
 }
@@ -255,7 +280,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
 mod tests {
     use super::*;
     use crate::access::kubeconfig::load;
-    use crate::access::testing::{Authority, jwt, tree};
+    use crate::access::testing::{Authority, jwt, tree, write};
 
     const FILE: &str = "/etc/kubernetes/cloud-config";
 
@@ -268,7 +293,7 @@ mod tests {
     }
 
     /// The Secret as kubectl prints it, without one of its keys.
-    fn secret(token: &str, authority: &str, without: &str) -> String {
+    fn secret(token: &str, authority: impl AsRef<[u8]>, without: &str) -> String {
         let mut data = serde_json::json!({
             "token": BASE64_STANDARD.encode(token),
             "ca.crt": BASE64_STANDARD.encode(authority),
@@ -285,7 +310,9 @@ mod tests {
     #[test]
     fn what_it_writes_is_a_kubeconfig_that_the_agent_uses() {
         let (dir, root) = tree();
-        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        // A comment of a bundle may have another encoding.
+        let authority = [b"# caf\xe9\n", Authority::new("ca").pem().as_bytes()].concat();
+        let secret = secret(&token(), authority, "");
         let answer = run(&root, &options(Some(FILE)), secret.as_bytes());
         assert_eq!(answer.stderr, "");
         let expected = format!("{FILE} written\n");
@@ -328,19 +355,6 @@ mod tests {
         std::fs::write(&path, &second[..second.len() / 2]).unwrap();
         let answer = run(&root, &replacing, secret.as_bytes());
         assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
-        // The kubelet's or an administrator's has a client certificate, and another path.
-        let certificate = second.replace("token:", "client-certificate-data:");
-        std::fs::write(dir.path().join("etc/kubernetes/admin.conf"), &certificate).unwrap();
-        let admin = Options {
-            write: Some("/etc/kubernetes/admin.conf".into()),
-            ..replacing.clone()
-        };
-        let answer = run(&root, &admin, secret.as_bytes());
-        let says = "is not a kubeconfig of a service account: check the path";
-        assert!(answer.stderr.contains(says), "{answer:?}");
-        std::fs::write(&path, certificate).unwrap();
-        let answer = run(&root, &replacing, secret.as_bytes());
-        assert_eq!(answer.exit, Exit::Ok, "{answer:?}");
         // Neither a file with the same content nor an empty one is lost.
         for present in [second.as_str(), ""] {
             std::fs::write(&path, present).unwrap();
@@ -354,9 +368,59 @@ mod tests {
     }
 
     #[test]
+    fn a_kubeconfig_of_the_cluster_is_not_replaced_and_one_of_another_path_is_whatever_it_has() {
+        let (_dir, root) = tree();
+        let secret = secret(&token(), Authority::new("ca").pem(), "");
+        let config = "[guest_cluster]\nkubeconfig = \"/etc/own\"\n";
+        write(&root, "/etc/harvester-node-agent/config.toml", config);
+        write(&root, "/etc/rancher/k3s/config.yaml", "data-dir: /data\n");
+        write(&root, "/var/lib/rancher/k3s/agent/x", "");
+        std::os::unix::fs::symlink("kubernetes", root.join("/etc/linked")).unwrap();
+        for (file, present, expected) in [
+            ("/etc/kubernetes/admin.conf", "kind: Config", Exit::Failed),
+            (
+                "/etc/kubernetes/bootstrap-kubelet.conf",
+                "clusters:",
+                Exit::Failed,
+            ),
+            ("/etc/linked/kubelet.conf", "apiVersion: v1", Exit::Failed),
+            ("/etc/rancher/rke2/rke2.yaml", "clusters:", Exit::Failed),
+            (
+                "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+                "clusters:",
+                Exit::Failed,
+            ),
+            ("/data/agent/kubelet.kubeconfig", "clusters:", Exit::Failed),
+            ("/etc/own", "clusters:", Exit::Failed),
+            (
+                "/etc/kubernetes/other.conf",
+                "clusters:\nclient-certificate: x",
+                Exit::Ok,
+            ),
+            (
+                "/data/etc/config-files/cloud-provider-config",
+                "# no client-certificate\nusers:\nclusters:",
+                Exit::Ok,
+            ),
+        ] {
+            write(&root, file, present);
+            let options = Options {
+                replace: true,
+                ..options(Some(file))
+            };
+            let answer = run(&root, &options, secret.as_bytes());
+            assert_eq!(answer.exit, expected, "{file}: {answer:?}");
+            let is_kept = std::fs::read_to_string(root.join(file)).unwrap() == present;
+            assert_eq!(is_kept, expected == Exit::Failed, "{file}");
+            let says = "belongs to this cluster: check the path";
+            assert_eq!(answer.stderr.contains(says), is_kept, "{answer:?}");
+        }
+    }
+
+    #[test]
     fn a_directory_of_others_and_a_server_that_cannot_be_used_are_refused() {
         let (dir, root) = tree();
-        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        let secret = secret(&token(), Authority::new("ca").pem(), "");
         let shared = dir.path().join("shared");
         std::fs::create_dir(&shared).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -381,7 +445,7 @@ mod tests {
                 ..options(Some(FILE))
             };
             let answer = run(&root, &options, secret.as_bytes());
-            assert_eq!(answer.exit, Exit::Failed, "{url}");
+            assert_eq!(answer.exit, Exit::Usage, "{url}");
             assert!(!answer.stderr.contains("pw"), "{answer:?}");
         }
     }
@@ -389,7 +453,7 @@ mod tests {
     #[test]
     fn a_directory_and_a_link_are_named_as_what_they_are() {
         let (dir, root) = tree();
-        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        let secret = secret(&token(), Authority::new("ca").pem(), "");
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::os::unix::fs::symlink("gone", dir.path().join("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
@@ -454,6 +518,10 @@ mod tests {
                 "`data.namespace` of the Secret is not the name of a namespace",
             ),
             (
+                good.replace(&BASE64_STANDARD.encode("vms"), &BASE64_STANDARD.encode("vms\nCANARY")),
+                "`data.namespace` of the Secret is not the name of a namespace",
+            ),
+            (
                 secret("CANARY", &authority, ""),
                 "`data.token` of the Secret is not a token of a service account",
             ),
@@ -505,22 +573,32 @@ mod tests {
             ),
             ("https://192.0.2.10", "Harvester's UI"),
             ("https://[fd00:443::1]", "Harvester's UI"),
-            ("https://127.0.0.1:6443", "the VM itself"),
-            ("https://localhost:6443", "the VM itself"),
             ("https://$(reboot):6443", "not the URL"),
             ("", "not the URL"),
         ] {
             let error = server(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
-        let at_443 = Options {
-            server: server("https://192.0.2.10:443").unwrap(),
-            ..options(None)
-        };
-        let secret = secret(&token(), &Authority::new("ca").pem(), "");
-        let answer = run(&tree().1, &at_443, secret.as_bytes());
-        assert!(answer.stderr.starts_with("warning: port 443"), "{answer:?}");
-        assert_eq!(answer.exit, Exit::Ok);
+        let secret = secret(&token(), Authority::new("ca").pem(), "");
+        for (url, says) in [
+            ("https://192.0.2.10:443", "warning: port 443"),
+            (
+                "https://127.0.0.1:6443",
+                "warning: the server is the VM itself",
+            ),
+            (
+                "https://localhost:6443",
+                "warning: the server is the VM itself",
+            ),
+        ] {
+            let options = Options {
+                server: server(url).unwrap(),
+                ..options(None)
+            };
+            let answer = run(&tree().1, &options, secret.as_bytes());
+            assert!(answer.stderr.starts_with(says), "{answer:?}");
+            assert_eq!(answer.exit, Exit::Ok);
+        }
         let ui = server("https://[fd00::1]").unwrap_err();
         assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use zeroize::Zeroizing;
-
 use crate::access::Credential;
-use crate::access::kubeconfig::{KUBECONFIG_MAX, is_meant};
+use crate::access::kubeconfig::KUBECONFIG_MAX;
 use crate::access::own_api;
 use crate::access::search::{self, Candidate};
 use crate::access::source::{CredentialSource, LoadOutcome};
@@ -324,16 +322,14 @@ fn about_credential(api: Api, code: Code, text: String) -> Finding {
 
 /// Returns why a kubeconfig cannot be used.
 fn unusable(root: &Root, path: &Path, is_denied: bool, text: String) -> Unavailable {
-    let text_at = |path| Zeroizing::new(root.read(path, KUBECONFIG_MAX).unwrap_or_default());
     let kind = match root.metadata(path) {
         _ if is_denied => UnavailableKind::Forbidden,
         Ok(found) if found.is_dir() => UnavailableKind::Directory,
         Ok(found) if found.is_file() && found.len() == 0 => UnavailableKind::EmptyFile,
-        // What `kubeconfig --replace` does not replace has other steps.
-        Ok(found) if found.is_file() && is_meant(&text_at(path)) => UnavailableKind::Credential,
-        // No command may open it: that may wait forever.
-        Ok(_) | Err(ReadError::Loop(_)) => UnavailableKind::Malformed,
-        Err(_) => UnavailableKind::Credential,
+        // No command may open it: that may wait forever, and `kubeconfig --replace` reads no larger file.
+        Ok(found) if !found.is_file() || found.len() > KUBECONFIG_MAX => UnavailableKind::Malformed,
+        Err(ReadError::Loop(_)) => UnavailableKind::Malformed,
+        Ok(_) | Err(_) => UnavailableKind::Credential,
     };
     Unavailable::new(kind, text)
 }
@@ -357,8 +353,10 @@ mod tests {
         };
         write(&root, file, "kind: Config");
         assert_eq!(found().0, UnavailableKind::Credential);
-        // Such as the configuration of another cloud.
-        write(&root, file, "[Global]");
+        // Such as a damaged one, or the configuration of another cloud.
+        write(&root, file, "kind: Con");
+        assert_eq!(found().0, UnavailableKind::Credential);
+        write(&root, file, &" ".repeat(1 + KUBECONFIG_MAX as usize));
         assert_eq!(found().0, UnavailableKind::Malformed);
         write(&root, file, "");
         let text = format!("`{file}` is empty");

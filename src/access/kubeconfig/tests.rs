@@ -62,12 +62,12 @@ fn the_same_in_json_is_read() {
 }
 
 #[test]
-fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
+fn an_encoded_kubeconfig_is_named_with_how_to_decode_it() {
     let escaped = good().replace('\n', "\\n");
     for (text, said) in [
         (
             serde_json::to_string(&good()).unwrap(),
-            "is a JSON string that contains a kubeconfig: decode it with `(umask 077; jq -r . /etc/kubernetes/cloud-config >",
+            "is a JSON string that contains a kubeconfig: decode it (`jq -r .`) into another file with mode 0600",
         ),
         (
             format!("{}\n", serde_json::to_string(&good()).unwrap()),
@@ -75,7 +75,7 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         ),
         (
             base64(&good()),
-            "is the base64 of a kubeconfig: decode it with `(umask 077; base64 -d /etc/kubernetes/cloud-config >",
+            "is the base64 of a kubeconfig: decode it (`base64 -di`) into another file with mode 0600",
         ),
         (
             base64(&good()).replace("Y2", "Y2\n"),
@@ -83,7 +83,7 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         ),
         (
             escaped.clone(),
-            r"with `\n` in place of line breaks: decode it with `(umask 077; sed 's/\\n/\n/g' /etc/kubernetes/cloud-config >",
+            r"with `\n` in place of line breaks: write a line break for each",
         ),
         (format!("'{escaped}'"), r"with `\n` in place of line breaks"),
         (
@@ -95,12 +95,9 @@ fn an_encoded_kubeconfig_is_named_with_the_command_that_decodes_it() {
         let all = everything_said(&error);
         assert!(error.to_string().contains(said), "{error}");
         assert!(!all.contains("CANARY"), "{all}");
+        // Doctor wraps this text, so a command that is pasted from it would end at any word.
+        assert!(!all.contains([';', '>', '&']), "{all}");
     }
-    let (_dir, root) = tree();
-    write(&root, PATH, &base64(&good()));
-    chmod(&root, PATH.as_ref(), 0o666);
-    let error = load(&root, PATH.as_ref()).unwrap_err().to_string();
-    assert!(error.contains("base64 -d FILE"), "{error}");
     for other in ["text", "\"text\"", "aGVsbG8=", "- a\n- b\n", "\\n"] {
         let error = load_text(other).unwrap_err();
         let error = error.to_string();

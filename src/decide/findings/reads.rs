@@ -18,7 +18,7 @@ const DIRECTORY: &str = "It is a directory. If a setting names it, correct that.
                          file may have created it: remove it if it is empty (`rmdir`). RKE2 and K3s then write the file when \
                          their service restarts, kubeadm when the node joins.";
 
-/// The step for a Harvester kubeconfig that is a device, a socket, a link to itself or a file of another kind: none is replaced.
+/// The step for a Harvester kubeconfig that is a device, a socket, a link to itself or larger than any: none is replaced.
 const NOT_A_FILE: &str = "Find out what created it, and move it away, or correct the setting that names it. Then create the kubeconfig with \
                           the other commands.";
 
@@ -45,7 +45,7 @@ pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut V
     }
 }
 
-/// Returns the commands for what is neither a kubeconfig nor a directory: those for a directory, which show and replace it.
+/// Returns the commands for what is neither a possible kubeconfig nor a directory: those for a directory, which show and replace it.
 fn not_a_directory() -> Vec<FixCommand> {
     let commands = Code::CredentialIsDirectory.entry().commands.iter();
     let commands = commands.filter(|command| !command.text.starts_with("rmdir"));
