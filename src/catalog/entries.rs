@@ -312,8 +312,8 @@ catalog! {
     TopologyPartial, "topology-partial", Placement, Warning [NeedsPlacement, LabelsStay], "host lacks a label that the Node has, or it was not read",
         impact: "The label of the Node is unchanged, and may be that of another host. Updating only region or zone would mix two hosts.",
         fix: [
-            "Set the same topology labels on all hosts in Harvester.",
-            "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
+            "If the label was not read, `whoami -v` shows why. To permit it, apply the output of `harvester-node-agent rbac` on Harvester.",
+            "Otherwise set the same topology labels on all hosts in Harvester, or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [Harvester TOPOLOGY];
     LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "topology value is not a valid label value",

@@ -168,8 +168,9 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Err(error) => return Err(chain(&error)),
     };
     let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
-    if is_other && is_of_this_cluster(root, file) {
-        return Err(format!("{name} belongs to this cluster: check the path"));
+    if is_of_this_cluster(root, file) {
+        let text = "is for another file of this cluster: check the path";
+        return Err(format!("{name} {text}"));
     }
     if is_other && !is_meant(&present) {
         return Err(format!(
@@ -190,18 +191,20 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
     Ok(format!("{name} written\n").into())
 }
 
-/// The other kubeconfigs that kubeadm, RKE2 and K3s create for their own components and for administrators.
-const OF_THIS_CLUSTER: [&str; 7] = [
+/// The other kubeconfigs that kubeadm, RKE2 and K3s create for their own components and for administrators, and their configuration.
+const OF_THIS_CLUSTER: [&str; 9] = [
     "/etc/kubernetes/admin.conf",
     "/etc/kubernetes/super-admin.conf",
     "/etc/kubernetes/scheduler.conf",
     "/etc/kubernetes/controller-manager.conf",
     "/etc/kubernetes/bootstrap-kubelet.conf",
     "/etc/rancher/rke2/rke2.yaml",
+    "/etc/rancher/rke2/config.yaml",
     "/etc/rancher/k3s/k3s.yaml",
+    "/etc/rancher/k3s/config.yaml",
 ];
 
-/// Reports whether a path is for a kubeconfig of another kind, so that `--replace` would break this cluster.
+/// Reports whether a path is for a file of another kind, so that writing it would break this cluster.
 fn is_of_this_cluster(root: &Root, file: &Path) -> bool {
     let settings = config::load(root, None).map(|loaded| loaded.settings);
     let configured = settings.ok().and_then(|settings| settings.guest.kubeconfig);
@@ -378,6 +381,9 @@ mod tests {
         std::os::unix::fs::symlink("kubernetes", root.join("/etc/linked")).unwrap();
         for (file, present, expected) in [
             ("/etc/kubernetes/admin.conf", "kind: Config", Exit::Failed),
+            // Absent files, too.
+            ("/etc/kubernetes/kubelet.conf", "", Exit::Failed),
+            ("/etc/rancher/rke2/config.yaml", "", Exit::Failed),
             (
                 "/etc/kubernetes/bootstrap-kubelet.conf",
                 "clusters:",
@@ -412,7 +418,7 @@ mod tests {
             assert_eq!(answer.exit, expected, "{file}: {answer:?}");
             let is_kept = std::fs::read_to_string(root.join(file)).unwrap() == present;
             assert_eq!(is_kept, expected == Exit::Failed, "{file}");
-            let says = "belongs to this cluster: check the path";
+            let says = "is for another file of this cluster: check the path";
             assert_eq!(answer.stderr.contains(says), is_kept, "{answer:?}");
         }
     }

@@ -309,7 +309,8 @@ impl Memory {
         let names = names.map(|judged| judged.name.clone()).collect();
         let known = &mut self.names;
         let before = std::mem::replace(&mut known.names, names);
-        if before.is_empty() {
+        // The first names. Without any, a change is still waited for.
+        if before.is_empty() && self.agenda.due(Job::Names).is_none() {
             return;
         }
         if before != known.names {

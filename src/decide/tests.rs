@@ -583,6 +583,21 @@ fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
 }
 
 #[test]
+fn names_that_are_gone_cause_no_round_after_round() {
+    let mut world = World::new();
+    world.settle();
+    let machine = &mut world.observation.machine;
+    machine.kernel_hostname = Fact::Absent;
+    machine.static_hostname = Fact::Absent;
+    for _ in 0..3 {
+        let plan = world.plan();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(60);
+    }
+    assert_ne!(world.plan().next.after, Duration::ZERO);
+}
+
+#[test]
 fn all_is_read_again_at_the_poll_interval_of_the_configuration() {
     let mut world = World::new();
     world.settle();

@@ -72,6 +72,7 @@ impl Observer {
         replace(&mut self.facts.node, node);
         // The search did not know yet which VM the Node names.
         if !knew_node
+            && self.facts.node.known().is_some()
             && candidates
                 .as_ref()
                 .is_some_and(|found| self.is_doubtful(found, settings))
