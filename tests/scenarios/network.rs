@@ -179,6 +179,10 @@ async fn a_name_is_resolved_anew_for_each_connection_and_dead_addresses_are_pass
     // Gone, and there again.
     resolve(&world, &[]);
     drop(moved);
+    // An idle connection to an earlier address may be used again.
+    for relay in [&live, &only] {
+        relay.lead_to(target);
+    }
     world.findings_become(&["harvester-unreachable"]).await;
     resolve(&world, &["127.0.0.5"]);
     world.findings_become(&[]).await;
