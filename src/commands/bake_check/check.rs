@@ -402,13 +402,17 @@ impl Check<'_> {
         dir.is_some_and(|dir| changeable_except(self.root, dir, &OF_SERVICES).is_some())
     }
 
-    /// Reports whether a directory in a home directory leads out of it. The user may have linked one of the system, whose files no
-    /// command may remove.
+    /// Reports whether a directory in a home directory leads out of it, or the home directory is a link. The user may have linked one of
+    /// the system, whose files no command may remove. Only root can link its own, as OSTree does.
     fn is_away(&self, dir: &Path) -> bool {
         let (real, usual) = (self.root.resolve(dir), Some(Path::new("/home")));
         let is_home = |dir: &&Path| dir.parent() == usual || self.homes.contains(*dir);
+        let own = |home: &Path| match home == Path::new("/root") {
+            true => self.root.resolve(home),
+            false => self.at(home),
+        };
         let mut homes = dir.ancestors().filter(is_home);
-        homes.any(|home| !real.starts_with(self.root.resolve(home)))
+        homes.any(|home| !real.starts_with(own(home)))
     }
 
     /// Reports whether a path exists, and is neither an empty file nor an empty directory.

@@ -217,9 +217,13 @@ fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
         ("/usr/lib/x/id_rsa", "x"),
         ("/var/home/b/x", "x"),
         ("/var/lib/c/x", "x"),
+        ("/etc/.ssh/id_rsa", "x"),
+        ("/var/roothome/.ssh/id_rsa", "x"),
     ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
     link("var/home", "home");
+    link("var/roothome", "root");
+    link("/etc", "var/home/e");
     link("/usr/lib/x", "var/home/b/.ssh");
     link("/usr/lib/x", "var/lib/c/.ssh");
     link("/usr/lib/y", "var/home/b/d");
@@ -238,8 +242,10 @@ fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
     let linked = [
         "/home/b/.ssh/id_rsa (a link to /usr/lib/x/id_rsa)",
         "/home/b/d/.ssh/id_rsa (a link to /usr/lib/y/.ssh/id_rsa)",
+        "/home/e/.ssh/id_rsa (a link to /etc/.ssh/id_rsa)",
         "/var/lib/c/.ssh/id_rsa (a link to /usr/lib/x/id_rsa)",
     ];
     let linked = linked.join(", ");
-    assert_eq!(keys, [("/var/home/a/.ssh/id_rsa", 1), (&linked, 0)]);
+    let inside = "/var/home/a/.ssh/id_rsa, /var/roothome/.ssh/id_rsa";
+    assert_eq!(keys, [(inside, 1), (&linked, 0)]);
 }
