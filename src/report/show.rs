@@ -27,7 +27,7 @@ pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
     });
     let (doubt, state) = (doubt.unwrap_or_default(), &status.labels.state);
     // A word such as `synced` behind the symbol of an error would contradict it.
-    let counts = counted(&status.findings);
+    let counts = counted(status.findings.iter());
     let counts = match counts.as_str() {
         "" => counts,
         counts => format!("{counts}; labels "),
@@ -165,21 +165,17 @@ pub fn line(status: &Status) -> String {
 }
 
 /// Counts problems, those with the same code as one.
-fn counted(problems: &[Problem]) -> String {
-    let codes = unique(
-        problems
-            .iter()
-            .map(|problem| (problem.code, problem.severity)),
-    );
+pub fn counted<'a>(problems: impl Iterator<Item = &'a Problem>) -> String {
+    let codes = unique(problems.map(|problem| (problem.code, problem.severity)));
     counts(codes.into_iter().map(|(_, severity)| severity))
 }
 
 /// Appends the number of errors and warnings, and the command that explains them; in verbose mode also each of them.
 fn problems(out: &mut Text, problems: &[Problem], config: &str) {
-    let counts = counted(problems);
+    let counts = counted(problems.iter());
     let text = match counts.as_str() {
         "" => "none".to_owned(),
-        counts => format!("{counts}: run `harvester-node-agent {config}doctor`"),
+        counts => format!("{counts}: run `harvester-node-agent {config}doctor` (checks more)"),
     };
     out.row("Problems", &text);
     if out.show.verbose {
@@ -310,7 +306,7 @@ fn guest_agent(status: &Status) -> String {
     let agent = &status.qemu_guest_agent;
     let unit = match (&agent.unit, &agent.unit_state, &agent.error) {
         (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
-        (_, _, Some(error)) => format!(" ({error})"),
+        (_, _, Some(error)) => format!(" (its unit was not read: {error})"),
         _ => String::new(),
     };
     format!("{}{unit}", agent.state)
@@ -414,6 +410,8 @@ mod tests {
         world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
         world.observation.machine.product_uuid = Fact::Absent;
         let mut status = Status::new(&round(&world, &[]), &Context::default());
+        let agent = &mut status.qemu_guest_agent;
+        (agent.unit, agent.error) = (None, Some("no system bus".to_owned()));
         let errors = ["HTTP 503", "timed out", "timed out"];
         status.permissions = errors.map(|error| permission(Err(error))).into();
         text += &format!("Neither VM nor Node.\n\n{}", views(&status, None));

@@ -124,11 +124,8 @@ impl Diagnosis {
         let suppressed = suppressed.filter_map(|one| Some((one, cause(findings, one)?.code)));
         let suppressed = unique(suppressed);
         reported.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
-        let count = |severity| {
-            let same = reported.iter();
-            same.filter(|finding| finding.code.entry().severity == severity)
-                .count()
-        };
+        let severities = reported.iter().map(|one| one.code.entry().severity);
+        let count = |severity| severities.clone().filter(|one| *one == severity).count();
         let counts = Counts {
             errors: count(Severity::Error),
             warnings: count(Severity::Warning),
@@ -204,9 +201,7 @@ impl Diagnosis {
 
     /// Returns all skipped checks, in the order of the groups.
     pub(super) fn skipped_checks(&self) -> impl Iterator<Item = &Gap> {
-        self.groups
-            .iter()
-            .flat_map(|section| &section.skipped_checks)
+        self.groups.iter().flat_map(|one| &one.skipped_checks)
     }
 }
 

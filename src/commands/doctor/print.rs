@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use super::case::Gap;
 use super::diagnosis::{Diagnosis, Outcome, Section};
-use crate::catalog::Severity;
+use crate::catalog::{Code, Severity};
 use crate::report::problem::Problem;
-use crate::report::text::{Mark, Show, Text, counts, grouped, many};
+use crate::report::show::counted;
+use crate::report::text::{Mark, Show, Text, grouped, many};
 use crate::sys::escape::one_line;
 
 /// The maximum length of the reason of most skipped checks, in characters.
@@ -23,7 +24,7 @@ pub(super) fn text(diagnosis: &Diagnosis, show: Show) -> String {
     let blocks = blocks(diagnosis);
     let worst = blocks.first().and_then(|same| same.first().copied());
     let bad = worst.filter(|worst| worst.severity > Severity::Notice);
-    headline(&mut out, diagnosis, &blocks, bad);
+    headline(&mut out, diagnosis, bad);
     for same in &blocks {
         out.blank();
         Problem::write(same, &mut out);
@@ -51,24 +52,23 @@ pub(super) fn text(diagnosis: &Diagnosis, show: Show) -> String {
     out.finish()
 }
 
-/// Returns the problems, those with the same code together, by severity, then in the order of the groups.
+/// Returns the problems, those with the same code together: by severity, then by how many findings and skipped checks each explains,
+/// then in the order of the groups.
 fn blocks(diagnosis: &Diagnosis) -> Vec<Vec<&Problem>> {
     let blocks = grouped(diagnosis.findings(), |problem| problem.code);
     let mut blocks: Vec<Vec<&Problem>> = blocks.into_iter().map(|(_, same)| same).collect();
-    blocks.sort_by_key(|same| Reverse(same.first().map(|first| first.severity)));
+    let skipped = diagnosis.skipped_checks().filter_map(|gap| gap.due_to);
+    let causes = diagnosis.suppressed().map(|one| one.suppressed_by);
+    let causes: Vec<Code> = causes.chain(skipped).collect();
+    let explained = |code| causes.iter().filter(|cause| **cause == code).count();
+    let weight = |first: &&Problem| (first.severity, explained(first.code));
+    blocks.sort_by_key(|same| Reverse(same.first().map(weight)));
     blocks
 }
 
 /// Appends the verdict. Problems with the same code count as one.
-fn headline(
-    out: &mut Text,
-    diagnosis: &Diagnosis,
-    blocks: &[Vec<&Problem>],
-    bad: Option<&Problem>,
-) {
-    let name = &diagnosis.name;
-    let severities = blocks.iter().filter_map(|same| same.first());
-    let counts = counts(severities.map(|first| first.severity));
+fn headline(out: &mut Text, diagnosis: &Diagnosis, bad: Option<&Problem>) {
+    let (name, counts) = (&diagnosis.name, counted(diagnosis.findings()));
     let (mark, value) = match (bad, diagnosis.outcome) {
         (Some(worst), _) => (
             Mark::Found(worst.severity),

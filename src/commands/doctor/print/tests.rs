@@ -117,7 +117,10 @@ fn unhealthy() -> Found {
     found.checked.gaps = vec![
         denied("the firmware UUID"),
         denied("the serial number"),
-        gap(Group::Node, "the Node", not_asked, "no kubeconfig"),
+        Gap {
+            due_to: Some(Code::NodeMissing),
+            ..gap(Group::Node, "the Node", not_asked, "no kubeconfig")
+        },
     ];
     found
 }
