@@ -28,6 +28,7 @@ pub fn run(process: &Process, is_dry: bool, is_strict: bool) -> Answer {
 
 /// Returns the changes of `round` in the style of kubectl; problems go to standard error.
 fn answer(round: &Round, status: &Status, mode: Mode, output: Output) -> Answer {
+    let is_dry = mode == Mode::DryRun;
     let node = match &status.labels.node {
         Some(node) => format!("node/{node}"),
         None => "node".to_owned(),
@@ -42,7 +43,7 @@ fn answer(round: &Round, status: &Status, mode: Mode, output: Output) -> Answer 
     }
     let text = if output == Output::Json {
         let value = with(status.to_json(), "changes", json!(lines));
-        json_text(&with(value, "dryRun", json!(mode == Mode::DryRun)))
+        json_text(&with(value, "dryRun", json!(is_dry)))
     } else {
         let findings = status.findings.iter();
         for problem in findings.filter(|problem| problem.severity >= Severity::Warning) {
@@ -57,11 +58,7 @@ fn answer(round: &Round, status: &Status, mode: Mode, output: Output) -> Answer 
             };
             lines.push(format!("{node} {what}"));
         }
-        let note = if mode == Mode::DryRun {
-            " (dry run)"
-        } else {
-            ""
-        };
+        let note = if is_dry { " (dry run)" } else { "" };
         lines.iter().map(|line| format!("{line}{note}\n")).collect()
     };
     Answer {

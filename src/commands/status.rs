@@ -82,13 +82,10 @@ const NOT_VISIBLE: &str = "only root can see whether the agent is running. If it
 /// Returns the status, and whether an agent updates it. With `--wait`, once it is final.
 pub fn run(process: &Process, options: &Options) -> Answer {
     let timed_out = options.wait.and_then(|limit| wait(&process.root, limit));
-    let mut answer = match published(process) {
-        Ok((value, status)) => {
-            let answer = shown(process, value, &status);
-            answer.with_warnings(options.strict, &status)
-        }
-        Err(answer) => answer,
-    };
+    let answer = published(process).map(|(value, status)| {
+        shown(process, value, &status).with_warnings(options.strict, &status)
+    });
+    let mut answer = answer.unwrap_or_else(|answer| answer);
     if let Some(text) = timed_out {
         answer.stderr.push_str(&text);
         if matches!(answer.exit, Exit::Ok | Exit::Warnings) {
@@ -113,9 +110,8 @@ fn wait(root: &Root, limit: Duration) -> Option<String> {
         };
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
-            return Some(format!(
-                "error: timed out after {limit:?}: {state}; {hint}\n"
-            ));
+            let limit = config::duration_text(limit);
+            return Some(format!("error: timed out after {limit}: {state}; {hint}\n"));
         }
         std::thread::sleep(POLL.min(left));
     }

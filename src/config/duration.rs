@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// Returns the text of a duration, in the largest unit that gives a whole number.
-pub(super) fn text(duration: Duration) -> String {
+pub fn text(duration: Duration) -> String {
     let length = duration.as_millis();
     let mut units = UNITS.iter().rev();
     let fits = |(_, unit): &&(&str, u64)| length != 0 && length.is_multiple_of(u128::from(*unit));

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-pub use duration::parse as parse_duration;
+pub use duration::{parse as parse_duration, text as duration_text};
 pub use errors::{ConfigError, ConfigErrors, FileLine};
 pub use files::watched_paths;
 pub use label::LabelKey;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -19,6 +18,7 @@ use crate::decide::labels::Left;
 use crate::decide::placement::Tried;
 use crate::decide::registration::Registration;
 use crate::decide::scheduled_events::ScheduledEvent;
+use crate::sys::document::json::{in_field, without_list};
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
 
@@ -96,18 +96,24 @@ impl Status {
             Some(API_VERSION) => {}
             Some(version) => return Err(of_another(version, API_VERSION)),
             None => {
-                return Err(StatusError::Damaged(serde_json::Error::missing_field(
-                    "apiVersion",
-                )));
+                return Err(StatusError::Damaged(
+                    "missing field `apiVersion`".to_owned(),
+                ));
             }
         }
-        let read = serde_json::to_vec(value).and_then(|text| serde_json::from_slice(&text));
+        let text = serde_json::to_vec(value).unwrap_or_default();
         // Another version of the agent may report codes and states that this one does not know.
         let writer = value.pointer("/agent/version").and_then(Value::as_str);
         let ours = env!("CARGO_PKG_VERSION");
-        read.map_err(|error| match writer.filter(|version| *version != ours) {
+        let is_other = |version: &&str| *version != ours;
+        serde_json::from_slice(&text).map_err(|error| match writer.filter(is_other) {
             Some(version) => of_another(version, ours),
-            None => StatusError::Damaged(error),
+            // The position is that in the other text.
+            None => {
+                let why = in_field(&text, &error);
+                let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
+                StatusError::Damaged(without_list(why).to_owned())
+            }
         })
     }
 

@@ -30,8 +30,8 @@ pub enum StatusError {
     #[error("the status file is of another version of the agent: {0}")]
     Version(String),
     /// The file is not JSON, or a field is missing or invalid.
-    #[error("`{STATUS_FILE}` is damaged: {}", damage(.0))]
-    Damaged(serde_json::Error),
+    #[error("`{STATUS_FILE}` is damaged: {0}")]
+    Damaged(String),
 }
 
 /// Returns the content of the file.
@@ -49,7 +49,7 @@ pub fn read(root: &Root) -> Result<Value, StatusError> {
     let bytes = root
         .read(STATUS_FILE, STATUS_LIMIT)
         .map_err(StatusError::Unreadable)?;
-    serde_json::from_slice(&bytes).map_err(StatusError::Damaged)
+    serde_json::from_slice(&bytes).map_err(|error| StatusError::Damaged(damage(&error)))
 }
 
 #[cfg(test)]

@@ -44,8 +44,13 @@ pub fn damage(error: &serde_json::Error) -> String {
         Category::Eof => format!("it ends too early, in line {line}"),
         Category::Syntax => format!("line {line} is not JSON"),
         // It names the field.
-        Category::Data | Category::Io => error.to_string(),
+        Category::Data | Category::Io => without_list(&error.to_string()).to_owned(),
     }
+}
+
+/// Returns an error without the list of what the value may be, such as all codes.
+pub fn without_list(error: &str) -> &str {
+    error.split(", expected one of ").next().unwrap_or(error)
 }
 
 /// The nesting at a place of a JSON text. It never fails: the parser rejects an invalid text.
