@@ -7,8 +7,16 @@ use super::identity::OwnVm;
 use super::input::Scene;
 use super::labels::{Left, SkipReason};
 use super::placement::{Placement, PlacementOutcome};
-use crate::catalog::{Api, Code, Finding, Flag, kebab};
+use crate::catalog::{Api, Code, CommandPlace, Finding, FixCommand, Flag, kebab};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
+use SkipReason::{
+    HostHasNone, HostNameInvalid, HostNotRead, Pinned, ReportOnly, ValueInvalid, WouldMix,
+};
+
+/// What was observed of a VM without a host, and the step for it.
+const NO_HOST: &str = "status.nodeName of the VMI is empty, although the VM runs";
+const UNTIL_HOST: &str = "The VMI has no host yet: it is pending, or the target of a migration. If that lasts, see its phase, \
+                          conditions and events; KubeVirt sets the host. Roles and annotations are not the reason.";
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +92,18 @@ impl LabelState {
     /// Returns the finding that explains the state, unless another decision raises it.
     pub(super) fn finding(&self) -> Option<Finding> {
         match self {
-            Self::Explained { code, seen, .. } => Some(Finding::new(*code, seen.clone()?)),
+            Self::Explained { code, seen, .. } => {
+                let finding = Finding::new(*code, seen.clone()?);
+                if finding.seen != NO_HOST {
+                    return Some(finding);
+                }
+                let command = FixCommand {
+                    place: CommandPlace::Harvester,
+                    text: "kubectl -n <NAMESPACE> describe vmi <VM>".into(),
+                };
+                let finding = finding.with_remedy(UNTIL_HOST);
+                Some(finding.with_all_commands(vec![command]))
+            }
             _ => None,
         }
     }
@@ -157,7 +176,7 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     }
     let left = |reasons: &[SkipReason]| {
         // One that the Node never had is a finding only.
-        let stays = |left: &Left| left.reason != SkipReason::HostNotRead || left.present.is_some();
+        let stays = |left: &Left| left.reason != HostNotRead || left.present.is_some();
         let mut left = wanted.labels.left.iter().filter(|left| stays(left));
         left.any(|left| reasons.contains(&left.reason))
     };
@@ -165,19 +184,11 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if seen.identity.vmi().is_none() => without_host(seen),
         None => without_topology(placement),
-        Some(_) if left(&[SkipReason::Pinned, SkipReason::ReportOnly]) => {
-            because(Code::PinnedByConfig, None)
-        }
-        Some(_)
-            if left(&[
-                SkipReason::HostHasNone,
-                SkipReason::WouldMix,
-                SkipReason::HostNotRead,
-            ]) =>
-        {
+        Some(_) if left(&[Pinned, ReportOnly]) => because(Code::PinnedByConfig, None),
+        Some(_) if left(&[HostHasNone, WouldMix, HostNotRead]) => {
             because(Code::TopologyPartial, None)
         }
-        Some(_) if left(&[SkipReason::HostNameInvalid]) => because(Code::LabelValueInvalid, None),
+        Some(_) if left(&[HostNameInvalid, ValueInvalid]) => because(Code::LabelValueInvalid, None),
         Some(known) if known.topology.is_empty() => LabelState::Explained {
             code: Code::HostWithoutTopology,
             message: "the Harvester host has neither a region nor a zone label".to_owned(),
@@ -224,10 +235,7 @@ fn without_host(seen: Scene<'_>) -> LabelState {
     match &seen.identity.vm {
         // The VM may be known without Harvester. The reason is the same.
         _ if unread == Some(Code::HarvesterIsOwnApi) => because(Code::HarvesterIsOwnApi, None),
-        OwnVm::Identified(_) => {
-            let seen = "status.nodeName of the VMI is empty, although the VM runs. KubeVirt sets it; roles and labels are not the reason";
-            because(Code::NoTopologySource, Some(seen.to_owned()))
-        }
+        OwnVm::Identified(_) => because(Code::NoTopologySource, Some(NO_HOST.to_owned())),
         OwnVm::Ambiguous(_) => because(Code::IdentityAmbiguous, None),
         OwnVm::NotFound(_) => because(Code::VmNotFound, None),
         OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) | OwnVm::Remembered(..) => {
@@ -263,8 +271,13 @@ mod tests {
         let mut world = World::new();
         world.change_vmi(|vmi| vmi.host = None);
         let findings = world.plan().findings;
-        let is_said = |one: &Finding| one.seen.contains("although the VM runs");
-        assert!(findings.iter().any(is_said), "{findings:?}");
+        let is_said = |one: &&Finding| one.seen.contains("although the VM runs");
+        let finding = findings.iter().find(is_said).unwrap();
+        assert!(finding.remedy().contains("no host yet"), "{finding:?}");
+        let [command] = finding.commands() else {
+            panic!("{finding:?}")
+        };
+        assert!(command.text.contains("describe vmi <VM>"), "{command:?}");
     }
 
     #[test]

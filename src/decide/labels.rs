@@ -76,6 +76,8 @@ pub enum SkipReason {
     HostNotRead,
     /// Not possible: the name of the host is not a valid label value. A label with that of an earlier host is removed.
     HostNameInvalid,
+    /// Not possible: the value of the host is not a valid label value.
+    ValueInvalid,
 }
 
 /// A label that may be changed.
@@ -168,7 +170,8 @@ impl<'a> Row<'a> {
             (Rule::Extra, Some(Ok(wanted))) if owned.is_some() || present.is_none() || is_same => {
                 Verdict::Set(wanted.clone())
             }
-            (Rule::Extra, Some(_)) => Verdict::Leave(SkipReason::NotManaged),
+            (Rule::Extra, Some(Ok(_))) => Verdict::Leave(SkipReason::NotManaged),
+            (Rule::Extra, Some(Err(_))) => Verdict::Leave(SkipReason::ValueInvalid),
             (Rule::Unread, _) => Verdict::Leave(SkipReason::HostNotRead),
             (Rule::Extra | Rule::Drop, _) if owned == Some(true) => Verdict::Remove,
             (Rule::Extra | Rule::Drop, _) => Verdict::Disown,

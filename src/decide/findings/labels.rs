@@ -25,7 +25,7 @@ pub(super) fn left(left: &Left, seen: Scene<'_>) -> Option<Finding> {
         SkipReason::Pinned | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::NotManaged => Code::LabelNotManaged,
         SkipReason::HostHasNone => Code::TopologyPartial,
-        SkipReason::HostNameInvalid => Code::LabelValueInvalid,
+        SkipReason::HostNameInvalid | SkipReason::ValueInvalid => Code::LabelValueInvalid,
         SkipReason::HostNotRead => return Some(unread(left, &present)),
         // The host has the others. If no source answers, the missing answer is reported instead.
         SkipReason::WouldMix if left.wanted.is_some() || !is_known => return None,

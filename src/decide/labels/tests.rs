@@ -297,7 +297,7 @@ fn report_changes_nothing_at_all() {
 }
 
 #[test]
-fn the_five_cases_of_an_extra_label() {
+fn the_cases_of_an_extra_label() {
     let mut world = World::new();
     with_rack(&mut world, Some("r1"));
     assert_eq!(
@@ -331,6 +331,10 @@ fn the_five_cases_of_an_extra_label() {
         (vec![], vec![(RACK, SkipReason::NotManaged)]),
         "foreign: leave"
     );
+    with_rack(&mut world, Some("no value"));
+    let text = format!("{RACK}: another on the Node, no value on the host");
+    assert_eq!(findings(&world), [(Code::LabelValueInvalid, text)]);
+    assert_eq!(world.plan().sync.reason(), "LabelValueInvalid");
 }
 
 #[test]
