@@ -5,7 +5,7 @@
 //! directory. So for every path step that leads to the file, the nearest existing directory is watched, and only the events that
 //! name the next step count.
 //!
-//! Of a directory of drop-ins, whose name ends in `.d`, each file counts.
+//! Of a directory of drop-ins, each file counts: its path ends in [`EACH`].
 //!
 //! A device is watched by its name only: each write to `/dev/null` is an event of `/dev`.
 
@@ -40,7 +40,10 @@ const BUFFER_BYTES: usize = 4096;
 /// The interval at which files are compared that another machine serves.
 const POLL: Duration = Duration::from_secs(60);
 
-/// Directories to watch, each with the relevant names in it. An empty name stands for all.
+/// The last step of a path that stands for each file in a directory.
+pub const EACH: &str = "*";
+
+/// Directories to watch, each with the relevant names in it.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
 /// The watched aspect of a path.
@@ -208,14 +211,11 @@ pub async fn follow(
                 | EventMask::DELETE_SELF
                 | EventMask::MOVE_SELF
                 | EventMask::IGNORED;
-            let wanted =
-                names
-                    .get(&event.wd)
-                    .zip(event.name.as_ref())
-                    .is_some_and(|(names, name)| {
-                        names.contains(name) || names.contains(OsStr::new(""))
-                    });
-            if wanted || event.mask.intersects(whole) {
+            let named = names.get(&event.wd).zip(event.name.as_ref());
+            let is_wanted = named.is_some_and(|(names, name)| {
+                names.contains(name) || names.contains(OsStr::new(EACH))
+            });
+            if is_wanted || event.mask.intersects(whole) {
                 break;
             }
         }
@@ -253,11 +253,6 @@ fn interest(root: &Root, files: &[PathBuf], what: What) -> Interest {
             }
             path = parent;
         }
-    }
-    let is_drop_ins = |path: &&PathBuf| path.extension() == Some(OsStr::new("d"));
-    for path in files.iter().filter(is_drop_ins) {
-        let names = interest.entry(root.resolve(path)).or_default();
-        names.insert(OsString::new());
     }
     interest
 }
@@ -327,7 +322,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_file_in_a_directory_of_drop_ins_is_seen_also_after_that_is_made_or_is_a_link() {
-        let mut watched = Watched::new("/etc/rke2/config.yaml.d", |_| {}).await;
+        let mut watched = Watched::new("/etc/rke2/config.yaml.d/*", |_| {}).await;
         let first = "/etc/rke2/config.yaml.d/60-x.yaml";
         watched.write(first, "1");
         assert!(watched.changed().await);
@@ -352,6 +347,12 @@ mod tests {
         assert!(watched.changed().await);
         watched.write("/etc/here/80-z.yaml", "4");
         assert!(watched.changed().await);
+        // A file of that name, or a directory in its place.
+        let mut watched = Watched::new("/pki/key.d", |_| {}).await;
+        watched.write("/pki/key.d/other", "1");
+        assert!(watched.changed().await);
+        watched.write("/pki/key.d/other", "2");
+        assert!(!watched.changed().await);
     }
 
     #[tokio::test(start_paused = true)]

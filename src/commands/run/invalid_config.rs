@@ -36,7 +36,10 @@ pub(super) async fn until_valid(
     let mut notifier = process.notifier();
     let paths = match &process.config {
         Some(file) => vec![file.clone()],
-        None => config::watched_paths(),
+        // The files, and those in a directory.
+        None => (config::watched_paths().into_iter())
+            .flat_map(|path| [path.join(file_watch::EACH), path])
+            .collect(),
     };
     let changed = Notify::new();
     let mut watch = Box::pin(async {
