@@ -375,7 +375,7 @@ fn vmi() -> Vmi {
         guest_agent: HostView::Connected,
         annotated_host: None,
         annotations: HostLabels::default(),
-        active_pods: BTreeMap::new(),
+        active_pods: Vec::new(),
     }
 }
 

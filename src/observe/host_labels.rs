@@ -184,7 +184,7 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
     let selectors = [("labelSelector", created_by)];
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let here = |pod: LauncherPod| {
-        let is_active = |uid: &Identifier| vmi.active_pods.contains_key(&**uid);
+        let is_active = |uid: &Identifier| vmi.active_pods.contains(&uid.0);
         let is_here = pod.spec.node_name.as_deref() == Some(host.as_str())
             && pod.metadata.uid.as_ref().is_some_and(is_active);
         is_here.then_some(pod)
