@@ -34,7 +34,10 @@ pub(super) fn labeling(
         }
         (None, Some(node), Some(placement)) if !is_of_another => {
             let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-            labels = plan_labels(settings, node, placement, node.labeled_host(), &owned);
+            if placement.extra.is_some() || placement.extra_unknown.is_some() {
+                memory.extra_unknown = placement.extra_unknown;
+            }
+            labels = plan_labels(settings, node, placement, &owned, memory.extra_unknown);
             let patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
             let tracker = &mut memory.conflicts;
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);

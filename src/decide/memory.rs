@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, NodePatch, Write};
+use super::action::{Action, NodeEvents, NodePatch, Write};
 use super::agenda::{Agenda, Job};
 use super::events::Announced;
 use super::guest_agent;
@@ -14,6 +14,7 @@ use super::identity::Identity;
 use super::input::{Now, Scene};
 use super::interruption;
 use super::node_ownership::Reporters;
+use super::placement::PlacementOutcome;
 use super::schedule;
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding, Flag};
@@ -73,6 +74,8 @@ pub struct Memory {
     pub is_unannounced: bool,
     /// The findings that had an Event.
     pub announced: Announced,
+    /// Why extra labels stay unknown, until a source has them: a failure that may pass says nothing else.
+    pub extra_unknown: Option<PlacementOutcome>,
     /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
     /// The kubelets that report our Node.
@@ -180,6 +183,23 @@ impl Memory {
             resource_version: node.resource_version.clone(),
             ..patch.clone()
         })
+    }
+
+    /// Returns the Events of failed conditions that took effect, because the Node has them: the response was lost.
+    pub(super) fn lost_events(&self, node: &Node) -> Option<Action> {
+        let refused = self.refusal(Write::Conditions)?;
+        let Action::PatchConditions(patch) = &refused.action else {
+            return None;
+        };
+        let mut conditions = patch.conditions.iter();
+        let is_written = conditions.all(|(wanted, _)| !wanted.is_change(node));
+        let announce = patch.announce.clone();
+        let events = NodeEvents {
+            node: patch.node.clone(),
+            announce,
+        };
+        (refused.passing && is_written && !events.announce.is_empty())
+            .then_some(Action::SendEvents(events))
     }
 
     /// Forgets the refusal of a change of this kind.

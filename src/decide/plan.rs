@@ -222,7 +222,9 @@ impl Plan {
         let patch = conditions_patch(settings, node, conditions.collect());
         let patch = patch.map(Action::PatchConditions);
         if patch.is_none() {
+            let lost = memory.lost_events(node);
             memory.forget_refusal(Write::Conditions);
+            return lost;
         }
         patch.filter(|patch| memory.held(patch, seen, now).is_none())
     }
