@@ -10,7 +10,6 @@ use super::action::{Action, NodeEvents, NodePatch, Write};
 use super::agenda::{Agenda, Job};
 use super::events::Announced;
 use super::guest_agent;
-use super::identity::Identity;
 use super::input::{Now, Scene};
 use super::interruption;
 use super::node_ownership::Reporters;
@@ -18,7 +17,6 @@ use super::placement::PlacementOutcome;
 use super::schedule;
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding, Flag};
-use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
@@ -158,10 +156,10 @@ impl Memory {
     }
 
     /// Returns when a change is sent again that was refused; `None` if it was not, or that time has come.
-    pub(super) fn held(&self, action: &Action, seen: Scene<'_>, now: Now) -> Option<Duration> {
+    pub(super) fn held(&self, action: &Action, seen: Scene<'_>) -> Option<Duration> {
         let mut refusals = self.refusals.iter();
         let refused = refusals.find(|refused| refused.action.is_same_change(action))?;
-        let is_due = refused.due <= now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
+        let is_due = refused.due <= seen.now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
         (!is_due).then_some(refused.due)
     }
 
@@ -209,7 +207,8 @@ impl Memory {
     }
 
     /// Records the current host and how long reads have failed. Returns a migration that was not known before.
-    pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
+    pub(super) fn remember(&mut self, seen: Scene<'_>) -> Option<Migration> {
+        let now = seen.now;
         if seen.trouble().is_empty() {
             self.unread_since = None;
         } else {
@@ -263,7 +262,7 @@ impl Memory {
     }
 
     /// Records the pod, before the host that its label shows.
-    pub(super) fn note_pod(&mut self, seen: Scene<'_>, now: Now) {
+    pub(super) fn note_pod(&mut self, seen: Scene<'_>) {
         let pod = seen.observation.pod_info.known();
         let Some(pod) = pod.filter(|_| seen.is_by_pod()) else {
             self.pod = None;
@@ -279,7 +278,7 @@ impl Memory {
                 let is_first = before.is_none();
                 self.pod = Some(SeenPod {
                     name: pod.pod.clone(),
-                    since: now.uptime,
+                    since: seen.now.uptime,
                     left: host.filter(|_| !is_first).cloned(),
                     contradicted: pod
                         .host
@@ -305,26 +304,20 @@ impl Memory {
     }
 
     /// Returns when the files of the pod are read again, if the host is known only from them.
-    pub(super) fn pod_poll(&self, seen: Scene<'_>, now: Now) -> Option<Duration> {
+    pub(super) fn pod_poll(&self, seen: Scene<'_>) -> Option<Duration> {
         let pod = self.pod.as_ref().filter(|_| seen.is_by_pod())?;
         let is_late = self.is_host_late(seen) || pod.contradicted.is_some();
-        Some(match is_late && pod.is_new(now) {
+        Some(match is_late && pod.is_new(seen.now) {
             true => schedule::POD_POLL_LATE,
             false => schedule::POD_POLL,
         })
     }
 
     /// Records the hostnames, and until when they must not change before they are reported and searched for. cloud-init and DHCP
-    /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely. `is_searched`: this
-    /// round searches for the VMs that have them.
-    pub(super) fn note_names(
-        &mut self,
-        settings: &Settings,
-        identity: &Identity,
-        is_searched: bool,
-        now: Now,
-    ) {
-        let names = identity.names.iter();
+    /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely.
+    pub(super) fn note_names(&mut self, seen: Scene<'_>) {
+        let now = seen.now;
+        let names = seen.identity.names.iter();
         let names = names.filter(|judged| judged.kind != NameKind::NodeName);
         let names = names.map(|judged| judged.name.clone()).collect();
         let known = &mut self.names;
@@ -336,11 +329,12 @@ impl Memory {
         if before != known.names {
             known.is_unsearched = true;
             let first = *known.changing_since.get_or_insert(now.uptime);
-            let quiet = settings.timing.hostname_debounce;
+            let quiet = seen.settings.timing.hostname_debounce;
             let due = (now.uptime + quiet).min(first + quiet * NOISE_MAX);
             self.agenda.set(Job::Names, Some(due));
         }
-        known.is_unsearched &= !is_searched;
+        // This round searches for the VMs that have them.
+        known.is_unsearched &= !seen.reasons.scope.contains(Scope::VM);
         let due = self.agenda.due(Job::Names);
         if due.is_none_or(|due| due <= now.uptime) {
             known.changing_since = None;

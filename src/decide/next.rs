@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use super::agenda::Job;
 use super::doing::Doing;
-use super::input::{Now, Scene};
+use super::input::Scene;
 use super::memory::Memory;
 use super::name_match::Verdict;
 use super::schedule::{self, Phase, Purpose};
-use crate::config::Settings;
 use crate::facts::observation::Coverage;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -19,23 +18,18 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 const READ: Scope = Scope::VM.union(Scope::NODE);
 
 /// Plans all deadlines. Returns the next round if no trigger arrives before.
-pub(super) fn next_round(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &mut Memory,
-    doing: &Doing,
-    now: Now,
-) -> Next {
-    plan_reads(settings, seen, memory, now);
-    plan_lists(seen, memory, now);
+pub(super) fn next_round(seen: Scene<'_>, memory: &mut Memory, doing: &Doing) -> Next {
+    let now = seen.now;
+    plan_reads(seen, memory);
+    plan_lists(seen, memory);
     // While the window is open, its schedule is the only one of reads of everything.
     let is_open = |job| job != Job::Poll || memory.window.is_none();
     let planned = memory.agenda.all().filter(|(job, _)| is_open(*job));
-    let waits = waits(settings, seen, memory, doing, now).into_iter();
+    let waits = waits(seen, memory, doing).into_iter();
     let all = planned.chain(waits.filter_map(|(job, due)| Some((job, due?))));
     // Deadlines that have passed are equally early.
     let first = all.min_by_key(|(job, due)| ((*due).max(now.uptime), *job));
-    let (job, due) = first.unwrap_or((Job::Poll, now.uptime + settings.timing.poll));
+    let (job, due) = first.unwrap_or((Job::Poll, now.uptime + seen.settings.timing.poll));
     let (trigger, scope) = reads(job, seen, memory);
     Next {
         after: due.saturating_sub(now.uptime),
@@ -92,8 +86,9 @@ fn requested_delay(passing: &[&Unavailable]) -> Option<Duration> {
 
 /// Plans the reads that are repeated: after failures, periodically, after a reload, and of a Node that the kubelet of
 /// another machine reported.
-fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: Now) {
-    let (scope, machine) = (seen.reasons.scope, seen.observation.machine.phase());
+fn plan_reads(seen: Scene<'_>, memory: &mut Memory) {
+    let (now, scope) = (seen.now, seen.reasons.scope);
+    let machine = seen.observation.machine.phase();
     // While the window is open, its schedule is the only retry of reads.
     let (is_open, agenda) = (memory.window.is_some(), &mut memory.agenda);
     let passing = unwatched(seen);
@@ -120,7 +115,7 @@ fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: No
         let is_polled = scope.contains(Scope::AFRESH) || scope.contains(READ);
         let phase = Phase::of(machine, Purpose::Poll);
         agenda.plan(Job::Poll, true, is_polled || is_late, || {
-            now.uptime + schedule::poll(settings.timing.poll, phase, now.uptime, now.random)
+            now.uptime + schedule::poll(seen.settings.timing.poll, phase, now.uptime, now.random)
         });
     }
 
@@ -147,8 +142,9 @@ fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: No
 
 /// Plans the lists of VMs: to find ours if no name identified it, and other VMs that may have the hostname that KubeVirt made of its
 /// name, or its MAC address if nothing else identifies it. One search since the start of the process is enough.
-fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
-    let (scope, candidates) = (seen.reasons.scope, &seen.observation.candidates);
+fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
+    let (now, scope) = (seen.now, seen.reasons.scope);
+    let candidates = &seen.observation.candidates;
     let unasked = candidates.why();
     let unasked = unasked.filter(|why| why.kind == UnavailableKind::NotAsked);
     let list = unasked.and_then(|why| why.retry_after);
@@ -186,24 +182,20 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
 }
 
 /// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.
-fn waits(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &Memory,
-    doing: &Doing,
-    now: Now,
-) -> [(Job, Option<Duration>); 8] {
+fn waits(seen: Scene<'_>, memory: &Memory, doing: &Doing) -> [(Job, Option<Duration>); 8] {
+    let now = seen.now;
     let after = |left: Duration| now.uptime + left;
     let window = memory.window.as_ref().map(|window| {
         let requested = requested_delay(&unwatched(seen)).unwrap_or_default();
         window.wait(now.uptime).max(requested)
     });
     let start = memory.guest_agent.wait_to_start(now.uptime);
-    let start = start.filter(|left| !left.is_zero() && settings.guest_agent.start);
+    let start = start.filter(|left| !left.is_zero() && seen.settings.guest_agent.start);
     // A write that is sent in this round has no time of its retry yet.
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
     let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
+    let reports = memory.report_writes.left(now.uptime);
     // A refused patch is scheduled with other refused writes.
     let (settle, withheld) = match doing {
         Doing::Settling(until) => (Some(*until), None),
@@ -217,10 +209,7 @@ fn waits(
         (Job::GuestAgent, guest_agent.map(after)),
         (Job::Refused, refused),
         (Job::Withheld, withheld),
-        (
-            Job::Reports,
-            memory.report_writes.left(now.uptime).map(after),
-        ),
-        (Job::Pod, memory.pod_poll(seen, now).map(after)),
+        (Job::Reports, reports.map(after)),
+        (Job::Pod, memory.pod_poll(seen).map(after)),
     ]
 }
