@@ -110,7 +110,7 @@ pub struct HostNames {
     /// The time of the first change, until they are stable, since the start of the process.
     changing_since: Option<Duration>,
     /// Whether the VMs with these names have not been searched for yet.
-    is_unsearched: bool,
+    pub(super) is_unsearched: bool,
     /// The findings about them.
     findings: BTreeSet<Code>,
 }
@@ -359,11 +359,6 @@ impl Memory {
     /// Reports whether the hostnames have not changed lately.
     pub(super) fn are_names_stable(&self) -> bool {
         self.names.changing_since.is_none()
-    }
-
-    /// Reports whether the VMs that have the hostnames still need to be searched for.
-    pub(super) fn are_names_unsearched(&self) -> bool {
-        self.names.is_unsearched
     }
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.

@@ -60,7 +60,7 @@ fn reads(job: Job, seen: Scene<'_>, memory: &Memory) -> (Trigger, Scope) {
         }
         Job::Poll => (Trigger::Timer, Scope::KNOWN),
         Job::Settle | Job::List => (Trigger::Timer, Scope::VM),
-        Job::Names if memory.are_names_unsearched() => (Trigger::Hostname, Scope::VM),
+        Job::Names if memory.names.is_unsearched => (Trigger::Hostname, Scope::VM),
         Job::Names => (Trigger::Hostname, Scope::NONE),
         Job::Start => (Trigger::Units, Scope::UNITS),
         Job::Reload => (Trigger::Reload, Scope::KNOWN),
@@ -96,48 +96,44 @@ fn plan_reads(seen: Scene<'_>, memory: &mut Memory) {
     // A round without API requests does not postpone a retry.
     let is_tried = scope.asks_apis();
     let failures = agenda.count(Job::Retry, is_trouble, is_tried);
-    agenda.plan(Job::Retry, is_trouble && !is_open, is_tried, || {
-        let was_sent = passing.iter().any(|why| !why.is_deferred);
-        let backoff = schedule::retry(failures, None, now.random);
-        now.uptime
-            + match requested_delay(&passing) {
-                // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
-                Some(left) if !was_sent => left,
-                // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
-                Some(left) => left.max(backoff),
-                None => backoff,
-            }
-    });
+    let was_sent = passing.iter().any(|why| !why.is_deferred);
+    let backoff = schedule::retry(failures, None, now.random);
+    let wait = match requested_delay(&passing) {
+        // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
+        Some(left) if !was_sent => left,
+        // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
+        Some(left) => left.max(backoff),
+        None => backoff,
+    };
+    let is_wanted = is_trouble && !is_open;
+    agenda.plan(Job::Retry, is_wanted, is_tried, now.uptime + wait);
 
     // What fails for days does not keep everything else from being read. A round that read less does not postpone the poll.
     if !is_open {
         let is_late = agenda.due(Job::Poll).is_some_and(|due| due <= now.uptime);
         let is_polled = scope.contains(Scope::AFRESH) || scope.contains(READ);
         let phase = Phase::of(machine, Purpose::Poll);
-        agenda.plan(Job::Poll, true, is_polled || is_late, || {
-            now.uptime + schedule::poll(seen.settings.timing.poll, phase, now.uptime, now.random)
-        });
+        let wait = schedule::poll(seen.settings.timing.poll, phase, now.uptime, now.random);
+        let is_served = is_polled || is_late;
+        agenda.plan(Job::Poll, true, is_served, now.uptime + wait);
     }
 
     let is_reloaded = scope.contains(Scope::AFRESH);
     let is_planned = is_reloaded || agenda.due(Job::Reload).is_some();
     let is_wanted = is_planned && !scope.contains(READ);
-    agenda.plan(Job::Reload, is_wanted, is_reloaded, || {
-        now.uptime + schedule::reload_delay(Phase::of(machine, Purpose::Reload))
-    });
+    let wait = schedule::reload_delay(Phase::of(machine, Purpose::Reload));
+    agenda.plan(Job::Reload, is_wanted, is_reloaded, now.uptime + wait);
 
     let check = memory.reporters.check();
     let is_checked = scope.contains(Scope::NODE);
-    agenda.plan(Job::Reporter, check.is_some(), is_checked, || {
-        now.uptime + check.unwrap_or_default()
-    });
+    let due = now.uptime + check.unwrap_or_default();
+    agenda.plan(Job::Reporter, check.is_some(), is_checked, due);
 
     // Files that the kernel could not read are read again, whatever the rounds until then are for.
     let (is_unread, is_tried) = (seen.observation.is_unread, scope.contains(Scope::FILES));
     let failures = agenda.count(Job::Unread, is_unread, is_tried);
-    agenda.plan(Job::Unread, is_unread, is_tried, || {
-        now.uptime + schedule::retry(failures, None, now.random)
-    });
+    let due = now.uptime + schedule::retry(failures, None, now.random);
+    agenda.plan(Job::Unread, is_unread, is_tried, due);
 }
 
 /// Plans the lists of VMs: to find ours if no name identified it, and other VMs that may have the hostname that KubeVirt made of its
@@ -151,9 +147,8 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
     // A round that did not read the VM does not postpone that.
     let is_read = scope.contains(Scope::VM);
     let agenda = &mut memory.agenda;
-    agenda.plan(Job::List, list.is_some(), is_read, || {
-        now.uptime + list.unwrap_or_default()
-    });
+    let due = now.uptime + list.unwrap_or_default();
+    agenda.plan(Job::List, list.is_some(), is_read, due);
 
     let is_search = scope.contains(Scope::SEARCH);
     if is_search {
@@ -165,20 +160,13 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
     let mut names = seen.identity.names.iter();
     let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname)
         || seen.identity.is_imitable();
-    let failures = agenda.failures(Job::Search);
-    agenda.plan(
-        Job::Search,
-        is_wanted && !memory.has_searched,
-        is_search,
-        || {
-            let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
-            now.uptime
-                + match failures {
-                    0 => schedule::list_delay(phase, now.random),
-                    failures => schedule::list_retry(failures, now.random),
-                }
-        },
-    );
+    let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
+    let wait = match agenda.failures(Job::Search) {
+        0 => schedule::list_delay(phase, now.random),
+        failures => schedule::list_retry(failures, now.random),
+    };
+    let is_wanted = is_wanted && !memory.has_searched;
+    agenda.plan(Job::Search, is_wanted, is_search, now.uptime + wait);
 }
 
 /// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.
