@@ -63,9 +63,9 @@ pub struct Memory {
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.
-    pub writes: schedule::WritePace,
+    pub writes: schedule::Pace,
     /// The rate limit of conditions and Events, which never delays labels.
-    pub report_writes: schedule::WritePace,
+    pub report_writes: schedule::Pace,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Whether the Event about it is not sent yet: it is sent with the labels of the new host.
