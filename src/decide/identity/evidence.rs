@@ -25,6 +25,16 @@ pub struct Evidence {
     pub detail: String,
 }
 
+impl Evidence {
+    pub(super) fn new(kind: EvidenceKind, agrees: bool, detail: String) -> Self {
+        Self {
+            kind,
+            agrees,
+            detail,
+        }
+    }
+}
+
 named! {
     /// The kinds of evidence, strongest first.
     EvidenceKind {
@@ -73,13 +83,7 @@ impl EvidenceKind {
 fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     let machine = &observation.machine;
     let mut evidence = Vec::new();
-    let mut add = |kind, agrees, detail: String| {
-        evidence.push(Evidence {
-            kind,
-            agrees,
-            detail,
-        });
-    };
+    let mut add = |kind, agrees, detail| evidence.push(Evidence::new(kind, agrees, detail));
     if let Some(pod) = observation.pod_info.known()
         && let Some(ours) = pod.instance_uid.as_deref()
     {
