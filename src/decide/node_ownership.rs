@@ -66,14 +66,11 @@ impl Reporters {
         }
         let (node, other) = (&node.name, self.other?);
         // Without our UUID: all users can read the status, but only root the UUID.
-        let text = match self.are_in_turn {
-            true => format!(
-                "Node `{node}` reports systemUUID {other} and that of this VM in turn: two kubelets use its credential"
-            ),
-            false => format!(
-                "Node `{node}` reports systemUUID {other}, which is not the product_uuid of this VM"
-            ),
+        let what = match self.are_in_turn {
+            true => " and that of this VM in turn: two kubelets use its credential",
+            false => ", which is not the product_uuid of this VM",
         };
+        let text = format!("Node `{node}` reports systemUUID {other}{what}");
         Some(Observation {
             node: Fact::failed(UnavailableKind::AnotherMachine, text),
             ..seen.observation.clone()

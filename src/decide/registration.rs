@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::input::Scene;
 use super::labels::LabelPlan;
 use crate::config::{LabelKey, OnChange, Settings};
-use crate::facts::node::Node;
 use crate::facts::registration::Labels;
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{self, UnavailableKind};
@@ -45,7 +44,12 @@ fn labels(seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
         .into_iter()
         .chain(host_label.as_ref().map(LabelKey::as_str));
     if let facts::Fact::Known(node) = &seen.observation.node {
-        return Some(of_node(keys, node, plan));
+        let after = |key: &str| match plan.changes.get(key) {
+            Some(change) => change.clone(),
+            None => LabelValue::parse(node.labels.get(key)?).ok(),
+        };
+        let labels = keys.filter_map(|key| Some((key.to_owned(), after(key)?)));
+        return Some(labels.collect());
     }
     let has_no_kubelet =
         matches!(seen.observation.kubelet.why(), Some(why) if why.kind == UnavailableKind::Missing);
@@ -60,15 +64,6 @@ fn labels(seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
     };
     let labels = keys.filter_map(|key| Some((key.to_owned(), value(key)?)));
     Some(labels.collect())
-}
-
-fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPlan) -> Labels {
-    let after = |key: &str| match plan.changes.get(key) {
-        Some(change) => change.clone(),
-        None => LabelValue::parse(node.labels.get(key)?).ok(),
-    };
-    keys.filter_map(|key| Some((key.to_owned(), after(key)?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl Plan {
             Write::Unit => {}
         }
         match (action, result) {
-            (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
+            (Action::StartUnit(_), _) => memory.guest_agent.started = Some(now.uptime),
             (Action::PatchNode(patch), Ok(())) => {
                 memory.note_patch(patch);
                 memory.forget_refusal(write);
