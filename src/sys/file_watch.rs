@@ -70,17 +70,6 @@ pub fn describe(error: &std::io::Error) -> String {
     }
 }
 
-/// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
-/// dropped. Returns if the kernel refuses.
-pub async fn watch(
-    root: Root,
-    files: Vec<PathBuf>,
-    what: What,
-    changed: impl FnMut(),
-) -> Result<(), std::io::Error> {
-    follow(root, files, what, changed, |_| {}).await
-}
-
 /// What changes with a file: inode, size and modification time.
 type Stamp = (u64, u64, i64, i64);
 
@@ -152,9 +141,10 @@ fn is_served(kind: FsType) -> bool {
     SERVED.contains(&kind)
 }
 
-/// As [`watch`]. Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again
-/// after a delay.
-pub async fn follow(
+/// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
+/// dropped. Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again after a
+/// delay. Returns if the kernel refuses.
+pub async fn watch(
     root: Root,
     files: Vec<PathBuf>,
     what: What,
@@ -287,7 +277,7 @@ mod tests {
             let changed = move || {
                 let _ = sender.send(());
             };
-            let task = tokio::spawn(follow(root.clone(), files, what, changed, |_| {}));
+            let task = tokio::spawn(super::watch(root.clone(), files, what, changed, |_| {}));
             let mut watched = Self {
                 _dir: dir,
                 root,

@@ -172,7 +172,7 @@ async fn appeared(root: &Root, path: &Path, wait: impl FnOnce() -> Duration) {
         () = news.notified() => {}
         () = pause => {}
         // inotify is not available.
-        _ = watch(root.clone(), vec![path.to_owned()], What::Name, look) => sleep(CHECK_AGAIN).await,
+        _ = watch(root.clone(), vec![path.to_owned()], What::Name, look, |_| {}) => sleep(CHECK_AGAIN).await,
     }
 }
 

@@ -45,7 +45,8 @@ pub(super) async fn until_valid(
     let mut watch = Box::pin(async {
         // The watch ends if inotify is not available; then only the poll remains.
         let look = || changed.notify_one();
-        let _ = file_watch::watch(process.root.clone(), paths, What::Content, look).await;
+        let root = process.root.clone();
+        let _ = file_watch::watch(root, paths, What::Content, look, |_| {}).await;
         std::future::pending::<()>().await;
     });
     let (mut lines, mut said) = (errors.lines().collect::<Vec<_>>(), Vec::new());
