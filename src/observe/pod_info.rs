@@ -42,11 +42,8 @@ impl PodReader {
             return Fact::Absent;
         }
         let (tree, path) = (root.clone(), dir.to_owned());
-        match self
-            .files
-            .run(STALL, move || read_files(&tree, &path))
-            .await
-        {
+        let read = self.files.run(STALL, move || read_files(&tree, &path));
+        match read.await {
             Some(Ok(info)) => info.into(),
             Some(Err(why)) => Fact::Failed(why),
             None => {

@@ -235,10 +235,8 @@ fn interest(root: &Root, files: &[PathBuf], what: What) -> Interest {
         let mut path: &Path = &step;
         while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
             if root.exists(parent) {
-                interest
-                    .entry(parent.to_owned())
-                    .or_default()
-                    .insert(name.to_owned());
+                let names = interest.entry(parent.to_owned()).or_default();
+                names.insert(name.to_owned());
                 break;
             }
             path = parent;
