@@ -273,13 +273,15 @@ async fn round(
     let (observation, identity, placement) = observed;
     let now = clock();
     let scene = decide::Scene {
+        settings,
+        now,
         reasons,
         observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
         is_daemon: mode == Mode::Daemon,
     };
-    let plan = decide::plan(settings, scene, memory, now);
+    let plan = decide::plan(scene, memory);
     let mut round = Round {
         reasons,
         cut,

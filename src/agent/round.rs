@@ -72,14 +72,15 @@ impl Round {
     pub(super) fn conclude(&mut self, settings: &Settings, is_daemon: bool, now: Now) {
         self.now = now;
         let seen = Scene {
+            settings,
+            now,
             reasons: self.reasons,
             observation: &self.observation,
             identity: &self.identity,
             placement: self.placement.as_ref(),
             is_daemon,
         };
-        let count = self.results.len();
-        self.plan.conclude(settings, seen, count, now);
+        self.plan.conclude(seen, self.results.len());
     }
 
     /// Returns each attempted write with its result.

@@ -138,7 +138,8 @@ fn follow(process: &Process, to: &mut impl Write) -> Answer {
     }
     let changed = Notify::new();
     let look = || changed.notify_one();
-    let watch = watch(root.clone(), vec![EVENTS_FILE.into()], What::Whole, look);
+    let files = vec![EVENTS_FILE.into()];
+    let watch = watch(root.clone(), files, What::Whole, look, |_| {});
     let work = async {
         tokio::pin!(watch);
         let mut checks = interval(PRESENCE_POLL);

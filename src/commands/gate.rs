@@ -227,7 +227,8 @@ async fn wait(
     let started = Instant::now();
     let changed = Notify::new();
     let watched = vec![PathBuf::from(status_file::STATUS_FILE)];
-    let watch = watch(root.clone(), watched, What::Whole, || changed.notify_one());
+    let look = || changed.notify_one();
+    let watch = watch(root.clone(), watched, What::Whole, look, |_| {});
     tokio::pin!(watch);
     let mut is_watching = true;
     let mut alone = None;

@@ -63,16 +63,10 @@ impl Agenda {
         };
     }
 
-    /// Plans a job, or removes one that is not wanted. Its time stays until a round serves it; `due` returns the next one.
-    pub fn plan(
-        &mut self,
-        job: Job,
-        is_wanted: bool,
-        is_served: bool,
-        due: impl FnOnce() -> Duration,
-    ) {
+    /// Plans a job, or removes one that is not wanted. Its time stays until a round serves it; `due` is the next one.
+    pub fn plan(&mut self, job: Job, is_wanted: bool, is_served: bool, due: Duration) {
         let planned = self.due(job).filter(|_| !is_served);
-        self.set(job, is_wanted.then(|| planned.unwrap_or_else(due)));
+        self.set(job, is_wanted.then(|| planned.unwrap_or(due)));
     }
 
     /// Returns all deadlines.

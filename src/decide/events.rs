@@ -91,20 +91,14 @@ fn found(((code, about), seen): (FindingKey, Vec<&str>)) -> EventDraft {
 
 /// Returns the Event for a migration: the VM runs on another host, and the labels change.
 pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraft {
-    let topology = placement
-        .known
-        .as_ref()
-        .map(|known| known.topology.to_string())
-        .unwrap_or_default();
+    let known = placement.known.as_ref();
+    let topology = known.map(|known| known.topology.to_string());
+    let (topology, host) = (topology.unwrap_or_default(), &placement.host);
     let count = labels.changes.len();
-    draft(
-        "Normal",
-        "HostChanged",
-        &format!(
-            "Harvester host changed from {from} to {}, region/zone {topology}; {count} labels changed",
-            placement.host
-        ),
-    )
+    let note = format!(
+        "Harvester host changed from {from} to {host}, region/zone {topology}; {count} labels changed"
+    );
+    draft("Normal", "HostChanged", &note)
 }
 
 /// Returns the Event for a changed status or reason of a condition: the finding that explains why it is not `True`, or what becomes

@@ -9,30 +9,27 @@ pub mod reads;
 use super::doing::{Doing, Labeling};
 use super::guest_agent;
 use super::identity::OwnVm;
-use super::input::{Now, Scene};
+use super::input::Scene;
 use super::memory::Memory;
 use crate::catalog::{Code, Finding, split_consequences};
-use crate::config::Settings;
 use crate::decide::label_state::LabelState;
 
 pub use names::replacing_provider_id;
 
 /// Returns all findings, ordered by severity, the most severe first, and then those that another finding explains.
 pub fn raise(
-    settings: &Settings,
     seen: Scene<'_>,
     wanted: &Labeling,
     sync: &LabelState,
     memory: &Memory,
-    now: Now,
 ) -> (Vec<Finding>, Vec<Finding>) {
     let mut findings = Vec::new();
-    reads::credentials(settings, seen, &mut findings);
-    expiry::findings(seen.observation, now, &mut findings);
+    reads::credentials(seen, &mut findings);
+    expiry::findings(seen.observation, seen.now, &mut findings);
     reads::answers(seen.observation, memory.node.as_ref(), &mut findings);
     let mut about_names = Vec::new();
     let agent = &seen.observation.guest_agent;
-    let health = memory.guest_agent.health(now.uptime);
+    let health = memory.guest_agent.health(seen.now.uptime);
     names::names(seen.identity, seen.observation, &mut about_names);
     about_names.extend(names::deletion(seen.identity, seen.observation, health));
     about_names.retain(|finding| memory.may_report(finding.code));
@@ -53,7 +50,7 @@ pub fn raise(
         let text = "too many updates of the Node were necessary; the next one is sent within 30 s";
         findings.push(Finding::new(Code::TopologyFlapping, text));
     }
-    labels::static_labels(settings, seen, &mut findings);
+    labels::static_labels(seen, &mut findings);
     let host = seen.identity.vmi().map(|vmi| &vmi.guest_agent);
     findings.extend(guest_agent::findings(agent, host, health));
     let is_unread = |api| seen.observation.read_failure(api).is_some();

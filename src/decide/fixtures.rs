@@ -114,13 +114,14 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let (settings, now) = (&self.settings, now(self.uptime));
-        self.see(|seen| super::plan(settings, seen, self.memory.clone(), now))
+        self.see(|seen| super::plan(seen, self.memory.clone()))
     }
 
     fn see<T>(&self, decide: impl FnOnce(Decided<'_>) -> T) -> T {
         let (identity, placement) = (self.identity(), self.placement());
         decide(Decided {
+            settings: &self.settings,
+            now: now(self.uptime),
             reasons: self.reasons,
             observation: &self.observation,
             identity: &identity,
@@ -144,8 +145,7 @@ impl World {
             let is_labeled = result.is_ok() && action.write() == Write::Node;
             results.push(result);
             if is_labeled {
-                let (settings, count) = (&self.settings, results.len());
-                self.see(|seen| plan.conclude(settings, seen, count, now));
+                self.see(|seen| plan.conclude(seen, results.len()));
             }
         }
         (plan, results)
@@ -375,7 +375,7 @@ fn vmi() -> Vmi {
         guest_agent: HostView::Connected,
         annotated_host: None,
         annotations: HostLabels::default(),
-        active_pods: BTreeMap::new(),
+        active_pods: Vec::new(),
     }
 }
 

@@ -121,7 +121,7 @@ pub struct Memory {
     /// The time when that number was last observed to increase.
     restarted: Option<Duration>,
     /// The time of the last start by this agent.
-    started: Option<Duration>,
+    pub(super) started: Option<Duration>,
 }
 
 impl Memory {
@@ -142,11 +142,6 @@ impl Memory {
             .state
             .filter(|(before, _)| *before == state || before.may_pass() && state.may_pass());
         self.state = Some((state, same.map_or(now, |(_, since)| since)));
-    }
-
-    /// Records that this agent started the unit.
-    pub fn note_start(&mut self, now: Duration) {
-        self.started = Some(now);
     }
 
     /// Returns the health at `now`.

@@ -287,11 +287,8 @@ fn choose(
         let mut fitting = candidates.iter().filter(|one| !one.is_other_machine());
         return match fitting.find(|one| one.vmi.name == *name) {
             Some(Candidate { vmi, evidence }) => {
-                let configured = Evidence {
-                    kind: EvidenceKind::Configured,
-                    agrees: true,
-                    detail: format!("`harvester.vm` is `{name}`"),
-                };
+                let detail = format!("`harvester.vm` is `{name}`");
+                let configured = Evidence::new(EvidenceKind::Configured, true, detail);
                 let evidence = [&[configured], evidence.as_slice()].concat();
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
@@ -407,15 +404,10 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
         Some((vm, EvidenceKind::UuidOfName, detail))
     };
     match of_pod().or_else(of_uuid) {
-        Some((vm, kind, detail)) => {
-            let agrees = true;
-            let evidence = Evidence {
-                kind,
-                agrees,
-                detail,
-            };
-            (OwnVm::ProvenOffline(vm), vec![evidence])
-        }
+        Some((vm, kind, detail)) => (
+            OwnVm::ProvenOffline(vm),
+            vec![Evidence::new(kind, true, detail)],
+        ),
         None => (OwnVm::Unknown(why.clone()), Vec::new()),
     }
 }

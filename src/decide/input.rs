@@ -8,6 +8,7 @@ use time::UtcDateTime;
 use super::identity::Identity;
 use super::placement::{HostSource, Placement, locate};
 use super::schedule::Random;
+use crate::config::Settings;
 use crate::facts::Unavailable;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::Reasons;
@@ -23,9 +24,13 @@ pub struct Now {
     pub random: Random,
 }
 
-/// The inputs of a decision: one observation and its evaluation.
+/// The inputs of a decision: one observation and its evaluation, the configuration, and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
+    /// The configuration.
+    pub settings: &'a Settings,
+    /// The time.
+    pub now: Now,
     /// The reasons and the scope of this round.
     pub reasons: Reasons,
     /// The observed facts.

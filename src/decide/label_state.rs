@@ -135,9 +135,13 @@ fn because(code: Code, seen: Option<String>) -> LabelState {
         Code::LabelValueInvalid => "it is not set",
         _ => "labels are unchanged",
     };
+    explained(code, format!("{}; {stays}", code.entry().title), seen)
+}
+
+fn explained(code: Code, message: String, seen: Option<String>) -> LabelState {
     LabelState::Explained {
         code,
-        message: format!("{}; {stays}", code.entry().title),
+        message,
         seen,
     }
 }
@@ -160,18 +164,12 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
         // While only our annotations conflict, the labels match.
         _ if wanted.labels.changes.is_empty() => {}
         Doing::BackingOff(stand) => {
-            return LabelState::Explained {
-                code: Code::LabelConflict,
-                message: format!("`{}` keeps reverting the labels", stand.conflict),
-                seen: None,
-            };
+            let message = format!("`{}` keeps reverting the labels", stand.conflict);
+            return explained(Code::LabelConflict, message, None);
         }
         _ => {
-            return refusal.map_or(LabelState::Pending, |text| LabelState::Explained {
-                code: Code::NodeWriteFailed,
-                message: text.to_owned(),
-                seen: None,
-            });
+            let refused = |text: &str| explained(Code::NodeWriteFailed, text.to_owned(), None);
+            return refusal.map_or(LabelState::Pending, refused);
         }
     }
     let left = |reasons: &[SkipReason]| {
@@ -189,11 +187,11 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
             because(Code::TopologyPartial, None)
         }
         Some(_) if left(&[HostNameInvalid, ValueInvalid]) => because(Code::LabelValueInvalid, None),
-        Some(known) if known.topology.is_empty() => LabelState::Explained {
-            code: Code::HostWithoutTopology,
-            message: "the Harvester host has neither a region nor a zone label".to_owned(),
-            seen: Some(format!("host {}", placement.host)),
-        },
+        Some(known) if known.topology.is_empty() => {
+            let message = "the Harvester host has neither a region nor a zone label".to_owned();
+            let seen = format!("host {}", placement.host);
+            explained(Code::HostWithoutTopology, message, Some(seen))
+        }
         Some(_) => match node {
             Fact::Known(_) => LabelState::Synced,
             Fact::Absent => because(Code::NodeMissing, None),

@@ -7,41 +7,38 @@ use std::time::Duration;
 use super::action::{Action, NodePatch};
 use super::conflict::ConflictBackoff;
 use super::doing::{Doing, Labeling};
-use super::input::{Now, Scene};
+use super::input::Scene;
 use super::labels::{LabelPlan, Owned, plan_labels};
 use super::memory::Memory;
 use super::patches::node_patch;
 use super::placement::Known;
-use crate::config::Settings;
 use crate::facts::Fact;
 use crate::facts::node::ANNOTATION_OWNED;
 
 /// Decides what to do about the labels.
-pub(super) fn labeling(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &mut Memory,
-    now: Now,
-) -> Labeling {
+pub(super) fn labeling(seen: Scene<'_>, memory: &mut Memory) -> Labeling {
     let mut labels = LabelPlan::default();
     let mut conflict = None;
-    let settling = settling(settings, seen, memory, now);
+    let settling = settling(seen, memory);
     let is_of_another = seen.identity.is_named_as_another();
     let doing = match (settling, seen.observation.node.known(), seen.placement) {
         (Some(left), ..) => {
             conflict = memory.conflicts.known().cloned();
-            Doing::Settling(now.uptime + left)
+            Doing::Settling(seen.now.uptime + left)
         }
         (None, Some(node), Some(placement)) if !is_of_another => {
             let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-            labels = plan_labels(settings, node, placement, node.labeled_host(), &owned);
-            let patch = node_patch(settings, node, seen.identity, placement, &labels, memory);
+            if placement.extra.is_some() || placement.extra_unknown.is_some() {
+                memory.extra_unknown = placement.extra_unknown;
+            }
+            labels = plan_labels(seen.settings, node, placement, &owned, memory.extra_unknown);
+            let patch = node_patch(seen, node, placement, &labels, memory);
             let tracker = &mut memory.conflicts;
-            let writer = tracker.judge(node, &placement.host, patch.as_ref(), now.uptime);
+            let writer = tracker.judge(node, &placement.host, patch.as_ref(), seen.now.uptime);
             let writer = writer.cloned();
             conflict = tracker.known().cloned();
             let patch = patch.or_else(|| memory.lost(node));
-            doing(patch, writer, seen, memory, now)
+            doing(patch, writer, seen, memory)
         }
         (None, None, Some(_)) if !is_of_another => {
             let is_unread = seen.observation.node != Fact::Absent;
@@ -64,7 +61,6 @@ fn doing(
     writer: Option<ConflictBackoff>,
     seen: Scene<'_>,
     memory: &Memory,
-    now: Now,
 ) -> Doing {
     let Some(patch) = patch else {
         return match memory.window {
@@ -73,10 +69,10 @@ fn doing(
         };
     };
     // A source that changes constantly must not cause constant writes.
-    match (memory.writes.left(now.uptime), writer) {
-        (Some(left), _) => Doing::Withheld(now.uptime + left),
+    match (memory.writes.left(seen.now.uptime), writer) {
+        (Some(left), _) => Doing::Withheld(seen.now.uptime + left),
         (None, Some(writer)) => Doing::BackingOff(writer),
-        (None, None) => match memory.held(&Action::PatchNode(patch.clone()), seen, now) {
+        (None, None) => match memory.held(&Action::PatchNode(patch.clone()), seen) {
             Some(due) => Doing::Refused(due),
             None => Doing::Writing(patch),
         },
@@ -87,18 +83,18 @@ fn doing(
 ///
 /// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
 /// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
-fn settling(settings: &Settings, seen: Scene<'_>, memory: &Memory, now: Now) -> Option<Duration> {
+fn settling(seen: Scene<'_>, memory: &Memory) -> Option<Duration> {
     let vmi = seen.identity.vmi();
     let vmi = vmi.filter(|_| seen.is_daemon)?;
     let by_cloud_provider = seen.observation.node_vm_uid().is_some();
     let (_, since) = memory.host.as_ref()?;
-    let waited = now.uptime.saturating_sub(*since);
+    let waited = seen.now.uptime.saturating_sub(*since);
     let expected = vmi.annotated_by_harvester && vmi.annotations_of_host().is_none();
     let only_source = !matches!(
         seen.placement.and_then(|placement| placement.known.as_ref()),
         Some(Known { topology, .. }) if !topology.is_empty()
     );
     (expected && (by_cloud_provider || only_source))
-        .then(|| settings.timing.settle.saturating_sub(waited))
+        .then(|| seen.settings.timing.settle.saturating_sub(waited))
         .filter(|left| !left.is_zero())
 }

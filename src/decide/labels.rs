@@ -188,16 +188,17 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Plans the labels. `labeled_host` is the host for which the labels on the Node were written, according to our annotation.
+/// Plans the labels. `unknown`: why extra labels stay unknown, as was last seen.
 pub fn plan_labels(
     settings: &Settings,
     node: &Node,
     placement: &Placement,
-    labeled_host: Option<&str>,
     owned: &Owned,
+    unknown: Option<PlacementOutcome>,
 ) -> LabelPlan {
-    let is_moved = labeled_host != Some(placement.host.as_str());
-    let rows = rows(settings, node, placement, owned, is_moved);
+    // The host for which the labels on the Node were written.
+    let is_moved = node.labeled_host() != Some(placement.host.as_str());
+    let rows = rows(settings, node, placement, owned, unknown, is_moved);
     let mut plan = LabelPlan {
         owned: owned.clone(),
         ..LabelPlan::default()
@@ -235,6 +236,7 @@ fn rows<'a>(
     node: &Node,
     placement: &'a Placement,
     owned: &'a Owned,
+    unknown: Option<PlacementOutcome>,
     is_moved: bool,
 ) -> Vec<Row<'a>> {
     let topology = &settings.topology;
@@ -277,7 +279,6 @@ fn rows<'a>(
     let of_host = placement.extra.as_ref();
     let is_complete = of_host.is_some_and(|of_host| of_host.is_complete);
     // After a refusal for good, nothing else shows that the label may be that of an earlier host, or is never set.
-    let unknown = placement.extra_unknown;
     let is_never_set = of_host.is_none() && unknown == Some(PlacementOutcome::Failed);
     let is_unread = |key: &str| match owned.0.contains_key(key) {
         true => is_moved || unknown.is_some(),

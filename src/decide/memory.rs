@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, NodePatch, Write};
+use super::action::{Action, NodeEvents, NodePatch, Write};
 use super::agenda::{Agenda, Job};
 use super::events::Announced;
 use super::guest_agent;
-use super::identity::Identity;
 use super::input::{Now, Scene};
 use super::interruption;
 use super::node_ownership::Reporters;
+use super::placement::PlacementOutcome;
 use super::schedule;
 use super::scheduled_events::EventTracker;
 use crate::catalog::{Code, Finding, Flag};
-use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::fast_poll::Window;
 use crate::facts::clock::{ClockSteps, rfc3339};
@@ -64,15 +63,17 @@ pub struct Memory {
     /// The refusals of our last changes of the Node, at most one of each kind, until a change is accepted or no longer wanted.
     pub refusals: Vec<Refused>,
     /// The rate limit of updates of labels and annotations.
-    pub writes: schedule::WritePace,
+    pub writes: schedule::Pace,
     /// The rate limit of conditions and Events, which never delays labels.
-    pub report_writes: schedule::WritePace,
+    pub report_writes: schedule::Pace,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Whether the Event about it is not sent yet: it is sent with the labels of the new host.
     pub is_unannounced: bool,
     /// The findings that had an Event.
     pub announced: Announced,
+    /// Why extra labels stay unknown, until a source has them: a failure that may pass says nothing else.
+    pub extra_unknown: Option<PlacementOutcome>,
     /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
     /// The kubelets that report our Node.
@@ -109,7 +110,7 @@ pub struct HostNames {
     /// The time of the first change, until they are stable, since the start of the process.
     changing_since: Option<Duration>,
     /// Whether the VMs with these names have not been searched for yet.
-    is_unsearched: bool,
+    pub(super) is_unsearched: bool,
     /// The findings about them.
     findings: BTreeSet<Code>,
 }
@@ -155,10 +156,10 @@ impl Memory {
     }
 
     /// Returns when a change is sent again that was refused; `None` if it was not, or that time has come.
-    pub(super) fn held(&self, action: &Action, seen: Scene<'_>, now: Now) -> Option<Duration> {
+    pub(super) fn held(&self, action: &Action, seen: Scene<'_>) -> Option<Duration> {
         let mut refusals = self.refusals.iter();
         let refused = refusals.find(|refused| refused.action.is_same_change(action))?;
-        let is_due = refused.due <= now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
+        let is_due = refused.due <= seen.now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
         (!is_due).then_some(refused.due)
     }
 
@@ -182,6 +183,23 @@ impl Memory {
         })
     }
 
+    /// Returns the Events of failed conditions that took effect, because the Node has them: the response was lost.
+    pub(super) fn lost_events(&self, node: &Node) -> Option<Action> {
+        let refused = self.refusal(Write::Conditions)?;
+        let Action::PatchConditions(patch) = &refused.action else {
+            return None;
+        };
+        let mut conditions = patch.conditions.iter();
+        let is_written = conditions.all(|(wanted, _)| !wanted.is_change(node));
+        let announce = patch.announce.clone();
+        let events = NodeEvents {
+            node: patch.node.clone(),
+            announce,
+        };
+        (refused.passing && is_written && !events.announce.is_empty())
+            .then_some(Action::SendEvents(events))
+    }
+
     /// Forgets the refusal of a change of this kind.
     pub(super) fn forget_refusal(&mut self, write: Write) {
         self.refusals
@@ -189,7 +207,8 @@ impl Memory {
     }
 
     /// Records the current host and how long reads have failed. Returns a migration that was not known before.
-    pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
+    pub(super) fn remember(&mut self, seen: Scene<'_>) -> Option<Migration> {
+        let now = seen.now;
         if seen.trouble().is_empty() {
             self.unread_since = None;
         } else {
@@ -243,7 +262,7 @@ impl Memory {
     }
 
     /// Records the pod, before the host that its label shows.
-    pub(super) fn note_pod(&mut self, seen: Scene<'_>, now: Now) {
+    pub(super) fn note_pod(&mut self, seen: Scene<'_>) {
         let pod = seen.observation.pod_info.known();
         let Some(pod) = pod.filter(|_| seen.is_by_pod()) else {
             self.pod = None;
@@ -259,7 +278,7 @@ impl Memory {
                 let is_first = before.is_none();
                 self.pod = Some(SeenPod {
                     name: pod.pod.clone(),
-                    since: now.uptime,
+                    since: seen.now.uptime,
                     left: host.filter(|_| !is_first).cloned(),
                     contradicted: pod
                         .host
@@ -285,26 +304,20 @@ impl Memory {
     }
 
     /// Returns when the files of the pod are read again, if the host is known only from them.
-    pub(super) fn pod_poll(&self, seen: Scene<'_>, now: Now) -> Option<Duration> {
+    pub(super) fn pod_poll(&self, seen: Scene<'_>) -> Option<Duration> {
         let pod = self.pod.as_ref().filter(|_| seen.is_by_pod())?;
         let is_late = self.is_host_late(seen) || pod.contradicted.is_some();
-        Some(match is_late && pod.is_new(now) {
+        Some(match is_late && pod.is_new(seen.now) {
             true => schedule::POD_POLL_LATE,
             false => schedule::POD_POLL,
         })
     }
 
     /// Records the hostnames, and until when they must not change before they are reported and searched for. cloud-init and DHCP
-    /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely. `is_searched`: this
-    /// round searches for the VMs that have them.
-    pub(super) fn note_names(
-        &mut self,
-        settings: &Settings,
-        identity: &Identity,
-        is_searched: bool,
-        now: Now,
-    ) {
-        let names = identity.names.iter();
+    /// clients set them several times in a row. Two conflicting clients must not delay the report indefinitely.
+    pub(super) fn note_names(&mut self, seen: Scene<'_>) {
+        let now = seen.now;
+        let names = seen.identity.names.iter();
         let names = names.filter(|judged| judged.kind != NameKind::NodeName);
         let names = names.map(|judged| judged.name.clone()).collect();
         let known = &mut self.names;
@@ -316,11 +329,12 @@ impl Memory {
         if before != known.names {
             known.is_unsearched = true;
             let first = *known.changing_since.get_or_insert(now.uptime);
-            let quiet = settings.timing.hostname_debounce;
+            let quiet = seen.settings.timing.hostname_debounce;
             let due = (now.uptime + quiet).min(first + quiet * NOISE_MAX);
             self.agenda.set(Job::Names, Some(due));
         }
-        known.is_unsearched &= !is_searched;
+        // This round searches for the VMs that have them.
+        known.is_unsearched &= !seen.reasons.scope.contains(Scope::VM);
         let due = self.agenda.due(Job::Names);
         if due.is_none_or(|due| due <= now.uptime) {
             known.changing_since = None;
@@ -345,11 +359,6 @@ impl Memory {
     /// Reports whether the hostnames have not changed lately.
     pub(super) fn are_names_stable(&self) -> bool {
         self.names.changing_since.is_none()
-    }
-
-    /// Reports whether the VMs that have the hostnames still need to be searched for.
-    pub(super) fn are_names_unsearched(&self) -> bool {
-        self.names.is_unsearched
     }
 
     /// Returns the last known host of the VM, known to this process or from the annotation on the Node.

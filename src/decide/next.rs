@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use super::agenda::Job;
 use super::doing::Doing;
-use super::input::{Now, Scene};
+use super::input::Scene;
 use super::memory::Memory;
 use super::name_match::Verdict;
 use super::schedule::{self, Phase, Purpose};
-use crate::config::Settings;
 use crate::facts::observation::Coverage;
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -19,23 +18,18 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 const READ: Scope = Scope::VM.union(Scope::NODE);
 
 /// Plans all deadlines. Returns the next round if no trigger arrives before.
-pub(super) fn next_round(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &mut Memory,
-    doing: &Doing,
-    now: Now,
-) -> Next {
-    plan_reads(settings, seen, memory, now);
-    plan_lists(seen, memory, now);
+pub(super) fn next_round(seen: Scene<'_>, memory: &mut Memory, doing: &Doing) -> Next {
+    let now = seen.now;
+    plan_reads(seen, memory);
+    plan_lists(seen, memory);
     // While the window is open, its schedule is the only one of reads of everything.
     let is_open = |job| job != Job::Poll || memory.window.is_none();
     let planned = memory.agenda.all().filter(|(job, _)| is_open(*job));
-    let waits = waits(settings, seen, memory, doing, now).into_iter();
+    let waits = waits(seen, memory, doing).into_iter();
     let all = planned.chain(waits.filter_map(|(job, due)| Some((job, due?))));
     // Deadlines that have passed are equally early.
     let first = all.min_by_key(|(job, due)| ((*due).max(now.uptime), *job));
-    let (job, due) = first.unwrap_or((Job::Poll, now.uptime + settings.timing.poll));
+    let (job, due) = first.unwrap_or((Job::Poll, now.uptime + seen.settings.timing.poll));
     let (trigger, scope) = reads(job, seen, memory);
     Next {
         after: due.saturating_sub(now.uptime),
@@ -66,7 +60,7 @@ fn reads(job: Job, seen: Scene<'_>, memory: &Memory) -> (Trigger, Scope) {
         }
         Job::Poll => (Trigger::Timer, Scope::KNOWN),
         Job::Settle | Job::List => (Trigger::Timer, Scope::VM),
-        Job::Names if memory.are_names_unsearched() => (Trigger::Hostname, Scope::VM),
+        Job::Names if memory.names.is_unsearched => (Trigger::Hostname, Scope::VM),
         Job::Names => (Trigger::Hostname, Scope::NONE),
         Job::Start => (Trigger::Units, Scope::UNITS),
         Job::Reload => (Trigger::Reload, Scope::KNOWN),
@@ -92,8 +86,9 @@ fn requested_delay(passing: &[&Unavailable]) -> Option<Duration> {
 
 /// Plans the reads that are repeated: after failures, periodically, after a reload, and of a Node that the kubelet of
 /// another machine reported.
-fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: Now) {
-    let (scope, machine) = (seen.reasons.scope, seen.observation.machine.phase());
+fn plan_reads(seen: Scene<'_>, memory: &mut Memory) {
+    let (now, scope) = (seen.now, seen.reasons.scope);
+    let machine = seen.observation.machine.phase();
     // While the window is open, its schedule is the only retry of reads.
     let (is_open, agenda) = (memory.window.is_some(), &mut memory.agenda);
     let passing = unwatched(seen);
@@ -101,63 +96,59 @@ fn plan_reads(settings: &Settings, seen: Scene<'_>, memory: &mut Memory, now: No
     // A round without API requests does not postpone a retry.
     let is_tried = scope.asks_apis();
     let failures = agenda.count(Job::Retry, is_trouble, is_tried);
-    agenda.plan(Job::Retry, is_trouble && !is_open, is_tried, || {
-        let was_sent = passing.iter().any(|why| !why.is_deferred);
-        let backoff = schedule::retry(failures, None, now.random);
-        now.uptime
-            + match requested_delay(&passing) {
-                // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
-                Some(left) if !was_sent => left,
-                // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
-                Some(left) => left.max(backoff),
-                None => backoff,
-            }
-    });
+    let was_sent = passing.iter().any(|why| !why.is_deferred);
+    let backoff = schedule::retry(failures, None, now.random);
+    let wait = match requested_delay(&passing) {
+        // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
+        Some(left) if !was_sent => left,
+        // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
+        Some(left) => left.max(backoff),
+        None => backoff,
+    };
+    let is_wanted = is_trouble && !is_open;
+    agenda.plan(Job::Retry, is_wanted, is_tried, now.uptime + wait);
 
     // What fails for days does not keep everything else from being read. A round that read less does not postpone the poll.
     if !is_open {
         let is_late = agenda.due(Job::Poll).is_some_and(|due| due <= now.uptime);
         let is_polled = scope.contains(Scope::AFRESH) || scope.contains(READ);
         let phase = Phase::of(machine, Purpose::Poll);
-        agenda.plan(Job::Poll, true, is_polled || is_late, || {
-            now.uptime + schedule::poll(settings.timing.poll, phase, now.uptime, now.random)
-        });
+        let wait = schedule::poll(seen.settings.timing.poll, phase, now.uptime, now.random);
+        let is_served = is_polled || is_late;
+        agenda.plan(Job::Poll, true, is_served, now.uptime + wait);
     }
 
     let is_reloaded = scope.contains(Scope::AFRESH);
     let is_planned = is_reloaded || agenda.due(Job::Reload).is_some();
     let is_wanted = is_planned && !scope.contains(READ);
-    agenda.plan(Job::Reload, is_wanted, is_reloaded, || {
-        now.uptime + schedule::reload_delay(Phase::of(machine, Purpose::Reload))
-    });
+    let wait = schedule::reload_delay(Phase::of(machine, Purpose::Reload));
+    agenda.plan(Job::Reload, is_wanted, is_reloaded, now.uptime + wait);
 
     let check = memory.reporters.check();
     let is_checked = scope.contains(Scope::NODE);
-    agenda.plan(Job::Reporter, check.is_some(), is_checked, || {
-        now.uptime + check.unwrap_or_default()
-    });
+    let due = now.uptime + check.unwrap_or_default();
+    agenda.plan(Job::Reporter, check.is_some(), is_checked, due);
 
     // Files that the kernel could not read are read again, whatever the rounds until then are for.
     let (is_unread, is_tried) = (seen.observation.is_unread, scope.contains(Scope::FILES));
     let failures = agenda.count(Job::Unread, is_unread, is_tried);
-    agenda.plan(Job::Unread, is_unread, is_tried, || {
-        now.uptime + schedule::retry(failures, None, now.random)
-    });
+    let due = now.uptime + schedule::retry(failures, None, now.random);
+    agenda.plan(Job::Unread, is_unread, is_tried, due);
 }
 
 /// Plans the lists of VMs: to find ours if no name identified it, and other VMs that may have the hostname that KubeVirt made of its
 /// name, or its MAC address if nothing else identifies it. One search since the start of the process is enough.
-fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
-    let (scope, candidates) = (seen.reasons.scope, &seen.observation.candidates);
+fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
+    let (now, scope) = (seen.now, seen.reasons.scope);
+    let candidates = &seen.observation.candidates;
     let unasked = candidates.why();
     let unasked = unasked.filter(|why| why.kind == UnavailableKind::NotAsked);
     let list = unasked.and_then(|why| why.retry_after);
     // A round that did not read the VM does not postpone that.
     let is_read = scope.contains(Scope::VM);
     let agenda = &mut memory.agenda;
-    agenda.plan(Job::List, list.is_some(), is_read, || {
-        now.uptime + list.unwrap_or_default()
-    });
+    let due = now.uptime + list.unwrap_or_default();
+    agenda.plan(Job::List, list.is_some(), is_read, due);
 
     let is_search = scope.contains(Scope::SEARCH);
     if is_search {
@@ -169,41 +160,30 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory, now: Now) {
     let mut names = seen.identity.names.iter();
     let is_wanted = names.any(|judged| judged.verdict == Verdict::PlatformHostname)
         || seen.identity.is_imitable();
-    let failures = agenda.failures(Job::Search);
-    agenda.plan(
-        Job::Search,
-        is_wanted && !memory.has_searched,
-        is_search,
-        || {
-            let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
-            now.uptime
-                + match failures {
-                    0 => schedule::list_delay(phase, now.random),
-                    failures => schedule::list_retry(failures, now.random),
-                }
-        },
-    );
+    let phase = Phase::of(seen.observation.machine.phase(), Purpose::List);
+    let wait = match agenda.failures(Job::Search) {
+        0 => schedule::list_delay(phase, now.random),
+        failures => schedule::list_retry(failures, now.random),
+    };
+    let is_wanted = is_wanted && !memory.has_searched;
+    agenda.plan(Job::Search, is_wanted, is_search, now.uptime + wait);
 }
 
 /// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.
-fn waits(
-    settings: &Settings,
-    seen: Scene<'_>,
-    memory: &Memory,
-    doing: &Doing,
-    now: Now,
-) -> [(Job, Option<Duration>); 8] {
+fn waits(seen: Scene<'_>, memory: &Memory, doing: &Doing) -> [(Job, Option<Duration>); 8] {
+    let now = seen.now;
     let after = |left: Duration| now.uptime + left;
     let window = memory.window.as_ref().map(|window| {
         let requested = requested_delay(&unwatched(seen)).unwrap_or_default();
         window.wait(now.uptime).max(requested)
     });
     let start = memory.guest_agent.wait_to_start(now.uptime);
-    let start = start.filter(|left| !left.is_zero() && settings.guest_agent.start);
+    let start = start.filter(|left| !left.is_zero() && seen.settings.guest_agent.start);
     // A write that is sent in this round has no time of its retry yet.
     let refused = memory.refusals.iter().map(|refused| refused.due);
     let refused = refused.filter(|due| *due > now.uptime).min();
     let guest_agent = memory.guest_agent.wait_to_tell(now.uptime);
+    let reports = memory.report_writes.left(now.uptime);
     // A refused patch is scheduled with other refused writes.
     let (settle, withheld) = match doing {
         Doing::Settling(until) => (Some(*until), None),
@@ -217,10 +197,7 @@ fn waits(
         (Job::GuestAgent, guest_agent.map(after)),
         (Job::Refused, refused),
         (Job::Withheld, withheld),
-        (
-            Job::Reports,
-            memory.report_writes.left(now.uptime).map(after),
-        ),
-        (Job::Pod, memory.pod_poll(seen, now).map(after)),
+        (Job::Reports, reports.map(after)),
+        (Job::Pod, memory.pod_poll(seen).map(after)),
     ]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::input::{Now, Scene};
+use super::input::Scene;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
@@ -38,11 +38,7 @@ impl Reporters {
     /// is decided about it and nothing is written to it.
     ///
     /// Both UUIDs must be known. The kubelet reads its UUID from the same file as this agent.
-    pub fn without_node_of_another_machine(
-        &mut self,
-        seen: Scene<'_>,
-        now: Now,
-    ) -> Option<Observation> {
+    pub fn without_node_of_another_machine(&mut self, seen: Scene<'_>) -> Option<Observation> {
         let node = seen.observation.node.known()?;
         let theirs = node.system_uuid?;
         let ours = *seen.observation.machine.product_uuid.known()?;
@@ -56,10 +52,11 @@ impl Reporters {
         } else {
             self.has_seen_ours = true;
             self.other?;
-            let since = *self.ours_since.get_or_insert(now.uptime);
+            let since = *self.ours_since.get_or_insert(seen.now.uptime);
             // A Node that was not read again proves nothing.
             let is_new = seen.reasons.scope.contains(Scope::NODE);
-            if is_new && now.uptime.saturating_sub(since) >= self.limit() {
+            let limit = if self.are_in_turn { IN_TURN } else { SETTLED };
+            if is_new && seen.now.uptime.saturating_sub(since) >= limit {
                 *self = Self {
                     has_seen_ours: true,
                     ..Self::default()
@@ -69,14 +66,11 @@ impl Reporters {
         }
         let (node, other) = (&node.name, self.other?);
         // Without our UUID: all users can read the status, but only root the UUID.
-        let text = match self.are_in_turn {
-            true => format!(
-                "Node `{node}` reports systemUUID {other} and that of this VM in turn: two kubelets use its credential"
-            ),
-            false => format!(
-                "Node `{node}` reports systemUUID {other}, which is not the product_uuid of this VM"
-            ),
+        let what = match self.are_in_turn {
+            true => " and that of this VM in turn: two kubelets use its credential",
+            false => ", which is not the product_uuid of this VM",
         };
+        let text = format!("Node `{node}` reports systemUUID {other}{what}");
         Some(Observation {
             node: Fact::failed(UnavailableKind::AnotherMachine, text),
             ..seen.observation.clone()
@@ -88,21 +82,10 @@ impl Reporters {
         self.has_seen_ours && self.other.is_none()
     }
 
-    fn limit(&self) -> Duration {
-        match self.are_in_turn {
-            true => IN_TURN,
-            false => SETTLED,
-        }
-    }
-
     /// Returns when the Node is read again to see whether only our kubelet reports it.
     pub(super) fn check(&self) -> Option<Duration> {
-        self.other
-            .zip(self.ours_since)
-            .map(|_| match self.are_in_turn {
-                true => SETTLED,
-                false => CHECK,
-            })
+        self.other.and(self.ours_since)?;
+        Some(if self.are_in_turn { SETTLED } else { CHECK })
     }
 }
 

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 use super::action::{ConditionsPatch, DesiredCondition, NodePatch};
 use super::events;
-use super::identity::Identity;
+use super::input::Scene;
 use super::labels::{LabelPlan, SkipReason};
 use super::memory::Memory;
 use super::placement::Placement;
-use crate::config::{OnChange, Settings};
+use crate::config::OnChange;
 use crate::facts::node::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM, Node,
 };
 
 /// Returns the patch of labels and annotations, if there is a change.
 pub fn node_patch(
-    settings: &Settings,
+    seen: Scene<'_>,
     node: &Node,
-    identity: &Identity,
     placement: &Placement,
     labels: &LabelPlan,
     memory: &Memory,
 ) -> Option<NodePatch> {
+    let settings = seen.settings;
     if settings.topology.on_change == OnChange::Report {
         return None;
     }
@@ -48,7 +48,7 @@ pub fn node_patch(
         want(ANNOTATION_HOST, placement.host.to_string());
     }
     if settings.report.annotations {
-        if let Some(vmi) = identity.vmi() {
+        if let Some(vmi) = seen.identity.vmi() {
             want(ANNOTATION_VM, vmi.reference());
         }
         // The other annotations are only written with another change: a source that becomes available and unavailable must not
@@ -89,10 +89,11 @@ pub fn node_patch(
 
 /// Returns the patch of conditions, if one of them changes.
 pub fn conditions_patch(
-    settings: &Settings,
+    seen: Scene<'_>,
     node: &Node,
     wanted: Vec<DesiredCondition>,
 ) -> Option<ConditionsPatch> {
+    let report = &seen.settings.report;
     let changed = wanted.into_iter().filter(|wanted| wanted.is_change(node));
     let conditions: Vec<_> = changed
         .map(|wanted| {
@@ -101,10 +102,10 @@ pub fn conditions_patch(
             (wanted, is_new)
         })
         .collect();
-    let announced = conditions.iter().filter(|_| settings.report.events);
+    let announced = conditions.iter().filter(|_| report.events);
     let announce = announced.filter_map(|(wanted, _)| events::transition(wanted, node));
     let announce = announce.collect();
-    (settings.report.node_conditions && !conditions.is_empty()).then(|| ConditionsPatch {
+    (report.node_conditions && !conditions.is_empty()).then(|| ConditionsPatch {
         node: node.name.clone(),
         conditions,
         announce,

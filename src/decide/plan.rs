@@ -7,7 +7,7 @@ use super::action::{Action, DesiredCondition, HookRun, NodeEvents, Write};
 use super::doing::{Doing, Labeling};
 use super::fast_poll::{self, ProbeResult, WindowEnd, WindowOutcome};
 use super::guest_agent::GuestAgentHealth;
-use super::input::{Now, Scene};
+use super::input::Scene;
 use super::label_state::{self, LabelState};
 use super::labeling::labeling;
 use super::labels::LabelPlan;
@@ -18,7 +18,6 @@ use super::registration::{self, Registration};
 use super::scheduled_events::ScheduledEvent;
 use super::{conditions, events, findings, guest_agent};
 use crate::catalog::{Code, Finding};
-use crate::config::Settings;
 use crate::facts::names::HostName;
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
@@ -73,15 +72,15 @@ pub struct Plan {
 }
 
 /// Makes all decisions and returns the plan. What was observed is remembered first, once in a round.
-pub fn plan(settings: &Settings, seen: Scene<'_>, mut memory: Memory, now: Now) -> Plan {
-    memory.note_pod(seen, now);
+pub fn plan(seen: Scene<'_>, mut memory: Memory) -> Plan {
+    let now = seen.now;
+    memory.note_pod(seen);
     let mut own = None;
-    let seen = believed(&mut memory, seen, &mut own, now);
+    let seen = believed(&mut memory, seen, &mut own);
     let window_end = admit(&mut memory, seen);
-    let is_searched = seen.reasons.scope.contains(Scope::VM);
-    memory.note_names(settings, seen.identity, is_searched, now);
+    memory.note_names(seen);
     let interruption = memory.note_clock(seen.observation.clock, now);
-    let moved = memory.remember(seen, now);
+    let moved = memory.remember(seen);
     let (vm, tracker) = (&seen.observation.vm, &mut memory.scheduled);
     let scheduled = match seen.is_daemon {
         true => tracker.observe(seen.identity, vm, now),
@@ -106,14 +105,14 @@ pub fn plan(settings: &Settings, seen: Scene<'_>, mut memory: Memory, now: Now) 
         verify: None,
         cause: None,
         next: Next {
-            after: settings.timing.poll,
+            after: seen.settings.timing.poll,
             trigger: Trigger::Timer,
             scope: Scope::KNOWN,
         },
         scheduled,
         memory,
     };
-    plan.decide(settings, seen, now);
+    plan.decide(seen);
     plan
 }
 
@@ -122,20 +121,21 @@ pub(super) fn believed<'a>(
     memory: &mut Memory,
     seen: Scene<'a>,
     own: &'a mut Option<Observation>,
-    now: Now,
 ) -> Scene<'a> {
-    *own = memory.reporters.without_node_of_another_machine(seen, now);
+    *own = memory.reporters.without_node_of_another_machine(seen);
+    let is_contradicted = memory.is_host_contradicted(seen.now);
     Scene {
         observation: own.as_ref().unwrap_or(seen.observation),
-        placement: seen.placement.filter(|_| !memory.is_host_contradicted(now)),
+        placement: seen.placement.filter(|_| !is_contradicted),
         ..seen
     }
 }
 
 impl Plan {
     /// Decides what to do about the labels, then what to say about the Node as it is, and when the next round is.
-    pub(super) fn decide(&mut self, settings: &Settings, seen: Scene<'_>, now: Now) {
-        let wanted = labeling(settings, seen, &mut self.memory, now);
+    pub(super) fn decide(&mut self, seen: Scene<'_>) {
+        let (settings, now) = (seen.settings, seen.now);
+        let wanted = labeling(seen, &mut self.memory);
         // A temporary refusal changes no condition.
         let refusal = self.memory.refusal(Write::Node);
         let refusal = refusal.filter(|refused| !refused.passing);
@@ -147,7 +147,7 @@ impl Plan {
             Doing::Withheld(_) | Doing::BackingOff(_) => &none,
             _ => &wanted.labels,
         };
-        self.registration = registration::decide(settings, seen, labels);
+        self.registration = registration::decide(seen, labels);
 
         let is_patch = |action: &&Action| action.write() == Write::Node;
         let patches = self.actions.iter().filter(is_patch).count();
@@ -165,9 +165,9 @@ impl Plan {
         let are_reports_paused = self.memory.report_writes.left(now.uptime).is_some();
         let node = seen.observation.node.known();
         let node = node.filter(|_| !are_reports_paused);
-        let described = node.and_then(|node| self.describe(settings, seen, node, &wanted, now));
+        let described = node.and_then(|node| self.describe(seen, node, &wanted));
         (self.findings, self.consequences) =
-            findings::raise(settings, seen, &wanted, &self.sync, &self.memory, now);
+            findings::raise(seen, &wanted, &self.sync, &self.memory);
         self.memory.note_findings(&self.findings);
         if let (Some(node), true, true) = (node, seen.is_daemon, settings.report.events) {
             let is_unread = seen.placement.is_none();
@@ -183,21 +183,15 @@ impl Plan {
         // The last of a round.
         self.actions.extend(described);
         (self.labels, self.doing) = (wanted.labels, wanted.doing);
-        self.step_window(seen, now);
-        self.next = next_round(settings, seen, &mut self.memory, &self.doing, now);
+        self.step_window(seen);
+        self.next = next_round(seen, &mut self.memory, &self.doing);
     }
 
     /// Plans the conditions that describe the state; none while the state of the labels is not final. While failed reads may pass, none
     /// becomes `Unknown`.
-    fn describe(
-        &mut self,
-        settings: &Settings,
-        seen: Scene<'_>,
-        node: &Node,
-        wanted: &Labeling,
-        now: Now,
-    ) -> Option<Action> {
+    fn describe(&mut self, seen: Scene<'_>, node: &Node, wanted: &Labeling) -> Option<Action> {
         let (sync, memory) = (&self.sync, &mut self.memory);
+        let now = seen.now;
         // A round that cannot tell whether a change is wanted forgets no refusal.
         if *sync == LabelState::Pending {
             return None;
@@ -210,7 +204,7 @@ impl Plan {
                 .filter(|_| !may_be_over || sync.code() == Some(Code::NodeWriteFailed)),
             memory.guest_agent.condition(now.uptime),
         ];
-        let lifecycle = match settings.report.lifecycle_conditions && seen.is_daemon {
+        let lifecycle = match seen.settings.report.lifecycle_conditions && seen.is_daemon {
             true => conditions::lifecycle(memory.scheduled.open()).to_vec(),
             false => Vec::new(),
         };
@@ -219,16 +213,18 @@ impl Plan {
             unread.is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
         let conditions = conditions.into_iter().flatten().chain(lifecycle);
         let conditions = conditions.filter(|wanted| !(is_in_grace && wanted.status == "Unknown"));
-        let patch = conditions_patch(settings, node, conditions.collect());
+        let patch = conditions_patch(seen, node, conditions.collect());
         let patch = patch.map(Action::PatchConditions);
         if patch.is_none() {
+            let lost = memory.lost_events(node);
             memory.forget_refusal(Write::Conditions);
+            return lost;
         }
-        patch.filter(|patch| memory.held(patch, seen, now).is_none())
+        patch.filter(|patch| memory.held(patch, seen).is_none())
     }
 
     /// Advances an open fast-poll window.
-    fn step_window(&mut self, seen: Scene<'_>, now: Now) {
+    fn step_window(&mut self, seen: Scene<'_>) {
         let memory = &mut self.memory;
         // While the host is known only from the files of the pod, there is no VM.
         let placement = seen.placement.filter(|_| !memory.is_host_late(seen));
@@ -247,8 +243,8 @@ impl Plan {
         let Some(window) = &mut memory.window else {
             return;
         };
-        let ended = window.step(found, now);
-        self.verify = window.verify(ended.is_some(), now).or(self.verify);
+        let ended = window.step(found, seen.now);
+        self.verify = window.verify(ended.is_some(), seen.now).or(self.verify);
         if ended.is_some() {
             memory.window = None;
             self.window_end = ended;

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::input::Scene;
 use super::labels::LabelPlan;
 use crate::config::{LabelKey, OnChange, Settings};
-use crate::facts::node::Node;
 use crate::facts::registration::Labels;
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{self, UnavailableKind};
@@ -28,23 +27,29 @@ pub fn is_wanted(settings: &Settings) -> bool {
 }
 
 /// Returns the labels, if it gets any. `plan` contains the changes of our Node in this round; it is empty if there are none.
-pub fn decide(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Registration> {
-    is_wanted(settings).then(|| Registration {
-        labels: labels(settings, seen, plan),
+pub fn decide(seen: Scene<'_>, plan: &LabelPlan) -> Option<Registration> {
+    is_wanted(seen.settings).then(|| Registration {
+        labels: labels(seen, plan),
     })
 }
 
 /// Returns the labels of our Node after the plan, or those of a new Node if it does not exist yet.
-fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
+fn labels(seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
     // A kubelet with the name of another VM must not change the labels of that VM's Node.
     let placement = seen
         .placement
         .filter(|_| !seen.identity.is_named_as_another())?;
+    let host_label = &seen.settings.topology.host_label;
     let keys = [REGION, ZONE]
         .into_iter()
-        .chain(settings.topology.host_label.as_ref().map(LabelKey::as_str));
+        .chain(host_label.as_ref().map(LabelKey::as_str));
     if let facts::Fact::Known(node) = &seen.observation.node {
-        return Some(of_node(keys, node, plan));
+        let after = |key: &str| match plan.changes.get(key) {
+            Some(change) => change.clone(),
+            None => LabelValue::parse(node.labels.get(key)?).ok(),
+        };
+        let labels = keys.filter_map(|key| Some((key.to_owned(), after(key)?)));
+        return Some(labels.collect());
     }
     let has_no_kubelet =
         matches!(seen.observation.kubelet.why(), Some(why) if why.kind == UnavailableKind::Missing);
@@ -59,15 +64,6 @@ fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labe
     };
     let labels = keys.filter_map(|key| Some((key.to_owned(), value(key)?)));
     Some(labels.collect())
-}
-
-fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPlan) -> Labels {
-    let after = |key: &str| match plan.changes.get(key) {
-        Some(change) => change.clone(),
-        None => LabelValue::parse(node.labels.get(key)?).ok(),
-    };
-    keys.filter_map(|key| Some((key.to_owned(), after(key)?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -184,13 +184,11 @@ pub fn list_delay(phase: Phase, random: Random) -> Duration {
 /// that were started together do not send requests together, plus up to a tenth of jitter.
 pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) -> Duration {
     let whole = interval.as_secs_f64().max(0.001);
-    let until_phase = (phase.0 - uptime.as_secs_f64() / whole).rem_euclid(1.0);
+    let mut until_phase = (phase.0 - uptime.as_secs_f64() / whole).rem_euclid(1.0);
     // Prevents a second round immediately after the first.
-    let until_phase = if until_phase < 0.1 {
-        until_phase + 1.0
-    } else {
-        until_phase
-    };
+    if until_phase < 0.1 {
+        until_phase += 1.0;
+    }
     Duration::from_secs_f64(whole * until_phase) + interval.mul_f64(random.0 / 10.0)
 }
 
@@ -240,44 +238,28 @@ impl Pace {
         Self::new(OUTSIDE_PERIOD, OUTSIDE_BURST)
     }
 
-    /// Returns the time after which one more token is there.
-    pub fn period(&self) -> Duration {
-        self.period
-    }
-
     /// Takes one token at `now`. Returns how long to wait before it may be used.
     pub fn take(&mut self, now: Duration) -> Duration {
         self.full_at = self.full_at.max(now) + self.period;
         self.full_at.saturating_sub(now + self.period * self.burst)
     }
 
-    /// Returns how long to wait for a token that is taken at `now`.
-    pub fn left(&self, now: Duration) -> Duration {
-        self.clone().take(now)
+    /// Takes one token at `now` without a wait. The next wait never exceeds one period, however many were taken.
+    pub fn note(&mut self, now: Duration) {
+        self.take(now);
+        self.full_at = self.full_at.min(now + self.period * self.burst);
+    }
+
+    /// Returns how long to wait for a token that is taken at `now`, if there is none.
+    pub fn left(&self, now: Duration) -> Option<Duration> {
+        Some(self.clone().take(now)).filter(|left| !left.is_zero())
     }
 }
 
 /// The limit of updates of the Node: a source that changes constantly must not make every agent write constantly.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WritePace(Pace);
-
-impl Default for WritePace {
+impl Default for Pace {
     fn default() -> Self {
-        Self(Pace::new(WRITE_PERIOD, WRITE_BURST))
-    }
-}
-
-impl WritePace {
-    /// Records an update at `now`. The delay never exceeds one period, however many updates there were.
-    pub fn note(&mut self, now: Duration) {
-        self.0.take(now);
-        let most = now + self.0.period * self.0.burst;
-        self.0.full_at = self.0.full_at.min(most);
-    }
-
-    /// Returns how long updates are delayed.
-    pub fn left(&self, now: Duration) -> Option<Duration> {
-        Some(self.0.left(now)).filter(|left| !left.is_zero())
+        Self::new(WRITE_PERIOD, WRITE_BURST)
     }
 }
 
@@ -440,7 +422,7 @@ mod tests {
             now += wait;
         }
         assert_eq!(waited, PACE_PERIOD * (100 - PACE_BURST));
-        assert!(pace.left(now + Duration::from_secs(60)).is_zero());
+        assert!(pace.left(now + Duration::from_secs(60)).is_none());
         assert!(pace.take(now + Duration::from_secs(60)).is_zero());
     }
 
@@ -455,7 +437,7 @@ mod tests {
 
     #[test]
     fn updates_of_the_node_are_limited_and_come_back() {
-        let mut pace = WritePace::default();
+        let mut pace = Pace::default();
         let now = Duration::from_secs(1000);
         for _ in 0..WRITE_BURST {
             assert_eq!(pace.left(now), None);

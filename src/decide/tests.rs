@@ -407,10 +407,7 @@ fn the_first_step_of_the_clock_after_a_migration_shows_its_interruption() {
 fn a_failed_migration_writes_nothing() {
     let mut world = World::new();
     world.settle();
-    world
-        .vmi()
-        .active_pods
-        .insert("target-pod".to_owned(), "hv-b".to_owned());
+    world.vmi().active_pods.push("target-pod".to_owned());
     assert_eq!(world.plan().actions, []);
 }
 

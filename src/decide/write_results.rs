@@ -8,7 +8,6 @@ use super::input::{Now, Scene};
 use super::memory::Refused;
 use super::plan::{Plan, believed};
 use super::schedule;
-use crate::config::Settings;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
 impl Plan {
@@ -21,7 +20,7 @@ impl Plan {
             Write::Unit => {}
         }
         match (action, result) {
-            (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
+            (Action::StartUnit(_), _) => memory.guest_agent.started = Some(now.uptime),
             (Action::PatchNode(patch), Ok(())) => {
                 memory.note_patch(patch);
                 memory.forget_refusal(write);
@@ -66,11 +65,11 @@ impl Plan {
 
     /// Decides again when the API has accepted labels: what is said describes the Node of its response. `count` is the number of
     /// actions that were tried. If a webhook changes what the API accepted, the labels are written again, until that is a conflict.
-    pub fn conclude(&mut self, settings: &Settings, seen: Scene<'_>, count: usize, now: Now) {
+    pub fn conclude(&mut self, seen: Scene<'_>, count: usize) {
         let mut own = None;
         let seen = Scene {
-            reasons: seen.reasons.again(now.uptime),
-            ..believed(&mut self.memory, seen, &mut own, now)
+            reasons: seen.reasons.again(seen.now.uptime),
+            ..believed(&mut self.memory, seen, &mut own)
         };
         let mut untried = self.actions.split_off(count);
         // None about a Node that is not ours.
@@ -79,7 +78,7 @@ impl Plan {
         self.actions.extend(untried);
         // Their Events are planned.
         let scheduled = std::mem::take(&mut self.scheduled);
-        self.decide(settings, seen, now);
+        self.decide(seen);
         self.scheduled = scheduled;
     }
 }

@@ -57,9 +57,7 @@ impl Distribution {
 
     /// Returns the configured node name.
     pub fn configured_node_name(&self) -> Option<&str> {
-        self.node_name
-            .as_ref()
-            .map(|configured| configured.value.as_str())
+        self.node_name.as_ref().map(|name| name.value.as_str())
     }
 }
 

@@ -4,7 +4,7 @@
 //! All fields are optional in the serialized form, because versions of KubeVirt differ, and a field that we do not need must never
 //! make an object unreadable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::node::{NodeCondition, required, text};
 use super::placement::HostLabels;
 use super::scheduled_events::{self, Announcements, StopRequest, WireMigration};
 use super::topology::{REGION, ZONE};
-use crate::sys::document::json::{Cut, Identifier, Leading, StringMap, objects};
+use crate::sys::document::json::{Cut, Identifier, Keys, Leading, NAME_BYTES, objects};
 
 /// The label with the creator of a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
@@ -37,9 +37,6 @@ const AGENT_NOT_SUPPORTED: &str = "AgentVersionNotSupported";
 
 /// The maximum number of interfaces of a VM that are kept. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
-
-/// The maximum length of the UID and the host of a pod.
-const POD_TEXT_MAX: usize = 253;
 
 /// The maximum number of pods of a VM that are kept. Those of earlier migrations stay until something deletes them.
 const PODS_MAX: usize = 64;
@@ -80,8 +77,8 @@ pub struct Vmi {
     pub annotated_host: Option<String>,
     /// The annotations that Harvester copies from the host.
     pub annotations: HostLabels,
-    /// `status.activePods`: pod UIDs with their hosts. There are two entries during a migration.
-    pub active_pods: BTreeMap<String, String>,
+    /// The UIDs of the pods in `status.activePods`. There are two during a migration.
+    pub active_pods: Vec<String>,
     /// What is announced about its future: a migration, a stop.
     pub announcements: Announcements,
     /// What KubeVirt reports of the QEMU guest agent.
@@ -172,7 +169,7 @@ objects! {
     struct WireVmiStatus {
         node_name: Option<Identifier>,
         interfaces: Leading<WireVmiStatusInterface, INTERFACES_MAX>,
-        active_pods: StringMap,
+        active_pods: Keys<PODS_MAX>,
         conditions: Leading<NodeCondition, CONDITIONS_MAX>,
         evacuation_node_name: Option<Cut>,
         migration_state: Option<WireMigration>,
@@ -227,11 +224,7 @@ impl TryFrom<WireVmi> for Vmi {
         let of_host = [(REGION, annotations.region), (ZONE, annotations.zone)].into_iter();
         let of_host = of_host.filter_map(|(key, value)| Some((key.to_owned(), value?.0)));
         let mut active_pods = status.active_pods.0;
-        active_pods
-            .retain(|uid, host| !host.is_empty() && uid.len().max(host.len()) <= POD_TEXT_MAX);
-        while active_pods.len() > PODS_MAX {
-            active_pods.pop_last();
-        }
+        active_pods.retain(|uid| uid.len() <= NAME_BYTES);
         let host = status.node_name.filter(|host| !host.is_empty());
         let holds = |kind: &str| {
             let mut conditions = status.conditions.0.iter();
@@ -290,6 +283,7 @@ mod tests {
     use super::*;
     use crate::sys::document::json::MAXIMUM_KEYS;
     use serde_json::json;
+    use std::collections::BTreeMap;
 
     fn parse(value: serde_json::Value) -> Result<Vmi, String> {
         serde_json::from_value(value).map_err(|error| error.to_string())
@@ -348,6 +342,10 @@ mod tests {
                 json!({"migrationState": {"migrationUid": "m", "failureReason": long(40_000)}}),
             ),
             (json!({}), json!({"interfaces": vec![json!({}); 5000]})),
+            (
+                json!({}),
+                json!({"activePods": BTreeMap::from_iter((0..=MAXIMUM_KEYS).map(|pod| (pod, "hv")))}),
+            ),
             (
                 json!({"hostname": long(300), "domain": {"firmware": {"serial": long(2000)}}}),
                 json!({"evacuationNodeName": long(300)}),

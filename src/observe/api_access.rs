@@ -136,12 +136,11 @@ impl Connections {
 
     /// Returns the number of requests to each API.
     pub fn requests(&self) -> Vec<Requests> {
-        let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
-        let of = |(api, side): (Api, &ApiAccess)| {
-            let counts = side.tally.counts().into_iter();
+        let of = |api: Api| {
+            let counts = self.of(api).tally.counts().into_iter();
             counts.map(move |(result, count)| Requests { api, result, count })
         };
-        sides.into_iter().flat_map(of).collect()
+        Api::ALL.iter().copied().flat_map(of).collect()
     }
 
     /// Returns every file whose change may change a credential: the paths that are searched for one, and all files of the last

@@ -35,13 +35,14 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
         }
     };
     let claims = claims(link).filter(|_| chain_of.is_none());
+    let claims = claims.unwrap_or_default();
     let expires = chain_of.and_then(|chain| certificate::expires(chain).ok());
     Ok(Kubelet {
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         node_name,
-        expires: expires.or(claims.as_ref().and_then(|claims| claims.expires)),
-        account: claims.and_then(|claims| claims.subject),
+        expires: expires.or(claims.expires),
+        account: claims.subject,
     })
 }
 
@@ -55,22 +56,18 @@ fn claims(link: &ApiLink) -> Option<Claims> {
 
 /// Returns the Harvester credential without its secrets.
 pub fn harvester(link: &ApiLink, settings: &Settings) -> Harvester {
-    let claims = claims(link);
-    let of_token = claims
-        .as_ref()
-        .and_then(|claims| claims.service_account.as_ref());
-    let of_token = of_token.map(|account| &account.namespace);
-    let namespace = settings.harvester.namespace.as_ref();
-    let namespace = namespace
-        .or(link.credential.namespace.as_ref())
-        .or(of_token);
+    let claims = claims(link).unwrap_or_default();
+    let account = claims.service_account.as_ref();
+    let configured = settings.harvester.namespace.as_ref();
+    let namespace = configured.or(link.credential.namespace.as_ref());
+    let namespace = namespace.or(account.map(|account| &account.namespace));
     let namespace = namespace.cloned().unwrap_or_else(Namespace::of_kubeconfig);
     Harvester {
         kubeconfig: link.credential.kubeconfig.clone(),
         server: link.client.server().to_owned(),
         namespace,
-        account: claims.as_ref().and_then(|claims| claims.subject.clone()),
-        expires: claims.as_ref().and_then(|claims| claims.expires),
-        secret: claims.and_then(|claims| claims.secret),
+        account: claims.subject,
+        expires: claims.expires,
+        secret: claims.secret,
     }
 }

@@ -71,14 +71,17 @@ pub struct DistributionProblem {
 }
 
 /// Returns the files and the directories of drop-ins whose change may change the result, as far as their names are known. Other files
-/// are read at the poll, and so is what a link in such a directory leads to.
+/// are read at the poll, and so is what a link in such a directory leads to. A directory that another machine serves is compared by
+/// its own name.
 pub fn watched() -> impl Iterator<Item = PathBuf> {
     [
         "/etc/rancher/rke2/config.yaml",
         "/etc/rancher/rke2/config.yaml.d",
+        "/etc/rancher/rke2/config.yaml.d/*",
         "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
         "/etc/rancher/k3s/config.yaml",
         "/etc/rancher/k3s/config.yaml.d",
+        "/etc/rancher/k3s/config.yaml.d/*",
         "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml",
     ]
     .into_iter()

@@ -11,9 +11,7 @@ use crate::facts::placement::{HostLabels, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, Identifier, StringMap, objects};
-use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS};
-
-use super::unavailable::why;
+use crate::wire::kubeapi::{Client, NODES, ObjectPath, PODS};
 
 /// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
@@ -155,10 +153,8 @@ pub async fn ask(
 }
 
 async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
-    match client.get_metadata(&NODES.named(host)).await {
-        Ok(node) => Fact::Known(node.metadata.labels.0.into_iter().collect()),
-        Err(error) => absent_or_failed(&error),
-    }
+    let node = Fact::from(client.get_metadata(&NODES.named(host)).await);
+    node.map(|node| node.metadata.labels.0.into_iter().collect())
 }
 
 objects! {
@@ -184,48 +180,33 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
     let selectors = [("labelSelector", created_by)];
     // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let here = |pod: LauncherPod| {
-        let is_active = |uid: &Identifier| vmi.active_pods.contains_key(&**uid);
+        let is_active = |uid: &Identifier| vmi.active_pods.contains(&uid.0);
         let is_here = pod.spec.node_name.as_deref() == Some(host.as_str())
             && pod.metadata.uid.as_ref().is_some_and(is_active);
         is_here.then_some(pod)
     };
-    match client.list(&path, &selectors, here).await {
-        Ok(pods) => {
-            let mut here = pods.into_iter();
-            match (here.next(), here.next()) {
-                (Some(pod), None) => Fact::Known(pod.metadata.labels.0.into_iter().collect()),
-                _ => Fact::Absent,
-            }
+    Fact::from(client.list(&path, &selectors, here).await).and_then(|pods| {
+        let mut here = pods.into_iter();
+        match (here.next(), here.next()) {
+            (Some(pod), None) => Fact::Known(pod.metadata.labels.0.into_iter().collect()),
+            _ => Fact::Absent,
         }
-        Err(error) => absent_or_failed(&error),
-    }
+    })
 }
 
 /// Reads the entry of the host in the ConfigMap.
 async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fact<HostLabels> {
     let name = &settings.topology.configmap;
-    let path = ObjectPath::configmap(name);
-    match client.get::<ConfigMap>(&path).await {
-        Ok(configmap) => match configmap.data.get(host.as_str()) {
-            None => Fact::Absent,
-            Some(text) => match super::configmap::labels(text) {
-                Ok(labels) => Fact::Known(labels),
-                Err(error) => {
-                    let text = format!("entry `{host}` of ConfigMap {name}: {error}");
-                    Fact::failed(UnavailableKind::Malformed, text)
-                }
-            },
-        },
-        Err(error) => absent_or_failed(&error),
-    }
-}
-
-fn absent_or_failed(error: &Error) -> Fact<HostLabels> {
-    if error.kind == Kind::Absent {
-        Fact::Absent
-    } else {
-        Fact::Failed(why(error))
-    }
+    let found = client.get::<ConfigMap>(&ObjectPath::configmap(name)).await;
+    let entry = |found: ConfigMap| Fact::from(found.data.get(host.as_str()).cloned());
+    let text = Fact::from(found).and_then(entry);
+    text.and_then(|text| match super::configmap::labels(&text) {
+        Ok(labels) => Fact::Known(labels),
+        Err(error) => {
+            let text = format!("entry `{host}` of ConfigMap {name}: {error}");
+            Fact::failed(UnavailableKind::Malformed, text)
+        }
+    })
 }
 
 #[cfg(test)]

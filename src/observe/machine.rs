@@ -118,10 +118,8 @@ fn serial(root: &Root) -> Fact<String> {
 
 /// Reads the NICs that have a device.
 fn nics(root: &Root) -> Fact<Vec<Nic>> {
-    Fact::from(read_nics(root)).and_then(|nics| match nics.is_empty() {
-        true => Fact::Absent,
-        false => Fact::Known(nics),
-    })
+    let nics = Fact::from(read_nics(root));
+    nics.and_then(|nics| Some(nics).filter(|nics| !nics.is_empty()).into())
 }
 
 fn vendor(root: &Root) -> Fact<Vendor> {

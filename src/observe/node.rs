@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads our own Node.
 
-use super::unavailable::why;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::{Fact, UnavailableKind};
@@ -12,11 +11,9 @@ use crate::wire::kubeapi::{Kind, NODES};
 /// Reads the Node with this name.
 pub async fn read(link: &ApiLink, name: &NodeName) -> Fact<Node> {
     match link.client.get::<Node>(&NODES.named(name)).await {
-        Ok(node) => Fact::Known(node),
-        Err(error) if error.kind == Kind::Absent => Fact::Absent,
         Err(error) if error.kind == Kind::OtherNode => {
             Fact::failed(UnavailableKind::AnotherNode, chain(&error))
         }
-        Err(error) => Fact::Failed(why(&error)),
+        read => read.into(),
     }
 }

@@ -38,15 +38,12 @@ impl PodReader {
     ///
     /// Only the first round waits for a read that does not return: the time that the kernel waits for the host is unlimited.
     pub async fn read(&mut self, root: &Root, dir: &Path) -> Fact<PodInfo> {
-        if !self.files.is_late() && !root.is_present(dir) {
+        if !self.files.is_late() && !root.exists(dir) {
             return Fact::Absent;
         }
         let (tree, path) = (root.clone(), dir.to_owned());
-        match self
-            .files
-            .run(STALL, move || read_files(&tree, &path))
-            .await
-        {
+        let read = self.files.run(STALL, move || read_files(&tree, &path));
+        match read.await {
             Some(Ok(info)) => info.into(),
             Some(Err(why)) => Fact::Failed(why),
             None => {

@@ -85,10 +85,8 @@ pub fn hidden_by(root: &Root) -> Option<PathBuf> {
     };
     let in_unit = |path: &PathBuf| {
         let joined = text(path).replace("\\\n", " ");
-        joined
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .any(is_set)
+        let mut settings = joined.lines().filter_map(|line| line.split_once('='));
+        settings.any(is_set)
     };
     let drop_ins = |folder: &&str| {
         let folder = Path::new(folder);

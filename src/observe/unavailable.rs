@@ -23,18 +23,25 @@ pub fn why(error: &Error) -> Unavailable {
     }
 }
 
-impl<T> From<Result<T, Unavailable>> for Fact<T> {
-    fn from(result: Result<T, Unavailable>) -> Self {
-        match result {
-            Ok(value) => Self::Known(value),
-            Err(why) => Self::Failed(why),
-        }
+impl<T, E: Into<Self>> From<Result<T, E>> for Fact<T> {
+    fn from(result: Result<T, E>) -> Self {
+        result.map_or_else(E::into, Self::Known)
     }
 }
 
-impl<T> From<Result<T, ReadError>> for Fact<T> {
-    fn from(result: Result<T, ReadError>) -> Self {
-        result.map_or_else(Self::from, Self::Known)
+impl<T> From<Unavailable> for Fact<T> {
+    fn from(why: Unavailable) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// An object that does not exist is absent.
+impl<T> From<Error> for Fact<T> {
+    fn from(error: Error) -> Self {
+        match error.kind {
+            Kind::Absent => Self::Absent,
+            _ => Self::Failed(why(&error)),
+        }
     }
 }
 

@@ -116,10 +116,8 @@ impl Location {
             source: Errno::EINVAL.into(),
         };
         let parent = path.parent().ok_or_else(invalid)?;
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or_else(invalid)?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(invalid)?;
         let is_state = parent == Path::new(STATE_DIRECTORY);
         let directory = if is_state {
             own_directory(root, path, parent, PRIVATE_MODE)?

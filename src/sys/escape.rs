@@ -70,8 +70,7 @@ pub fn shell_path(path: &Path) -> String {
     let mut word = "$'".to_owned();
     for byte in path.as_os_str().as_bytes() {
         match byte {
-            b'\'' | b'\\' => word.push_str(&format!("\\{byte:03o}")),
-            b' '..=b'~' => word.push(char::from(*byte)),
+            b' '..=b'~' if !b"'\\".contains(byte) => word.push(char::from(*byte)),
             _ => word.push_str(&format!("\\{byte:03o}")),
         }
     }
@@ -105,13 +104,11 @@ fn escape_and_cap(text: &str, max: usize) -> String {
 
 fn push_escaped(line: &mut String, character: char) {
     match character {
-        '\n' => line.push_str("\\n"),
-        '\r' => line.push_str("\\r"),
-        '\t' => line.push_str("\\t"),
+        '\n' | '\r' | '\t' => line.extend(character.escape_default()),
         _ if character.is_ascii_control() => {
             line.push_str(&format!("\\x{:02x}", u32::from(character)));
         }
-        _ if !is_plain(character) => line.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
+        _ if !is_plain(character) => line.extend(character.escape_unicode()),
         _ => line.push(character),
     }
 }

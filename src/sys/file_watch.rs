@@ -5,7 +5,7 @@
 //! directory. So for every path step that leads to the file, the nearest existing directory is watched, and only the events that
 //! name the next step count.
 //!
-//! Of a directory of drop-ins, whose name ends in `.d`, each file counts.
+//! Of a directory of drop-ins, each file counts: its path ends in [`EACH`].
 //!
 //! A device is watched by its name only: each write to `/dev/null` is an event of `/dev`.
 
@@ -40,7 +40,10 @@ const BUFFER_BYTES: usize = 4096;
 /// The interval at which files are compared that another machine serves.
 const POLL: Duration = Duration::from_secs(60);
 
-/// Directories to watch, each with the relevant names in it. An empty name stands for all.
+/// The last step of a path that stands for each file in a directory.
+pub const EACH: &str = "*";
+
+/// Directories to watch, each with the relevant names in it.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
 /// The watched aspect of a path.
@@ -65,17 +68,6 @@ pub fn describe(error: &std::io::Error) -> String {
         }
         _ => format!("inotify: {error}"),
     }
-}
-
-/// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
-/// dropped. Returns if the kernel refuses.
-pub async fn watch(
-    root: Root,
-    files: Vec<PathBuf>,
-    what: What,
-    changed: impl FnMut(),
-) -> Result<(), std::io::Error> {
-    follow(root, files, what, changed, |_| {}).await
 }
 
 /// What changes with a file: inode, size and modification time.
@@ -149,9 +141,10 @@ fn is_served(kind: FsType) -> bool {
     SERVED.contains(&kind)
 }
 
-/// As [`watch`]. Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again
-/// after a delay.
-pub async fn follow(
+/// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
+/// dropped. Calls `established` with the error of a directory that cannot be watched, while others are; it is tried again after a
+/// delay. Returns if the kernel refuses.
+pub async fn watch(
     root: Root,
     files: Vec<PathBuf>,
     what: What,
@@ -208,14 +201,11 @@ pub async fn follow(
                 | EventMask::DELETE_SELF
                 | EventMask::MOVE_SELF
                 | EventMask::IGNORED;
-            let wanted =
-                names
-                    .get(&event.wd)
-                    .zip(event.name.as_ref())
-                    .is_some_and(|(names, name)| {
-                        names.contains(name) || names.contains(OsStr::new(""))
-                    });
-            if wanted || event.mask.intersects(whole) {
+            let named = names.get(&event.wd).zip(event.name.as_ref());
+            let is_wanted = named.is_some_and(|(names, name)| {
+                names.contains(name) || names.contains(OsStr::new(EACH))
+            });
+            if is_wanted || event.mask.intersects(whole) {
                 break;
             }
         }
@@ -245,19 +235,12 @@ fn interest(root: &Root, files: &[PathBuf], what: What) -> Interest {
         let mut path: &Path = &step;
         while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
             if root.exists(parent) {
-                interest
-                    .entry(parent.to_owned())
-                    .or_default()
-                    .insert(name.to_owned());
+                let names = interest.entry(parent.to_owned()).or_default();
+                names.insert(name.to_owned());
                 break;
             }
             path = parent;
         }
-    }
-    let is_drop_ins = |path: &&PathBuf| path.extension() == Some(OsStr::new("d"));
-    for path in files.iter().filter(is_drop_ins) {
-        let names = interest.entry(root.resolve(path)).or_default();
-        names.insert(OsString::new());
     }
     interest
 }
@@ -292,7 +275,7 @@ mod tests {
             let changed = move || {
                 let _ = sender.send(());
             };
-            let task = tokio::spawn(follow(root.clone(), files, what, changed, |_| {}));
+            let task = tokio::spawn(super::watch(root.clone(), files, what, changed, |_| {}));
             let mut watched = Self {
                 _dir: dir,
                 root,
@@ -327,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_file_in_a_directory_of_drop_ins_is_seen_also_after_that_is_made_or_is_a_link() {
-        let mut watched = Watched::new("/etc/rke2/config.yaml.d", |_| {}).await;
+        let mut watched = Watched::new("/etc/rke2/config.yaml.d/*", |_| {}).await;
         let first = "/etc/rke2/config.yaml.d/60-x.yaml";
         watched.write(first, "1");
         assert!(watched.changed().await);
@@ -352,6 +335,12 @@ mod tests {
         assert!(watched.changed().await);
         watched.write("/etc/here/80-z.yaml", "4");
         assert!(watched.changed().await);
+        // A file of that name, or a directory in its place.
+        let mut watched = Watched::new("/pki/key.d", |_| {}).await;
+        watched.write("/pki/key.d/other", "1");
+        assert!(watched.changed().await);
+        watched.write("/pki/key.d/other", "2");
+        assert!(!watched.changed().await);
     }
 
     #[tokio::test(start_paused = true)]

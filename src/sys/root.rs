@@ -228,11 +228,6 @@ impl Root {
             .map_err(|source| ReadError::new(path, source))
     }
 
-    /// Reports whether the path exists, without a request to the server of a mounted file system, which may not respond.
-    pub fn is_present(&self, path: impl AsRef<Path>) -> bool {
-        self.open(path.as_ref(), OFlag::O_PATH).is_ok()
-    }
-
     /// Returns the type of the file system at the path. The server of a network file system may not respond.
     pub fn file_system(&self, path: impl AsRef<Path>) -> Result<FsType, ReadError> {
         let path = path.as_ref();
@@ -241,9 +236,10 @@ impl Root {
             .map_err(|source| ReadError::new(path, source))
     }
 
-    /// Reports whether the target of the path exists and can be reached.
+    /// Reports whether the target of the path exists and can be reached, without a request to the server of a mounted file system,
+    /// which may not respond.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.metadata(path).is_ok()
+        self.open(path.as_ref(), OFlag::O_PATH).is_ok()
     }
 
     /// Returns the target of a symbolic link, unresolved; `None` for anything else.

@@ -22,14 +22,9 @@ pub enum Delivered<T> {
     Unknown,
 }
 
-/// The state of the API that a watch reports.
-#[derive(Debug)]
-pub enum Reach {
-    /// The watch is established.
-    Reached,
-    /// The watch cannot be opened because its API cannot be used at all. Its keeper retries, so other requests need not.
-    Away(Error),
-}
+/// The state of the API that a watch reports: it is established, or cannot be opened because its API cannot be used at all. Its keeper
+/// retries then, so other requests need not.
+pub type Reach = Result<(), Error>;
 
 /// The deliveries of one watch. Clones share them. Holds at most one object: the newest.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
-use crate::sys::file_watch::{What, describe, follow, poll};
+use crate::sys::file_watch::{What, describe, poll, watch};
 use crate::sys::root::Root;
 
 /// The event source. A watch that the kernel refuses is a finding, and is tried again.
@@ -54,7 +54,7 @@ impl Source for Files {
                 };
                 let paths = files.iter().cloned().collect();
                 let changed = || out.fire(Trigger::Files);
-                let following = follow(self.root.clone(), paths, What::Content, changed, report);
+                let following = watch(self.root.clone(), paths, What::Content, changed, report);
                 let others = self.files.wait_for(|now| *now != files);
                 let ended = tokio::select! {
                     ended = following, if count > 0 => ended,

@@ -174,7 +174,7 @@ impl Listener {
     /// Returns when the pace allows a round for a reason that is there at `now`. Only a round that reasons cause uses up the pace:
     /// what a planned round takes along must not delay a later one.
     fn earliest(&self, now: Instant) -> Instant {
-        now + self.pace.left(self.since_start(now))
+        now + self.pace.left(self.since_start(now)).unwrap_or_default()
     }
 
     /// Returns when the next round is due, if one is planned.

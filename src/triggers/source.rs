@@ -125,7 +125,7 @@ impl Output {
 
 /// Runs a source until dropped; returns if it will never listen.
 pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: &Output) {
-    let mut waits = Waits(FIRST);
+    let mut next = FIRST;
     loop {
         let began = Instant::now();
         let lost = source.follow(out).await;
@@ -133,14 +133,14 @@ pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: 
         match lost {
             Lost::Failed(detail) => {
                 out.lost(&detail);
-                sleep(waits.after(lived)).await;
+                sleep(wait(&mut next, lived)).await;
             }
             Lost::Hidden(detail) => return out.lost(&detail),
             Lost::Absent(detail, path) => {
                 let is_active = false;
                 out.state(SourceState { is_active, detail });
                 match path {
-                    Some(path) => appeared(root, &path, || waits.after(lived)).await,
+                    Some(path) => appeared(root, &path, || wait(&mut next, lived)).await,
                     None => return,
                 }
             }
@@ -172,24 +172,16 @@ async fn appeared(root: &Root, path: &Path, wait: impl FnOnce() -> Duration) {
         () = news.notified() => {}
         () = pause => {}
         // inotify is not available.
-        _ = watch(root.clone(), vec![path.to_owned()], What::Name, look) => sleep(CHECK_AGAIN).await,
+        _ = watch(root.clone(), vec![path.to_owned()], What::Name, look, |_| {}) => sleep(CHECK_AGAIN).await,
     }
 }
 
-/// The next delay, which doubles. It needs no jitter because it only waits for this machine.
-#[derive(Debug)]
-struct Waits(Duration);
-
-impl Waits {
-    /// Returns the delay after a source that ran for `lived`.
-    fn after(&mut self, lived: Duration) -> Duration {
-        if lived >= LONGEST {
-            self.0 = FIRST;
-        }
-        let wait = self.0;
-        self.0 = (wait * 2).min(LONGEST);
-        wait
-    }
+/// Returns the delay after a source that ran for `lived`. The next one doubles. It needs no jitter because it only waits for this
+/// machine.
+fn wait(next: &mut Duration, lived: Duration) -> Duration {
+    let wait = if lived >= LONGEST { FIRST } else { *next };
+    *next = (wait * 2).min(LONGEST);
+    wait
 }
 
 #[cfg(test)]
@@ -253,8 +245,8 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_minute_and_begin_anew_after_a_life_of_one() {
-        let mut waits = Waits(FIRST);
-        let mut after = |lived| waits.after(Duration::from_secs(lived)).as_secs();
+        let mut next = FIRST;
+        let mut after = |lived| wait(&mut next, Duration::from_secs(lived)).as_secs();
         let short: Vec<u64> = (0..8).map(|_| after(59)).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(after(60), 1);

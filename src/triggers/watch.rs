@@ -16,7 +16,7 @@ use resume::Resume;
 use target::next;
 pub use target::{Pulse, Target, Watched};
 
-use super::feed::{Delivered, Reach, api_of};
+use super::feed::{Delivered, api_of};
 use super::inbox::Sender;
 use super::watch_cuts::{Interruptions, LIFE_LEAST};
 use crate::agent::Trigger;
@@ -209,7 +209,7 @@ impl<T: Watched> Keeper<T> {
             self.resume.with_bookmarks();
             let left = self.target.client.backoff().left();
             let why = error.deferral(left.unwrap_or_default());
-            self.target.feed.reach(Reach::Away(why));
+            self.target.feed.reach(Err(why));
             self.sender.send(self.trigger);
         } else if self.failures == 1 {
             // Only the watch may be broken.
@@ -240,7 +240,7 @@ impl<T: Watched> Keeper<T> {
             self.alive(opened);
         }
         if std::mem::take(&mut self.is_away) {
-            self.target.feed.reach(Reach::Reached);
+            self.target.feed.reach(Ok(()));
             self.sender.send(self.trigger);
         }
     }

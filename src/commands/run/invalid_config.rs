@@ -36,13 +36,17 @@ pub(super) async fn until_valid(
     let mut notifier = process.notifier();
     let paths = match &process.config {
         Some(file) => vec![file.clone()],
-        None => config::watched_paths(),
+        // The files, and those in a directory.
+        None => (config::watched_paths().into_iter())
+            .flat_map(|path| [path.join(file_watch::EACH), path])
+            .collect(),
     };
     let changed = Notify::new();
     let mut watch = Box::pin(async {
         // The watch ends if inotify is not available; then only the poll remains.
         let look = || changed.notify_one();
-        let _ = file_watch::watch(process.root.clone(), paths, What::Content, look).await;
+        let root = process.root.clone();
+        let _ = file_watch::watch(root, paths, What::Content, look, |_| {}).await;
         std::future::pending::<()>().await;
     });
     let (mut lines, mut said) = (errors.lines().collect::<Vec<_>>(), Vec::new());

@@ -2,7 +2,6 @@
 //! Findings for labels that differ from the host.
 
 use crate::catalog::{Code, Finding};
-use crate::config::Settings;
 use crate::decide::input::Scene;
 use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::{LabelValue, TWINS};
@@ -48,12 +47,12 @@ fn unread(left: &Left, present: &str) -> Finding {
 }
 
 /// Adds findings for labels that the distribution sets at each start of the kubelet and that differ from the host.
-pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn static_labels(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let labels = seen.observation.distributions.iter();
     for label in labels.flat_map(|distribution| &distribution.node_labels) {
         let mut twins = TWINS.iter();
         let topology = twins.find(|(key, twin)| [*key, *twin].contains(&label.key.as_str()));
-        let host_label = settings.topology.host_label.as_ref();
+        let host_label = seen.settings.topology.host_label.as_ref();
         let is_host = host_label.is_some_and(|key| key.as_str() == label.key);
         let wanted = match (topology, seen.placement) {
             (Some((key, _)), Some(placement)) => placement.value(key).map(LabelValue::as_str),

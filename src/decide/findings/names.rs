@@ -48,7 +48,10 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
             fixed.escape_debug()
         );
         let finding = Finding::new(Code::StaticHostnameDiffers, text);
-        findings.push(match lasting_name(observation, identity) {
+        // With another hostname than the name of a registered Node, the kubelet would register a second one.
+        let node = observation.kubelet.known();
+        let node = node.map(|kubelet| kubelet.node_name.as_str());
+        findings.push(match node.or(identity.expected.as_ref().map(VmName::as_str)) {
             _ if is_hostname_template(fixed) => finding.with_remedy(
                 "/etc/hostname is a template (hostname(5)), which this systemd does not support, or another program set the hostname. Do \
                  not replace the template; set `node-name:` in the RKE2/K3s configuration if the Node must keep its name.",
@@ -216,16 +219,6 @@ pub(super) fn deletion(
         // A name that was chosen stays, and one that was made from the name of the VM comes again.
         _ => finding,
     })
-}
-
-/// Returns the hostname that this machine should have: the name of its registered Node, or else the name of its VM. With another
-/// hostname, the kubelet would register a second Node.
-fn lasting_name<'a>(observation: &'a Observation, identity: &'a Identity) -> Option<&'a str> {
-    let node = observation
-        .kubelet
-        .known()
-        .map(|kubelet| kubelet.node_name.as_str());
-    node.or_else(|| identity.expected.as_ref().map(VmName::as_str))
 }
 
 /// Adds the command that sets the hostname, unless it would replace a template that names other VMs, too.

@@ -5,7 +5,6 @@ use crate::catalog::{
     Api, Code, CommandPlace, ETCD_NODE_DELETED, Finding, FixCommand, NODE_DELETED,
     USE_SERVICE_ACCOUNT,
 };
-use crate::config::Settings;
 use crate::decide::failure_code;
 use crate::decide::input::Scene;
 use crate::facts::names::NodeName;
@@ -23,10 +22,10 @@ const NOT_A_FILE: &str = "Find out what created it, and move it away, or correct
                           the other commands.";
 
 /// Adds findings for credentials that cannot be used.
-pub(super) fn credentials(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     for (api, setting) in [
-        (Api::Harvester, &settings.harvester.kubeconfig),
-        (Api::Guest, &settings.guest.kubeconfig),
+        (Api::Harvester, &seen.settings.harvester.kubeconfig),
+        (Api::Guest, &seen.settings.guest.kubeconfig),
     ] {
         if let Some(why) = seen.observation.credential_failure(api)
             && let Some(code) = failure_code::credential(api, why.kind)

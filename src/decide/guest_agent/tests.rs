@@ -331,7 +331,7 @@ fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_
         let mut memory = Memory::default();
         memory.note(&seen, None, NOW - STANDS_LEAST);
         if let Some(last) = last {
-            memory.note_start(last);
+            memory.started = Some(last);
         }
         memory.note(&seen, None, at);
         unit_to_start(&seen, &memory, at)

@@ -25,6 +25,16 @@ pub struct Evidence {
     pub detail: String,
 }
 
+impl Evidence {
+    pub(super) fn new(kind: EvidenceKind, agrees: bool, detail: String) -> Self {
+        Self {
+            kind,
+            agrees,
+            detail,
+        }
+    }
+}
+
 named! {
     /// The kinds of evidence, strongest first.
     EvidenceKind {
@@ -69,59 +79,6 @@ impl EvidenceKind {
     }
 }
 
-/// Compares one candidate with this machine. Values that are not known on both sides are skipped: they are no evidence.
-fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
-    let machine = &observation.machine;
-    let mut evidence = Vec::new();
-    let mut add = |kind, agrees, detail: String| {
-        evidence.push(Evidence {
-            kind,
-            agrees,
-            detail,
-        });
-    };
-    if let Some(pod) = observation.pod_info.known()
-        && let Some(ours) = pod.instance_uid.as_deref()
-    {
-        let (agrees, pod) = (ours == vmi.uid, &pod.pod);
-        let detail = format!("pod {pod} is of VMI UID {ours}, this VMI has {}", vmi.uid);
-        add(EvidenceKind::PodInfo, agrees, detail);
-    }
-    if let (Some(ours), Some(theirs)) = (observation.node_vm_uid(), vmi.vm_uid.as_deref()) {
-        let detail = format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}");
-        add(EvidenceKind::ProviderId, ours == theirs, detail);
-    }
-    if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
-        let detail = "product_uuid of this node, firmware UUID of the VM".to_owned();
-        add(EvidenceKind::FirmwareUuid, ours == theirs, detail);
-    }
-    if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
-        let detail = "product_serial of this node, firmware serial of the VM".to_owned();
-        add(EvidenceKind::FirmwareSerial, ours == theirs, detail);
-    }
-    let ours = machine.macs();
-    if !ours.is_empty() && !vmi.macs.is_empty() {
-        let text = |macs: &BTreeSet<Mac>| {
-            let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
-            texts.join(" ")
-        };
-        let (nics, interfaces) = (text(&ours), text(&vmi.macs));
-        let detail = format!("NICs of this node {nics}, interfaces of the VM {interfaces}");
-        let agrees = !ours.is_disjoint(&vmi.macs);
-        add(EvidenceKind::MacAddress, agrees, detail);
-    }
-    let names = own_names(observation);
-    let same = names
-        .iter()
-        .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
-    let detail = match same {
-        Some((kind, name)) => format!("{} `{name}`", kind.as_str()),
-        None => format!("no name of this node is `{}`", vmi.name),
-    };
-    add(EvidenceKind::Name, same.is_some(), detail);
-    evidence
-}
-
 /// An instance, with the evidence for and against it.
 pub(super) struct Candidate<'a> {
     pub(super) vmi: &'a Vmi,
@@ -129,8 +86,51 @@ pub(super) struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
+    /// Compares an instance with this machine. Values that are not known on both sides are skipped: they are no evidence.
     pub(super) fn new(observation: &Observation, vmi: &'a Vmi) -> Self {
-        let evidence = weigh(observation, vmi);
+        let machine = &observation.machine;
+        let mut evidence = Vec::new();
+        let mut add = |kind, agrees, detail| evidence.push(Evidence::new(kind, agrees, detail));
+        if let Some(pod) = observation.pod_info.known()
+            && let Some(ours) = pod.instance_uid.as_deref()
+        {
+            let (agrees, pod) = (ours == vmi.uid, &pod.pod);
+            let detail = format!("pod {pod} is of VMI UID {ours}, this VMI has {}", vmi.uid);
+            add(EvidenceKind::PodInfo, agrees, detail);
+        }
+        if let (Some(ours), Some(theirs)) = (observation.node_vm_uid(), vmi.vm_uid.as_deref()) {
+            let detail =
+                format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}");
+            add(EvidenceKind::ProviderId, ours == theirs, detail);
+        }
+        if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
+            let detail = "product_uuid of this node, firmware UUID of the VM".to_owned();
+            add(EvidenceKind::FirmwareUuid, ours == theirs, detail);
+        }
+        if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
+            let detail = "product_serial of this node, firmware serial of the VM".to_owned();
+            add(EvidenceKind::FirmwareSerial, ours == theirs, detail);
+        }
+        let ours = machine.macs();
+        if !ours.is_empty() && !vmi.macs.is_empty() {
+            let text = |macs: &BTreeSet<Mac>| {
+                let texts: Vec<String> = macs.iter().map(ToString::to_string).collect();
+                texts.join(" ")
+            };
+            let (nics, interfaces) = (text(&ours), text(&vmi.macs));
+            let detail = format!("NICs of this node {nics}, interfaces of the VM {interfaces}");
+            let agrees = !ours.is_disjoint(&vmi.macs);
+            add(EvidenceKind::MacAddress, agrees, detail);
+        }
+        let names = own_names(observation);
+        let same = names
+            .iter()
+            .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
+        let detail = match same {
+            Some((kind, name)) => format!("{} `{name}`", kind.as_str()),
+            None => format!("no name of this node is `{}`", vmi.name),
+        };
+        add(EvidenceKind::Name, same.is_some(), detail);
         Self { vmi, evidence }
     }
 

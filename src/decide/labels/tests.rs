@@ -505,6 +505,12 @@ fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
         assert_eq!(findings(&world), [(Code::TopologyPartial, text)]);
         let sync = world.plan().sync;
         assert_eq!((sync.reason(), sync.is_final()), ("TopologyPartial", true));
+        // A failure that may pass proves nothing of it.
+        let failed = Fact::failed(crate::facts::UnavailableKind::Unreachable, "500");
+        let mut later = world.clone();
+        later.answer(Source::HostNode, failed);
+        assert_eq!(findings(&later), findings(&world));
+        assert_eq!(later.plan().sync.reason(), "TopologyPartial");
         // Those that were never set are one finding, and the labels that are set match.
         let node = world.node();
         node.labels.remove(RACK);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::decide::fixtures::{World, now};
 use crate::decide::label_state::LabelState;
+use crate::facts::guest_agent::UnitState;
 use crate::facts::trigger::Reasons;
 use crate::facts::{Fact, UnavailableKind};
 
@@ -278,4 +279,30 @@ fn a_migration_whose_response_was_lost_is_written_with_its_event_and_its_time_by
     let plan = accept_all(&mut lost);
     assert_eq!(plan.actions.iter().find(is_patch), None);
     assert_eq!((plan.findings, plan.memory.refusals), (vec![], vec![]));
+}
+
+#[test]
+fn conditions_whose_response_was_lost_are_known_to_be_written_and_their_events_are_sent_once() {
+    let mut world = World::new();
+    world.settle();
+    if let Fact::Known(agent) = &mut world.observation.guest_agent
+        && let Fact::Known(unit) = &mut agent.unit
+    {
+        unit.state = UnitState::Inactive;
+    }
+    let lose = |world: &mut World, action: &Action| {
+        world.change(action);
+        Some(refused(true, None))
+    };
+    world.memory = world.round(lose).0.memory;
+    world.uptime += Duration::from_secs(60);
+    let plan = accept_all(&mut world);
+    let [Action::SendEvents(events)] = plan.actions.as_slice() else {
+        panic!("{:?}", plan.actions)
+    };
+    let reasons: Vec<_> = events.announce.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, ["GuestAgentNotRunning"]);
+    assert_eq!(plan.memory.refusals, []);
+    world.memory = plan.memory;
+    assert_eq!(accept_all(&mut world).actions, []);
 }

@@ -204,7 +204,8 @@ fn a_file_that_sets_labels_is_watched() {
         let other = drop_ins.join("60-x.yaml");
         let found = one(&[(&other.to_string_lossy(), "node-name: vm-b")]);
         assert_eq!(found.configured_node_name(), Some("vm-b"));
-        assert!(watched.contains(&drop_ins), "{distribution}");
+        assert!(watched.contains(&drop_ins), "polled, {distribution}");
+        assert!(watched.contains(&drop_ins.join("*")), "{distribution}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::facts::observation::Candidates;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::unavailable::why;
-use crate::triggers::feed::{Delivered, Reach};
+use crate::triggers::feed::Delivered;
 use crate::wire::kubeapi::{Error, age};
 
 impl Observer {
@@ -19,18 +19,18 @@ impl Observer {
         let (vmi, reach) = self.vmi_feed.take();
         match reach {
             // The watch does not restore an instance that was never read.
-            Some(Reach::Away(error)) if self.own.is_some() => {
+            Some(Err(error)) if self.own.is_some() => {
                 self.facts.candidates = Fact::Failed(away(&error));
             }
             // The watch resumes at its version, so they are still valid, or a change is delivered next.
-            Some(Reach::Reached) if is_watched(&self.facts.candidates) => {
+            Some(Ok(())) if is_watched(&self.facts.candidates) => {
                 self.remember_candidates();
             }
             _ => {}
         }
         let (node, reach) = self.node_feed.take();
         match reach {
-            Some(Reach::Away(error)) => {
+            Some(Err(error)) => {
                 if let Fact::Known(node) = &self.facts.node {
                     self.last_node = Some(node.clone());
                 }
@@ -38,7 +38,7 @@ impl Observer {
                     self.facts.node = Fact::Failed(away(&error));
                 }
             }
-            Some(Reach::Reached) if is_watched(&self.facts.node) => {
+            Some(Ok(())) if is_watched(&self.facts.node) => {
                 if let Some(node) = self.last_node.take() {
                     self.facts.node = Fact::Known(node);
                 }
@@ -46,14 +46,10 @@ impl Observer {
             _ => {}
         }
         let mut doubted = Due::empty();
-        doubted.set(
-            Due::VM,
-            is_doubted(vmi, |vmi, version| self.accept_vmi(vmi, &version)),
-        );
-        doubted.set(
-            Due::NODE,
-            is_doubted(node, |node, version| self.accept_node(node, version)),
-        );
+        let is_vm_doubted = is_doubted(vmi, |vmi, version| self.accept_vmi(vmi, &version));
+        let is_node_doubted = is_doubted(node, |node, version| self.accept_node(node, version));
+        doubted.set(Due::VM, is_vm_doubted);
+        doubted.set(Due::NODE, is_node_doubted);
         doubted
     }
 
@@ -188,7 +184,7 @@ mod tests {
             let bus = Bus::new(&root, None);
             let mut observer = Observer::new(root, bus, SourceBoard::default(), None);
             observer.facts.node = Fact::Known(node("4"));
-            let away = || Reach::Away(Error::new(Kind::Unreachable, "no route"));
+            let away = || Err(Error::new(Kind::Unreachable, "no route"));
             observer.node_feed.reach(away());
             observer.take_delivered();
             assert!(is_watched(&observer.facts.node));
@@ -199,7 +195,7 @@ mod tests {
                 observer.node_feed.reach(away());
                 observer.take_delivered();
             }
-            observer.node_feed.reach(Reach::Reached);
+            observer.node_feed.reach(Ok(()));
             observer.take_delivered();
             assert_eq!(observer.facts.node.known().is_none(), is_forgotten);
         }

@@ -46,11 +46,8 @@ impl Observe for Observer {
             _ => None,
         };
         let vmi = vmi.zip(self.connections.harvester.link().ok());
-        let node = self
-            .facts
-            .kubelet
-            .known()
-            .zip(self.connections.guest.link().ok());
+        let kubelet = self.facts.kubelet.known();
+        let node = kubelet.zip(self.connections.guest.link().ok());
         let files_delay = match may_need_credentials(self.failures()) {
             true => Duration::ZERO,
             false => reload_delay(Phase::of(self.facts.machine.phase(), Purpose::Files)),

@@ -4,21 +4,17 @@
 use super::state::Observer;
 use crate::agent::limit::briefly;
 use crate::catalog::Api;
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::UnavailableKind::{Forbidden, OwnApi, Refused};
+use crate::facts::{Fact, Unavailable};
 use crate::wire::kubeapi::{Client, NAMESPACES, NODES, ObjectPath};
 
 impl Observer {
     /// Checks whether a Harvester credential that does not work leads to the guest cluster: both APIs return the same objects.
     pub(super) async fn check_own_api(&mut self) {
         let kind = self.facts.candidates.why().map(|why| why.kind);
-        let is_odd = matches!(
-            kind,
-            Some(UnavailableKind::Refused | UnavailableKind::Forbidden)
-        );
-        let (Ok(harvester), Ok(guest)) = (
-            self.connections.harvester.link(),
-            self.connections.guest.link(),
-        ) else {
+        let is_odd = matches!(kind, Some(Refused | Forbidden));
+        let (harvester, guest) = (&self.connections.harvester, &self.connections.guest);
+        let (Ok(harvester), Ok(guest)) = (harvester.link(), guest.link()) else {
             return;
         };
         if !is_odd || self.is_cleared {
@@ -47,7 +43,7 @@ impl Observer {
         let text = format!(
             "`{file}` points to the API of this guest cluster: {what} has the same UID there"
         );
-        let why = Unavailable::new(UnavailableKind::OwnApi, text);
+        let why = Unavailable::new(OwnApi, text);
         self.forget(Api::Harvester);
         self.facts.harvester = Fact::Failed(why.clone());
         self.connections.harvester.refuse(why);

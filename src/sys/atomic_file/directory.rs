@@ -33,9 +33,8 @@ pub(super) fn own_directory(
     let parent = ancestor(root, parent).map_err(io_error("open", parent))?;
     let created = match mkdirat(&parent, name, Mode::from_bits_truncate(mode)) {
         Ok(()) => true,
-        Err(Errno::EEXIST) => false,
-        // On a read-only file system this is the error even if the directory exists.
-        Err(Errno::EROFS) => false,
+        // On a read-only file system, EROFS is the error even if the directory exists.
+        Err(Errno::EEXIST | Errno::EROFS) => false,
         Err(errno) => return Err(io_error("create", directory)(errno)),
     };
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

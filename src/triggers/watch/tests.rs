@@ -508,13 +508,13 @@ async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_repo
     }
     assert!(kept.reasons() >= 1);
     let waiting = kept.feed.take();
-    assert!(matches!(waiting.1, Some(Reach::Away(_))), "{waiting:?}");
+    assert!(matches!(waiting.1, Some(Err(_))), "{waiting:?}");
     assert!(waiting.0.is_none(), "nobody has to read");
     let before = kept.after(0).await.len();
     let asked = kept.after(120).await;
     assert_eq!(asked.len(), before + 1);
     assert_eq!(asked[before].1, "5");
-    assert!(matches!(kept.feed.take().1, Some(Reach::Reached)));
+    assert!(matches!(kept.feed.take().1, Some(Ok(()))));
     assert!(
         kept.board.findings().is_empty(),
         "{:?}",
@@ -618,7 +618,7 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
     let script = std::iter::repeat_with(|| Status(429)).take(10);
     let mut kept = keep(script.chain([quiet()]).collect());
     kept.after(1).await;
-    assert!(matches!(kept.feed.take().1, Some(Reach::Away(_))));
+    assert!(matches!(kept.feed.take().1, Some(Err(_))));
     assert_eq!(kept.reasons(), 1);
     while kept.model.0.asked.lock().unwrap().len() < 10 {
         tokio::time::sleep(SECOND).await;
@@ -628,7 +628,7 @@ async fn a_server_that_limits_only_watches_is_away_once_and_not_again_after_each
     assert_eq!(kept.reasons(), 0);
     assert_eq!(kept.board.findings().len(), 1, "the watch is unavailable");
     kept.after(100).await;
-    assert!(matches!(kept.feed.take().1, Some(Reach::Reached)));
+    assert!(matches!(kept.feed.take().1, Some(Ok(()))));
     assert!(kept.board.findings().is_empty());
 }
 
