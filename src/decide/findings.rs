@@ -43,11 +43,8 @@ pub fn raise(
     let left = wanted.labels.left.iter();
     findings.extend(left.filter_map(|left| labels::left(left, seen)));
     if let Some(stand) = &wanted.conflict {
-        let text = format!(
-            "`{}` reverted {} 3 times in 10 minutes",
-            stand.conflict.escape_debug(),
-            stand.key
-        );
+        let writer = stand.conflict.escape_debug();
+        let text = format!("`{writer}` keeps reverting {}", stand.key);
         findings.push(Finding::new(Code::LabelConflict, text));
     }
     let refusals = memory.refusals.iter();

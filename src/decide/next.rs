@@ -207,7 +207,7 @@ fn waits(
     // A refused patch is scheduled with other refused writes.
     let (settle, withheld) = match doing {
         Doing::Settling(until) => (Some(*until), None),
-        Doing::Withheld(until) => (None, Some(*until)),
+        Doing::Withheld(until) | Doing::BackingOff(until) => (None, Some(*until)),
         _ => (None, None),
     };
     [

@@ -1172,7 +1172,8 @@ fn a_rival_is_fought_three_times_and_then_named() {
     assert_eq!(writes, 2);
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::LabelConflict]);
-    assert!(plan.findings[0].seen.contains("kubectl-label"));
+    let seen = format!("`kubectl-label` keeps reverting {ZONE}");
+    assert_eq!(plan.findings[0].seen, seen);
     let text = "`kubectl-label` keeps reverting the labels".to_owned();
     let state = LabelState::Explained {
         code: Code::LabelConflict,
@@ -1180,6 +1181,13 @@ fn a_rival_is_fought_three_times_and_then_named() {
         seen: None,
     };
     assert_eq!(plan.sync, state);
+    // The next attempt is a round of its own, however late the poll is.
+    world.memory.agenda = super::agenda::Agenda::default();
+    world.settings.timing.poll = Duration::from_secs(86_400);
+    let next = world.plan().next;
+    assert!(next.after <= Duration::from_secs(3600), "{next:?}");
+    world.uptime += next.after;
+    assert_eq!(patches(&world.plan()).len(), 1);
 }
 
 #[test]
