@@ -15,7 +15,7 @@ use crate::wire::kubeapi::{Client, Error, Kind, NODES, ObjectPath, PODS};
 
 use super::unavailable::why;
 
-/// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
+/// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or within 10 s of `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// The maximum number of answers that are cached.
