@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use crate::facts::{Fact, UnavailableKind};
 
-/// The time limit of a read or write. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
-/// slow API must not look like a hanging agent.
+/// The time limit of a read or write. A round has several in sequence, and the watchdog is notified between them: a slow API must not
+/// look like a hanging agent.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns the result, or `None` after the time limit.

@@ -106,9 +106,12 @@ impl Round {
 
     /// Reports whether the labels of the last migration were written in this round.
     pub fn has_labeled_migration(&self) -> bool {
+        // The annotation comes later than the first labels if another label of the host cannot be read yet.
+        let is_first = self.plan.cause.is_some();
         let is_labeled = |(action, result): (&Action, &WriteResult)| match action {
-            Action::PatchNode(patch) => {
-                result.is_ok() && patch.annotations.contains_key(ANNOTATION_HOST)
+            Action::PatchNode(patch) if result.is_ok() => {
+                is_first && !patch.labels.is_empty()
+                    || patch.annotations.contains_key(ANNOTATION_HOST)
             }
             _ => false,
         };

@@ -6,9 +6,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::*;
+use crate::config::LabelKey;
 use crate::decide::Refusal;
-use crate::decide::fixtures::World as Facts;
+use crate::decide::fixtures::{World as Facts, host_labels};
 use crate::decide::schedule::Random;
+use crate::facts::placement::Source;
 use crate::facts::requests::Requests;
 use crate::facts::{Fact, UnavailableKind};
 
@@ -491,6 +493,24 @@ async fn a_hint_of_a_move_is_read_after_until_the_api_reports_it_and_counted_fro
         "report timer",
     ];
     assert_eq!(run.log[..expected.len()], expected, "{:#?}", run.log);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_labels_of_a_migration_end_it_although_another_one_is_not_read_yet() {
+    let mut facts = Facts::new();
+    let key = LabelKey::parse("example.com/rack").unwrap();
+    let mut labels = host_labels("eu-1", "rack-a");
+    labels.insert(key.to_string(), "r1".to_owned());
+    facts.answer(Source::HostNode, Fact::Known(labels));
+    facts.settings.labels.extra.insert(key.clone(), key);
+    facts.settle();
+    facts.migrate("hv-b", "eu-1", "rack-b");
+    facts.annotate("hv-b", "eu-1", "rack-b");
+    let unread = Fact::failed(UnavailableKind::Unreachable, "503");
+    facts.answer(Source::HostNode, unread);
+    let run = run_with(facts, Vec::new(), None, Vec::new()).await;
+    let expected = ["patch 2", "report startup", "migrated after 0 ms"];
+    assert_eq!(run.log[1..4], expected, "{:#?}", run.log);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deadlines of the agent. A round that does not serve a job never postpones it: a deadline is a time, not a delay.
+//! The deadlines that are kept; `next.rs` derives those of the other jobs. A round that does not serve a job never postpones it: a deadline is a time, not a delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum Job {
     List,
     /// The retry of a write that was refused.
     Refused,
-    /// The update of the Node that was withheld because there were too many.
+    /// The update of the Node that was withheld because there were too many, or because another writer reverts them.
     Withheld,
     /// The conditions and Events that were withheld because there were too many.
     Reports,

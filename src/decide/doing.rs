@@ -9,7 +9,7 @@
 //!    |   |                            or the grace period ended|
 //!    |   +-------------------------- Writing <-----------------+
 //!    +------ labels differ ----------> |
-//!    |                                 +-- refused ------------> Refused, until its retry is due
+//!    |                                 +-- rejected -----------> Rejected, until its retry is due
 //!    |                                 +-- too many updates ---> Withheld, until one more is allowed
 //!    |                                 +-- reverted 3 times ---> BackingOff, for an hour
 //!    +-- migration hint ---> WindowOpen, until the host changed, or did not within a minute
@@ -42,10 +42,10 @@ pub enum Doing {
     Writing(NodePatch),
     /// It waits until this time, because there were too many updates of the Node.
     Withheld(Duration),
-    /// It waits until this time, because the API refused the same patch.
-    Refused(Duration),
-    /// It waits, because another writer reverts the labels.
-    BackingOff(ConflictBackoff),
+    /// It waits, because the API rejected the same patch.
+    Rejected,
+    /// It waits until this time, because another writer reverts the labels.
+    BackingOff(Duration),
 }
 
 impl Doing {

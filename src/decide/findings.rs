@@ -41,7 +41,7 @@ pub fn raise(
     findings.extend(left.filter_map(|left| labels::left(left, seen)));
     if let Some(stand) = &wanted.conflict {
         let (who, key) = (stand.conflict.escape_debug(), &stand.key);
-        let text = format!("`{who}` reverted {key} 3 times in 10 minutes");
+        let text = format!("`{who}` keeps reverting {key}");
         findings.push(Finding::new(Code::LabelConflict, text));
     }
     let refusals = memory.refusals.iter();

@@ -159,11 +159,11 @@ pub fn state(seen: Scene<'_>, wanted: &Labeling, refusal: Option<&str>) -> Label
     if seen.identity.is_named_as_another() {
         return because(Code::NameOfAnotherVm, None);
     }
-    match &wanted.doing {
-        Doing::Settling(_) | Doing::Withheld(_) => return LabelState::Pending,
+    match (&wanted.doing, &wanted.conflict) {
+        (Doing::Settling(_) | Doing::Withheld(_), _) => return LabelState::Pending,
         // While only our annotations conflict, the labels match.
         _ if wanted.labels.changes.is_empty() => {}
-        Doing::BackingOff(stand) => {
+        (Doing::BackingOff(_), Some(stand)) => {
             let message = format!("`{}` keeps reverting the labels", stand.conflict);
             return explained(Code::LabelConflict, message, None);
         }

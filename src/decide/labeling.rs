@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use super::action::{Action, NodePatch};
-use super::conflict::ConflictBackoff;
 use super::doing::{Doing, Labeling};
 use super::input::Scene;
 use super::labels::{LabelPlan, Owned, plan_labels};
@@ -35,10 +34,10 @@ pub(super) fn labeling(seen: Scene<'_>, memory: &mut Memory) -> Labeling {
             let patch = node_patch(seen, node, placement, &labels, memory);
             let tracker = &mut memory.conflicts;
             let writer = tracker.judge(node, &placement.host, patch.as_ref(), seen.now.uptime);
-            let writer = writer.cloned();
+            let until = writer.map(|stand| stand.until);
             conflict = tracker.known().cloned();
             let patch = patch.or_else(|| memory.lost(node));
-            doing(patch, writer, seen, memory)
+            doing(patch, until, seen, memory)
         }
         (None, None, Some(_)) if !is_of_another => {
             let is_unread = seen.observation.node != Fact::Absent;
@@ -55,10 +54,10 @@ pub(super) fn labeling(seen: Scene<'_>, memory: &mut Memory) -> Labeling {
     }
 }
 
-/// Returns what to do about a patch; `writer` is another writer because of which it must not be sent.
+/// Returns what to do about a patch; it must not be sent before `until`, because of another writer.
 fn doing(
     patch: Option<NodePatch>,
-    writer: Option<ConflictBackoff>,
+    until: Option<Duration>,
     seen: Scene<'_>,
     memory: &Memory,
 ) -> Doing {
@@ -69,13 +68,12 @@ fn doing(
         };
     };
     // A source that changes constantly must not cause constant writes.
-    match (memory.writes.left(seen.now.uptime), writer) {
+    let is_held = || memory.is_held(&Action::PatchNode(patch.clone()), seen);
+    match (memory.writes.left(seen.now.uptime), until) {
         (Some(left), _) => Doing::Withheld(seen.now.uptime + left),
-        (None, Some(writer)) => Doing::BackingOff(writer),
-        (None, None) => match memory.held(&Action::PatchNode(patch.clone()), seen) {
-            Some(due) => Doing::Refused(due),
-            None => Doing::Writing(patch),
-        },
+        (None, Some(until)) => Doing::BackingOff(until),
+        (None, None) if is_held() => Doing::Rejected,
+        (None, None) => Doing::Writing(patch),
     }
 }
 

@@ -155,12 +155,11 @@ impl Memory {
         refusals.find(|refused| refused.action.write() == write)
     }
 
-    /// Returns when a change is sent again that was refused; `None` if it was not, or that time has come.
-    pub(super) fn held(&self, action: &Action, seen: Scene<'_>) -> Option<Duration> {
-        let mut refusals = self.refusals.iter();
-        let refused = refusals.find(|refused| refused.action.is_same_change(action))?;
-        let is_due = refused.due <= seen.now.uptime || seen.reasons.scope.contains(Scope::AFRESH);
-        (!is_due).then_some(refused.due)
+    /// Reports whether a change that was refused is not sent again yet.
+    pub(super) fn is_held(&self, action: &Action, seen: Scene<'_>) -> bool {
+        let mut early = self.refusals.iter().filter(|one| one.due > seen.now.uptime);
+        let is_held = early.any(|refused| refused.action.is_same_change(action));
+        is_held && !seen.reasons.scope.contains(Scope::AFRESH)
     }
 
     /// Returns a failed change that took effect, because the Node has it: its response was lost. Sent once more, it changes nothing, but

@@ -187,7 +187,7 @@ fn waits(seen: Scene<'_>, memory: &Memory, doing: &Doing) -> [(Job, Option<Durat
     // A refused patch is scheduled with other refused writes.
     let (settle, withheld) = match doing {
         Doing::Settling(until) => (Some(*until), None),
-        Doing::Withheld(until) => (None, Some(*until)),
+        Doing::Withheld(until) | Doing::BackingOff(until) => (None, Some(*until)),
         _ => (None, None),
     };
     [

@@ -38,11 +38,13 @@ pub fn node_patch(
         ANNOTATION_OWNED,
         serde_json::to_string(&labels.owned).unwrap_or_default(),
     );
-    let stays = labels.left.iter().any(|left| {
-        matches!(left.reason, SkipReason::WouldMix | SkipReason::Pinned)
-            || left.reason == SkipReason::HostNotRead
-                && placement.trouble.is_some()
-                && placement.extra_unknown.is_none()
+    // A source with all labels of the host may still be read.
+    let is_unread = placement.extra_unknown.is_none()
+        && settings.topology.sources.iter().any(|one| one.has_all());
+    let stays = labels.left.iter().any(|left| match left.reason {
+        SkipReason::WouldMix | SkipReason::Pinned => true,
+        SkipReason::HostNotRead => is_unread,
+        _ => false,
     });
     if !stays && placement.known.is_some() {
         want(ANNOTATION_HOST, placement.host.to_string());

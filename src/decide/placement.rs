@@ -154,6 +154,8 @@ pub struct Choice<'a> {
     /// From the first source that has region or zone, or else the first that proves that the host has neither.
     known: Option<Known>,
     extra: Option<ExtraLabels>,
+    /// See [`Placement::extra_unknown`], also if another source has region and zone.
+    extra_unknown: Option<PlacementOutcome>,
     /// Whether a source with all labels of the host could not be read and may answer soon.
     is_extra_unread: bool,
     trouble: Option<Unavailable>,
@@ -168,6 +170,7 @@ impl<'a> Choice<'a> {
             located,
             known: None,
             extra: None,
+            extra_unknown: None,
             is_extra_unread: false,
             trouble: None,
             tried: Vec::new(),
@@ -224,17 +227,21 @@ impl<'a> Choice<'a> {
         }
         // Another source may have labels that this one lacks.
         self.is_extra_unread |= source.has_all() && passing.is_some();
-        if let (Some(labels), true, None) = (answer.known(), source.has_all(), &self.extra) {
-            let refused = |tried: &Tried| tried.source.has_all() && tried.outcome == Failed;
-            let extra = self.settings.labels.extra.iter();
-            let values = extra.filter_map(|(key, host_key)| {
-                let value = labels.get(host_key.as_str())?;
-                Some((key.clone(), value.clone()))
-            });
-            self.extra = Some(ExtraLabels {
-                values: values.collect(),
-                is_complete: !self.tried.iter().any(refused),
-            });
+        match answer {
+            _ if !source.has_all() || self.extra.is_some() => {}
+            Fact::Absent => self.extra_unknown = self.extra_unknown.or(Some(Empty)),
+            Fact::Failed(_) => self.extra_unknown = Some(Failed),
+            Fact::Known(labels) => {
+                let extra = self.settings.labels.extra.iter();
+                let values = extra.filter_map(|(key, host_key)| {
+                    let value = labels.get(host_key.as_str())?;
+                    Some((key.clone(), value.clone()))
+                });
+                self.extra = Some(ExtraLabels {
+                    values: values.collect(),
+                    is_complete: self.extra_unknown != Some(Failed),
+                });
+            }
         }
         let labels = match answer {
             _ if self.has(&[Used]) => not_needed(EARLIER),
@@ -296,11 +303,6 @@ impl<'a> Choice<'a> {
         } = self.located;
         // A host has provably no topology only if all sources that might have one could be read.
         let is_unsure = self.has(&[Stale, Failed, Invalid]);
-        let all = |outcome: &_| {
-            let mut tried = self.tried.iter();
-            tried.any(|tried| tried.source.has_all() && tried.outcome == *outcome)
-        };
-        let extra_unknown = [Failed, Empty].into_iter().find(all);
         let mut known = self.known;
         known.take_if(|known| known.topology.is_empty() && is_unsure);
         // A source that is silent about the zone must not replace the zone that another one has shown. A source that is refused for
@@ -320,7 +322,7 @@ impl<'a> Choice<'a> {
             host_source: host_source.describe(),
             known,
             extra: self.extra.filter(|_| !self.is_extra_unread),
-            extra_unknown: extra_unknown.filter(|_| !self.is_extra_unread),
+            extra_unknown: self.extra_unknown.filter(|_| !self.is_extra_unread),
             trouble: self.trouble,
             tried: self.tried,
         }

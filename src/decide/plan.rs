@@ -141,7 +141,7 @@ impl Plan {
         let refusal = refusal.filter(|refused| !refused.passing);
         let refusal = refusal.map(|refused| refused.text.as_str());
         self.sync = label_state::state(seen, &wanted, refusal);
-        // While the labels of the Node are not changed, a kubelet that starts gets the labels that the Node has.
+        // While changes are withheld, or another writer reverts them, a kubelet that starts gets the labels that the Node has.
         let none = LabelPlan::default();
         let labels = match &wanted.doing {
             Doing::Withheld(_) | Doing::BackingOff(_) => &none,
@@ -220,7 +220,7 @@ impl Plan {
             memory.forget_refusal(Write::Conditions);
             return lost;
         }
-        patch.filter(|patch| memory.held(patch, seen).is_none())
+        patch.filter(|patch| !memory.is_held(patch, seen))
     }
 
     /// Advances an open fast-poll window.

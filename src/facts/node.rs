@@ -24,7 +24,7 @@ pub const ANNOTATION_HOST: &str = "node-agent.harvesterhci.io/host";
 pub const ANNOTATION_SOURCE: &str = "node-agent.harvesterhci.io/source";
 /// The labels that we own, as a JSON object of keys with the value that we wrote.
 pub const ANNOTATION_OWNED: &str = "node-agent.harvesterhci.io/owned-labels";
-/// The last migration, as a JSON object with `from`, `to` and `at`.
+/// The last migration, as a JSON object with `from`, `to` and `time`.
 pub const ANNOTATION_MIGRATION: &str = "node-agent.harvesterhci.io/last-migration";
 
 /// The prefix of a providerID of Harvester's cloud provider. The UID of the VirtualMachine follows.

@@ -13,7 +13,7 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, Identifier, StringMap, objects};
 use crate::wire::kubeapi::{Client, NODES, ObjectPath, PODS};
 
-/// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
+/// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or within 10 s of `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// The maximum number of answers that are cached.

@@ -310,6 +310,25 @@ async fn a_copy_with_our_name_is_not_ours_in_the_first_round_if_the_node_names_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_an_instance_stops_is_not_read_for_a_new_name() {
+    let mut reader = Reader::new().await;
+    reader.read(Scope::ALL).await;
+    let (harvester, vm) = (&reader.world.harvester, &reader.world.vm);
+    harvester.begin_stop(vm, true).await.unwrap();
+    let matcher = Matcher::path("virtualmachines/").user_agent(AGENT);
+    let forbidden = Fault::forbidden("virtualmachines is forbidden");
+    reader.harvester().faults().inject(matcher, forbidden);
+    for (scope, expected) in [(HINTED, 1), (Scope::NONE, 0), (HINTED, 1)] {
+        reader.read(scope).await;
+        let requests = reader.harvester().requests_of(AGENT);
+        let of_vm = requests
+            .iter()
+            .filter(|one| one.path.contains("virtualmachines/"));
+        assert_eq!(of_vm.count(), expected, "{scope:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_fails_costs_no_vm_that_was_read_by_its_name() {
     let mut reader = Reader::new().await;
     reader.read(Scope::ALL).await;

@@ -43,6 +43,26 @@ fn identity(verdict: Verdict) -> State {
 }
 
 #[test]
+fn the_page_draws_what_the_agent_does_as_the_code_does_and_names_each_state() {
+    let page = read("packaging/docs/pages/harvester-node-agent-states.7.md");
+    let code = read("src/decide/doing.rs");
+    let (_, drawing) = code.split_once("```text\n").unwrap();
+    let (drawing, _) = drawing.split_once("//! ```").unwrap();
+    assert!(page.contains(&drawing.replace("//! ", "    ")), "{drawing}");
+    let (_, states) = code.split_once("pub enum Doing {").unwrap();
+    let (states, _) = states.split_once("\n}").unwrap();
+    let states = states.lines().map(str::trim_start);
+    let states = states.filter(|line| line.starts_with(char::is_uppercase));
+    let names: Vec<_> = states
+        .filter_map(|line| line.split(['(', ',']).next())
+        .collect();
+    assert_eq!(names.len(), 9, "{names:?}");
+    for name in names {
+        assert!(page.contains(name), "{name}");
+    }
+}
+
+#[test]
 fn each_state_has_one_row_with_its_condition_and_its_finding() {
     let topology = label_state::all().into_iter();
     let topology = topology.map(|state| (state.reason(), conditions::topology(&state)));

@@ -6,6 +6,7 @@ use crate::config::LabelKey;
 use crate::decide::Action;
 use crate::decide::fixtures::{Reads, World, forbidden, host_labels};
 use crate::facts::Fact;
+use crate::facts::host_metrics::HostMetrics;
 use crate::facts::node::{ANNOTATION_HOST, ANNOTATION_OWNED};
 use crate::facts::placement::Source;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
@@ -285,6 +286,16 @@ fn an_extra_label_of_the_host_before_is_said_while_the_new_host_cannot_be_read()
         "{:?}",
         moved.left
     );
+    // Without Harvester, the host and the configuration have the rest.
+    let place = host_labels("eu-1", "rack-b").topology().unwrap();
+    let host = crate::decide::fixtures::host("hv-b");
+    world.settings.hosts.insert(host.clone(), place);
+    world.observation.host_metrics = Fact::Known(HostMetrics { host, time: None });
+    world.observation.candidates = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
+    world.settle();
+    assert_eq!(world.node().labels[ZONE], "rack-b");
+    assert_eq!(reasons(&plan(&world)), [(RACK, SkipReason::HostNotRead)]);
+    assert_eq!(world.plan().sync.reason(), "TopologyPartial");
 }
 
 #[test]
@@ -469,35 +480,29 @@ fn findings(world: &World) -> Vec<(Code, String)> {
 
 #[test]
 fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
-    for (answers, unread) in [
-        (
-            [
-                (Source::HostNode, forbidden()),
-                (Source::ConfigMap, Fact::Absent),
-            ],
-            true,
-        ),
-        (
-            [
-                (Source::HostNode, forbidden()),
-                (Source::ConfigMap, forbidden()),
-            ],
-            true,
-        ),
-        (
-            [
-                (Source::HostNode, Fact::Absent),
-                (Source::ConfigMap, Fact::Absent),
-            ],
-            false,
-        ),
+    for (host_node, configmap, unread) in [
+        (Some(forbidden()), Fact::Absent, true),
+        (Some(forbidden()), forbidden(), true),
+        (Some(Fact::Absent), Fact::Absent, false),
+        // Switched off.
+        (None, Fact::Absent, false),
+        (None, forbidden(), true),
     ] {
         let mut world = World::new();
         with_rack(&mut world, Some("r1"));
         world.settle();
         world.migrate("hv-b", "", "");
         world.annotate("hv-b", "eu-1", "rack-b");
-        world.reads.answers.extend(answers.clone());
+        world.answer(Source::ConfigMap, configmap);
+        let sources = world.settings.topology.sources.clone();
+        match host_node {
+            Some(answer) => world.answer(Source::HostNode, answer),
+            None => world
+                .settings
+                .topology
+                .sources
+                .retain(|one| *one != Source::HostNode),
+        }
         // The migration comes to its end, and the label is not forgotten.
         world.settle();
         assert_eq!(world.node().annotations[ANNOTATION_HOST], "hv-b");
@@ -535,6 +540,7 @@ fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
         label(&mut world, RACK, "by-hand");
         assert_eq!(findings(&world), []);
         world.node().labels.remove(RACK);
+        world.settings.topology.sources = sources;
         world.migrate("hv-b", "eu-1", "rack-b");
         with_rack(&mut world, Some("r2"));
         assert_eq!(set(&plan(&world)), [(RACK, "r2")]);

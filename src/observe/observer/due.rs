@@ -5,11 +5,12 @@
 //!
 //! - Our Node and the instances that may be ours are kept until they are read again. While a watch waits for their API to return,
 //!   [`take_delivered`](Observer::take_delivered) has the last ones.
-//! - Our own instance, and the search that found it, are forgotten with a new name and by [`forget`](Observer::forget).
+//! - Our own instance, and the search that found it, are forgotten with a new name, by [`forget`](Observer::forget), and when a list has
+//!   several instances with our hardware.
 //! - The labels of hosts are forgotten by a poll, and with the first read after [`forget`](Observer::forget). Those of the current host
 //!   are also forgotten when our instance cannot be read, if its delivered state contradicts them, for another host, and with other
 //!   settings; refusals, with [`Scope::AFRESH`]. See [`KeptLabels`](crate::observe::host_labels::KeptLabels).
-//! - The VirtualMachine is read once while our instance stops, and forgotten afterwards.
+//! - The VirtualMachine is read while our instance stops, until it is known, and forgotten afterwards.
 //! - The unit of the guest agent is kept until it is read again.
 //! - The metrics of the host are forgotten when Harvester answers.
 //! - The labels of our pod and the facts of this machine are read in every round.
@@ -98,12 +99,9 @@ impl Observer {
     /// Reports whether the host's metrics are read: no other source reports the host.
     fn needs_metrics(&self, settings: &Settings, scope: Scope) -> bool {
         let candidates = &self.facts.candidates;
-        let is_reported = match candidates {
-            Fact::Known(_) => true,
-            // Harvester is read in the same round and will probably answer.
-            Fact::Failed(_) => is_unasked(candidates) && self.facts.harvester.known().is_some(),
-            Fact::Absent => false,
-        };
+        // Harvester is read in the same round and will probably answer.
+        let is_reported = candidates.known().is_some()
+            || is_unasked(candidates) && self.facts.harvester.known().is_some();
         settings.topology.sources.contains(&Source::HostsTable)
             && !is_reported
             && (scope.contains(Scope::VM) || is_unasked(&self.facts.host_metrics))

@@ -92,7 +92,7 @@ impl Observer {
             Box::pin(self.check_own_api()).await;
         }
         alive();
-        self.read_stopped_vm().await;
+        self.read_stopped_vm(scope).await;
         if self.facts.candidates.known().is_some() {
             self.facts.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
         } else if self.needs_metrics_late(settings, scope) {
@@ -187,19 +187,21 @@ impl Observer {
         }
     }
 
-    /// Reads the VirtualMachine of an instance that stops, once.
-    async fn read_stopped_vm(&mut self) {
+    /// Reads the VirtualMachine of an instance that stops, until it is known.
+    async fn read_stopped_vm(&mut self, scope: Scope) {
         let own = self.own.as_ref().map(|own| &own.vmi);
-        // The first read is before the instance is known to be ours.
+        // What this round has read is not kept yet.
         let only = match self.facts.vmis() {
             [only] => Some(only),
             _ => None,
         };
-        let Some(vmi) = own.or(only).filter(|vmi| vmi.announcements.stop.is_some()) else {
+        let Some(vmi) = only.or(own).filter(|vmi| vmi.announcements.stop.is_some()) else {
             self.facts.vm = Fact::failed(UnavailableKind::NotAsked, "not needed");
             return;
         };
-        if let (Fact::Failed(_), Ok(link)) = (&self.facts.vm, self.connections.harvester.link()) {
+        if scope.asks_apis()
+            && let (Fact::Failed(_), Ok(link)) = (&self.facts.vm, self.connections.harvester.link())
+        {
             self.facts.vm = in_time(HARVESTER, harvester::read_vm(&link.client, vmi)).await;
         }
     }
