@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
-use crate::config::{self, show};
+use crate::config::{self, LoadedConfig, show};
 use crate::report::text::many;
 use crate::sys::escape::json_text;
 
@@ -29,51 +29,52 @@ pub enum ConfigAction {
 /// Returns the effective configuration with the origin of each value, or every error in it.
 pub fn run(process: &Process, action: ConfigAction) -> Answer {
     let output = process.output;
-    let mut loaded = match config::load(&process.root, process.config.as_deref()) {
-        Ok(loaded) => loaded,
-        Err(errors) if output == Output::Json && matches!(action, ConfigAction::Check) => {
+    let loaded = config::load(&process.root, process.config.as_deref());
+    let warnings = match &loaded {
+        Ok(loaded) => &loaded.warnings,
+        Err(errors) => &errors.warnings,
+    };
+    let warnings = warnings.iter().map(|text| format!("warning: {text}\n"));
+    let warnings: String = warnings.collect();
+    let (text, exit) = match loaded {
+        Ok(loaded) => (valid(loaded, action, output), Exit::Ok),
+        Err(errors) if output == Output::Json && action == ConfigAction::Check => {
             let errors: Vec<String> = errors.lines().collect();
             let document = json!({"valid": false, "errors": errors});
-            return Answer::new(json_text(&document), Exit::Configuration);
+            (json_text(&document), Exit::Configuration)
         }
         Err(errors) => {
-            let mut text = format!("{errors}\n");
-            let count = errors.problems.len();
-            if count > 1 {
-                text.push_str(&format!("{}\n", many(count, "error")));
-            }
-            return Answer::stderr(text, Exit::Configuration);
+            let count = match errors.problems.len() {
+                1 => String::new(),
+                count => many(count, "error") + "\n",
+            };
+            return Answer::stderr(format!("{errors}\n{count}{warnings}"), Exit::Configuration);
         }
     };
-    // A file that sets the default changes nothing.
-    let is_changed_only = matches!(action, ConfigAction::Show { changed: true });
-    loaded
-        .values
-        .retain(|value| !is_changed_only || !value.is_default);
-    let text = match (action, output) {
+    Answer {
+        text,
+        stderr: warnings,
+        exit,
+    }
+}
+
+/// Returns what is printed of a valid configuration.
+fn valid(mut loaded: LoadedConfig, action: ConfigAction, output: Output) -> String {
+    if action == (ConfigAction::Show { changed: true }) {
+        // A file that sets the default changes nothing.
+        loaded.values.retain(|value| !value.is_default);
+    }
+    match (action, output) {
         (ConfigAction::Show { .. }, Output::Text) => show::text(&loaded.values),
         (ConfigAction::Show { .. }, Output::Json) => json_text(&show::json(&loaded.values)),
         (ConfigAction::Check, Output::Json) => {
-            let files: Vec<String> = loaded
-                .files
-                .iter()
-                .map(|file| file.display().to_string())
-                .collect();
+            let files = loaded.files.iter();
+            let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
             json_text(&json!({"valid": true, "files": files, "errors": []}))
         }
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "configuration OK (no files, defaults only)\n".to_owned(),
             count => format!("configuration OK ({})\n", many(count, "file")),
         },
-    };
-    let warnings = loaded
-        .warnings
-        .iter()
-        .map(|warning| format!("{warning}\n"))
-        .collect();
-    Answer {
-        text,
-        stderr: warnings,
-        exit: Exit::Ok,
     }
 }

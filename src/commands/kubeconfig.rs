@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `kubeconfig`: creates a Harvester kubeconfig from the Secret of a service account, which `rbac --create-account` prints.
 
-use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::Args;
 use nix::unistd::Uid;
 use reqwest::Url;
-use serde::Deserialize;
 use serde_json::Value;
 use time::UtcDateTime;
 use zeroize::Zeroizing;
@@ -17,9 +15,10 @@ use zeroize::Zeroizing;
 use super::answer::{Answer, Exit};
 use super::options::outer_path;
 use crate::access::kubeconfig::is_meant;
-use crate::access::own_api::is_loopback;
+use crate::access::own_api::{is_loopback, is_own_api};
 use crate::access::pem::authorities;
-use crate::access::search::kubelet_candidates;
+use crate::access::search::{Candidate, kubelet_candidates};
+use crate::access::source::CredentialSource;
 use crate::access::token::account;
 use crate::access::trust::is_steered;
 use crate::config;
@@ -34,7 +33,7 @@ use crate::sys::root::Root;
 pub const EXAMPLES: &str = "\
 Examples:
   Write the kubeconfig to a node, as an administrator of Harvester:
-    kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
+    kubectl -n NAMESPACE get secret NAME-token -o json | \\
       ssh USER@NODE sudo harvester-node-agent kubeconfig \\
       --server https://VIP:6443 --write KUBECONFIG
   Replace an expired one: copy it first, then the same with --replace
@@ -67,27 +66,16 @@ pub struct Options {
 /// The type of a Secret with the token of a service account.
 const TYPE: &str = "kubernetes.io/service-account-token";
 
-/// The fields of a Secret of this type that a kubeconfig needs, in base64.
-#[derive(Deserialize)]
-struct Secret {
-    kind: Option<String>,
-    #[serde(default)]
-    metadata: Value,
-    #[serde(rename = "type")]
-    type_name: Option<String>,
-    #[serde(default)]
-    data: BTreeMap<String, String>,
-}
-
-impl Secret {
-    /// Returns why a key is missing.
-    fn lacks(&self, key: &str) -> String {
-        let why = match self.type_name.as_deref() {
+/// Returns a value of the data of a Secret, or why it is missing.
+fn encoded<'s>(secret: &'s Value, key: &str) -> Result<&'s str, String> {
+    let value = secret.get("data").and_then(|data| data.get(key)?.as_str());
+    value.ok_or_else(|| {
+        let why = match secret.get("type").and_then(Value::as_str) {
             Some(it) if it != TYPE => "its type is not kubernetes.io/service-account-token",
             _ => "Harvester adds it after the Secret is created, if the service account exists",
         };
         format!("the Secret has no `data.{key}`: {why}")
-    }
+    })
 }
 
 /// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
@@ -97,41 +85,46 @@ fn server(text: &str) -> Result<Url, String> {
     let host = url.host_str().unwrap_or_default();
     // The URL crate accepts characters that a shell interprets.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
-    if url.scheme() != "https" || !host.bytes().all(is_name) {
-        return Err(invalid());
-    }
-    match (host, url.port(), url.path()) {
-        ("vip", ..) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
-        (.., path) if path != "/" => Err(format!(
+    match (url.scheme(), host, url.path()) {
+        _ if host.is_empty() || !host.bytes().all(is_name) => Err(invalid()),
+        // `run` refuses a user: the error of the parser would show the password.
+        _ if text.contains('@') => Ok(url),
+        ("https", "vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        ("https", _, "/") => Ok(url),
+        ("https", _, path) => Err(format!(
             "{path} is the path of a proxy such as Rancher's, which has another CA than the Secret; the API of Harvester is https://VIP:6443"
         )),
-        (_, None, _) if !text.trim_end_matches('/').ends_with(":443") => Err(format!(
-            "without a port, this is usually Harvester's UI; its API is https://{host}:6443"
-        )),
-        _ => Ok(url),
+        _ => Err(invalid()),
     }
 }
 
 /// Reads the Secret from `input`, and prints or writes the kubeconfig.
 pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
     let server = &options.server;
-    // An error of the parser would show the password.
+    let (host, port) = (server.host_str().unwrap_or_default(), server.port());
+    let api = format!("https://{host}:{}", port.unwrap_or(6443));
+    let usage = |why| Answer::stderr(format!("error: --server {why}\n"), Exit::Usage);
     if server.as_str() != format!("{}/", server.origin().ascii_serialization()) {
-        let text = "error: --server has more than a host and a port\n";
-        return Answer::stderr(text, Exit::Usage);
+        return usage(format!("has more than a host and a port: write {api}"));
+    }
+    let mut kubelet = CredentialSource::default();
+    kubelet.search(root, &kubelets(root));
+    let guest = kubelet.credential();
+    if let Some(evidence) = guest.and_then(|guest| is_own_api(server, &guest.server)) {
+        return usage(format!("is the API of this guest cluster: {evidence}"));
     }
     let mut answer = match written(root, options, input) {
         Ok(text) => Answer::new(text.as_str(), Exit::Ok),
         Err(problem) => Answer::stderr(format!("error: {problem}\n"), Exit::Failed),
     };
     // A load balancer may have the API at port 443, and a tunnel on this node.
-    answer.stderr += match server.port() {
-        _ if is_loopback(server) => "warning: the server is the VM itself, rarely Harvester\n",
-        None => {
-            "warning: port 443 is usually Harvester's UI, with another CA; its API is at 6443\n"
-        }
-        Some(_) => "",
-    };
+    if is_loopback(server) {
+        answer.stderr += "warning: the server is the VM itself, rarely Harvester\n";
+    } else if port.is_none() {
+        answer.stderr +=
+            "warning: port 443 is usually Harvester's UI, with another CA; its API is ";
+        answer.stderr += &format!("{api}\n");
+    }
     answer
 }
 
@@ -168,7 +161,9 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
         Err(error) => return Err(chain(&error)),
     };
     let is_other = !present.is_empty() && present.as_slice() != text.as_bytes();
-    if is_of_this_cluster(root, file) {
+    let of_kubelet = kubelets(root).into_iter().map(|kubelet| kubelet.path);
+    let mut of_this_cluster = of_kubelet.chain(OF_THIS_CLUSTER.map(PathBuf::from));
+    if of_this_cluster.any(|path| root.resolve(path) == root.resolve(file)) {
         let text = "is for another file of this cluster: check the path";
         return Err(format!("{name} {text}"));
     }
@@ -191,7 +186,8 @@ fn written(root: &Root, options: &Options, input: impl Read) -> Result<Zeroizing
     Ok(format!("{name} written\n").into())
 }
 
-/// The other kubeconfigs that kubeadm, RKE2 and K3s create for their own components and for administrators, and their configuration.
+/// The other kubeconfigs that kubeadm, RKE2 and K3s create for their own components and for administrators, and their configuration: to
+/// write one would break this cluster.
 const OF_THIS_CLUSTER: [&str; 9] = [
     "/etc/kubernetes/admin.conf",
     "/etc/kubernetes/super-admin.conf",
@@ -204,15 +200,14 @@ const OF_THIS_CLUSTER: [&str; 9] = [
     "/etc/rancher/k3s/config.yaml",
 ];
 
-/// Reports whether a path is for a file of another kind, so that writing it would break this cluster.
-fn is_of_this_cluster(root: &Root, file: &Path) -> bool {
+/// Returns the possible paths of the kubelet's kubeconfig, first the one that a setting names.
+fn kubelets(root: &Root) -> Vec<Candidate> {
     let settings = config::load(root, None).map(|loaded| loaded.settings);
     let configured = settings.ok().and_then(|settings| settings.guest.kubeconfig);
     let (distributions, _) = read_distribution(root);
-    let kubelets = [configured.as_deref(), None].map(|one| kubelet_candidates(one, &distributions));
-    let kubelets = kubelets.into_iter().flatten().map(|one| one.path);
-    let mut paths = kubelets.chain(OF_THIS_CLUSTER.map(PathBuf::from));
-    paths.any(|path| root.resolve(path) == root.resolve(file))
+    [configured.as_deref(), None]
+        .map(|one| kubelet_candidates(one, &distributions))
+        .concat()
 }
 
 /// Returns the kubeconfig for a valid Secret.
@@ -229,31 +224,32 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
         return Err("standard input is empty: the command before the pipe failed".to_owned());
     }
     // The text of the error may contain the token.
-    let secret: Secret = serde_json::from_slice(&json).map_err(|error| {
+    let secret: Value = serde_json::from_slice(&json).map_err(|error| {
         format!(
             "standard input, line {}: not a Secret in JSON (kubectl get secret NAME -o json)",
             error.line()
         )
     })?;
-    if let Some(kind) = secret.kind.as_deref().filter(|kind| *kind != "Secret") {
+    let kind = secret.get("kind").and_then(Value::as_str);
+    if let Some(kind) = kind.filter(|kind| *kind != "Secret") {
         let kind = one_line(kind, SHOWN_MAX);
         return Err(format!(
             "standard input is a {kind}, not one Secret: add the name of the Secret to `kubectl get secret`"
         ));
     }
-    let labels = secret.metadata.get("labels");
-    let since = labels.and_then(|labels| labels.get(INVALID_SINCE)?.as_str());
+    let metadata = secret.get("metadata");
+    let since = metadata.and_then(|it| it.get("labels")?.get(INVALID_SINCE)?.as_str());
     if since.is_some_and(|since| !since.is_empty()) {
         return Err(format!(
             "the Secret has the label {INVALID_SINCE}: Kubernetes rejects its token, which was not used for a year. To make it valid again, run on Harvester: kubectl -n NAMESPACE label secret NAME {INVALID_SINCE}-"
         ));
     }
-    let encoded = |key: &str| secret.data.get(key).ok_or_else(|| secret.lacks(key));
     let invalid = |key: &str, problem: &str| format!("`data.{key}` of the Secret {problem}");
     let decoded = |key: &str| {
-        let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
-        let bytes = bytes.map(Zeroizing::new);
-        bytes.map_err(|_| invalid(key, "is not base64"))
+        let bytes = BASE64_STANDARD.decode(encoded(&secret, key)?);
+        bytes
+            .map(Zeroizing::new)
+            .map_err(|_| invalid(key, "is not base64"))
     };
     let (token, namespace) = (decoded("token")?, decoded("namespace")?);
     // Neither is valid with a replacement character.
@@ -274,7 +270,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
          users:\n- name: harvester\n  user:\n    token: {token:?}\n\
          contexts:\n- name: harvester\n  context:\n    cluster: harvester\n    user: harvester\n    namespace: {namespace:?}\n",
         server = server.as_str().trim_end_matches('/'),
-        authority = encoded("ca.crt")?,
+        authority = encoded(&secret, "ca.crt")?,
         namespace = namespace.as_str(),
     )))
 }
@@ -283,7 +279,7 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
 mod tests {
     use super::*;
     use crate::access::kubeconfig::load;
-    use crate::access::testing::{Authority, jwt, tree, write};
+    use crate::access::testing::{Authority, harvester_kubeconfig, jwt, tree, write};
 
     const FILE: &str = "/etc/kubernetes/cloud-config";
 
@@ -445,14 +441,26 @@ mod tests {
             assert!(answer.stderr.contains("of another user"), "{answer:?}");
             assert!(!dir.path().join("target").exists());
         }
-        for url in ["https://192.0.2.10:6443?x", "https://:pw@192.0.2.10:6443"] {
+        let kubelet = harvester_kubeconfig(&Authority::new("a"), "t");
+        write(
+            &root,
+            "/etc/own",
+            &kubelet.replace("192.0.2.10", "Own.test"),
+        );
+        let config = "[guest_cluster]\nkubeconfig = \"/etc/own\"\n";
+        write(&root, "/etc/harvester-node-agent/config.toml", config);
+        for (url, expected) in [
+            ("https://own.test:6443", Exit::Usage),
+            ("https://own.test:6444", Exit::Ok),
+        ] {
             let options = Options {
                 server: server(url).unwrap(),
-                ..options(Some(FILE))
+                ..options(None)
             };
             let answer = run(&root, &options, secret.as_bytes());
-            assert_eq!(answer.exit, Exit::Usage, "{url}");
-            assert!(!answer.stderr.contains("pw"), "{answer:?}");
+            let says = "error: --server is the API of this guest cluster: the kubelet kubeconfig";
+            assert_eq!(answer.exit, expected, "{answer:?}");
+            assert_eq!(answer.stderr.starts_with(says), expected == Exit::Usage);
         }
     }
 
@@ -495,7 +503,7 @@ mod tests {
             ("CANARY".to_owned(), "line 1: not a Secret in JSON"),
             (
                 r#"{"data": {"token": 1, "CANARY": 2}}"#.to_owned(),
-                "not a Secret",
+                "has no `data.token`",
             ),
             (good.clone() + &" ".repeat(1 << 20), "larger than 1 MiB"),
             ("{}".to_owned(), "the Secret has no `data.token`: Harvester adds"),
@@ -577,9 +585,8 @@ mod tests {
                 "https://192.0.2.10/k8s/clusters/local",
                 "/k8s/clusters/local is the path of a proxy such as Rancher's",
             ),
-            ("https://192.0.2.10", "Harvester's UI"),
-            ("https://[fd00:443::1]", "Harvester's UI"),
             ("https://$(reboot):6443", "not the URL"),
+            ("https://a@$(reboot):6443", "not the URL"),
             ("", "not the URL"),
         ] {
             let error = server(text).unwrap_err();
@@ -587,7 +594,12 @@ mod tests {
         }
         let secret = secret(&token(), Authority::new("ca").pem(), "");
         for (url, says) in [
-            ("https://192.0.2.10:443", "warning: port 443"),
+            (
+                "https://192.0.2.10:443",
+                "warning: port 443 is usually Harvester's UI, with another CA; its API is https://192.0.2.10:6443\n",
+            ),
+            ("https://192.0.2.10", "warning: port 443"),
+            ("https://[fd00:443::1]", "warning: port 443"),
             (
                 "https://127.0.0.1:6443",
                 "warning: the server is the VM itself",
@@ -605,7 +617,5 @@ mod tests {
             assert!(answer.stderr.starts_with(says), "{answer:?}");
             assert_eq!(answer.exit, Exit::Ok);
         }
-        let ui = server("https://[fd00::1]").unwrap_err();
-        assert!(ui.ends_with("is https://[fd00::1]:6443"), "{ui}");
     }
 }

@@ -50,7 +50,7 @@ pub struct Arguments {
     )]
     pub output: Output,
     /// Directory to use as the file system root
-    #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
+    #[arg(long, global = true, value_name = "DIR", default_value = "/", value_parser = outer_path(), help_heading = GLOBAL)]
     pub root: PathBuf,
     /// Show all details
     #[arg(short, long, global = true, help_heading = GLOBAL)]
@@ -130,7 +130,8 @@ pub enum Command {
     Rbac(rbac::Options),
     /// Create a Harvester kubeconfig from a service account Secret
     ///
-    /// Reads the Secret as JSON from standard input. `rbac --create-account` prints the manifest that creates it.
+    /// Reads the Secret as JSON from standard input. `rbac --subject NAMESPACE:NAME --create-account` prints the manifest that creates it, as
+    /// NAME-token.
     #[command(after_help = kubeconfig::EXAMPLES)]
     Kubeconfig(kubeconfig::Options),
     /// Check an OS image before release
@@ -290,6 +291,9 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+        // Commands with its paths are printed, for any directory.
+        let tree = Arguments::parse_from(["", "--root=tree", "bake-check"]).root;
+        assert!(tree.is_absolute() && tree.ends_with("tree"), "{tree:?}");
     }
 
     #[test]

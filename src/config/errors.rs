@@ -12,6 +12,8 @@ use crate::sys::escape::one_line;
 pub struct ConfigErrors {
     /// The errors; at least one.
     pub problems: Vec<ConfigError>,
+    /// The warnings about values without an error; one line each.
+    pub warnings: Vec<String>,
 }
 
 /// One error in the configuration.

@@ -121,18 +121,17 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
     if has_host_label {
         problems.extend(winners.iter().filter_map(|leaf| clash(&settings, leaf)));
     }
-    let extra = winners.iter().filter(|leaf| is_extra(leaf));
-    let why = format!("is one of more than {EXTRA_MAX} in `[labels.extra]`");
-    problems.extend(
-        extra
-            .skip(EXTRA_MAX)
-            .take(1)
-            .map(|leaf| leaf.wrong("the key", &why)),
-    );
+    let extra: Vec<_> = winners.iter().filter(|leaf| is_extra(leaf)).collect();
+    if let Some(leaf) = extra.get(EXTRA_MAX) {
+        let found = extra.len();
+        let why = format!("is one of {found} in `[labels.extra]`; at most {EXTRA_MAX} are allowed");
+        problems.push(leaf.wrong("the key", &why));
+    }
+    let values = show::effective(&settings, &winners);
+    warnings.extend(values.iter().filter_map(|value| warning(&settings, value)));
     if problems.is_empty() {
-        warnings.extend(winners.iter().filter_map(|leaf| warning(&settings, leaf)));
         return Ok(LoadedConfig {
-            values: show::effective(&settings, &winners),
+            values,
             settings,
             files: read.iter().map(|(path, _)| path.clone()).collect(),
             warnings,
@@ -145,7 +144,7 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
             (file, place.line)
         })
     });
-    Err(ConfigErrors { problems })
+    Err(ConfigErrors { problems, warnings })
 }
 
 /// Rejects the host label as an extra label: two writers of one label in the agent would overwrite each other forever.
@@ -160,43 +159,45 @@ fn is_extra(leaf: &Leaf<'_>) -> bool {
     matches!(leaf.path.as_slice(), [labels, extra, _] if labels == "labels" && extra == "extra")
 }
 
-/// Returns a warning if the value is valid, but probably a mistake.
-fn warning(settings: &Settings, leaf: &Leaf<'_>) -> Option<String> {
-    let sources = &settings.topology.sources;
-    let is_off = |source| !sources.contains(&source);
-    let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
-    let why = match path.as_slice() {
-        ["topology", "sources"] if sources.is_empty() => {
+/// Returns a warning if a value is valid, but probably a mistake.
+fn warning(settings: &Settings, value: &Effective) -> Option<String> {
+    let (topology, key) = (&settings.topology, value.key.as_str());
+    let place = value.origin.as_ref().filter(|_| !value.is_default)?;
+    let lacks = |source| !topology.sources.contains(&source);
+    let has_no_host_labels = lacks(Source::HostNode) && lacks(Source::ConfigMap);
+    #[rustfmt::skip]
+    let useless: [(bool, &[&str], &str); 7] = [
+        (lacks(Source::ConfigMap), &["topology.configmap"], "`topology.sources` does not include \"configmap\""),
+        (lacks(Source::HostsTable), &["hosts."], "`topology.sources` does not include \"hosts-table\""),
+        (lacks(Source::PodInfo) && settings.pod_info.path.is_some(), &["pod_info.path"], "`topology.sources` does not include \"pod-info\""),
+        (has_no_host_labels, &["labels.extra.", "topology.zone_fallback"],
+            "`topology.sources` includes neither \"host-node\" nor \"configmap\""),
+        (topology.on_change == OnChange::Report, &["labels.extra.", "registration.node_labels", "topology.remove_stale"],
+            "`topology.on_change` is \"report\""),
+        (topology.on_change == OnChange::Hold, &["topology.remove_stale"], "`topology.on_change` is \"hold\""),
+        (!settings.report.node_conditions, &["report.lifecycle_conditions"], "`report.node_conditions` is false"),
+    ];
+    let mut useless = useless.iter().filter(|(holds, ..)| *holds);
+    let is_named = |keys: &[&str]| keys.iter().any(|prefix| key.starts_with(prefix));
+    if let Some((.., why)) = useless.find(|(_, keys, _)| is_named(keys)) {
+        return Some(format!("{place}: `{key}` has no effect, because {why}"));
+    }
+    let extra = key.strip_prefix("labels.extra.").unwrap_or_default();
+    let extra = LabelKey::parse(extra.trim_matches('"'));
+    let is_prom = |path: &Path| path.extension().is_some_and(|ending| ending == "prom");
+    let why = match (key, &settings.metrics.textfile) {
+        ("topology.sources", _) if topology.sources.is_empty() => {
             "is empty, so region and zone stay unknown"
         }
-        ["topology", "configmap"] if is_off(Source::ConfigMap) => {
-            "has no effect, because `topology.sources` does not include \"configmap\""
+        ("metrics.textfile", MetricsFile::Path(path)) if !is_prom(path) => {
+            "does not end in `.prom`, so node-exporter does not read it"
         }
-        ["hosts", ..] if is_off(Source::HostsTable) => {
-            "has no effect, because `topology.sources` does not include \"hosts-table\""
-        }
-        ["report", "lifecycle_conditions"]
-            if settings.report.lifecycle_conditions && !settings.report.node_conditions =>
-        {
-            "has no effect, because `report.node_conditions` is false"
-        }
-        ["metrics", "textfile"] => match &settings.metrics.textfile {
-            MetricsFile::Path(path) if path.extension().is_none_or(|name| name != "prom") => {
-                "does not end in `.prom`, so node-exporter does not read it"
-            }
-            _ => return None,
-        },
-        ["labels", "extra", _] if is_off(Source::HostNode) && is_off(Source::ConfigMap) => {
-            "has no effect, because `topology.sources` includes neither \"host-node\" nor \"configmap\""
-        }
-        ["labels", "extra", key]
-            if LabelKey::parse(key).is_ok_and(|key| key.is_instance_type()) =>
-        {
+        _ if extra.is_ok_and(|key| key.is_instance_type()) => {
             "is a label that cloud providers write too"
         }
         _ => return None,
     };
-    Some(format!("{}: `{}` {why}", leaf.place, leaf.key()))
+    Some(format!("{place}: `{key}` {why}"))
 }
 
 fn only_file(root: &Root, path: &Path) -> files::FoundFiles {

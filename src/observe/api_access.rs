@@ -84,7 +84,8 @@ impl Connections {
             elsewhere(root, &search::kubelet_candidates(None, distributions))
         });
         if let (Ok(harvester), Ok(guest)) = (self.harvester.link(), self.guest.link())
-            && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
+            && let Some(evidence) =
+                own_api::is_own_api(&harvester.credential.server, &guest.credential.server)
         {
             let file = harvester.credential.kubeconfig.display();
             let text = format!(

@@ -158,7 +158,7 @@ impl Wanted {
             let of_account = json!({"kubernetes.io/service-account.name": name});
             let metadata = metadata(&format!("{name}-token"), own);
             add(
-                "Its token, which does not expire. Harvester adds the data.",
+                "Its token, which does not expire. Harvester adds the data. For a kubeconfig: harvester-node-agent kubeconfig --help",
                 json!({
                     "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
                     "metadata": with(metadata, "annotations", of_account),
@@ -196,12 +196,18 @@ fn metadata(name: &str, namespace: Option<&str>) -> Value {
 
 /// Returns one document for each object, with comments.
 pub fn yaml(wanted: &Wanted, objects: &[Document]) -> String {
-    let revoke = match wanted.create_account || wanted.addons {
-        true => {
+    let deleted = match (wanted.create_account, wanted.addons) {
+        (true, true) => "the token, and the roles of the cloud provider and the CSI driver",
+        (true, false) => "the token",
+        (false, true) => "the roles of the cloud provider and the CSI driver",
+        (false, false) => "",
+    };
+    let revoke = match deleted {
+        "" => "Revoke: kubectl delete -f FILE.".to_owned(),
+        _ => format!(
             "Do not delete these objects while a node uses them:\n\
-             # kubectl delete -f FILE also deletes the token, and the roles of the cloud provider and the CSI driver."
-        }
-        false => "Revoke: kubectl delete -f FILE.",
+             # kubectl delete -f FILE also deletes {deleted}."
+        ),
     };
     let mut text = format!(
         "# All permissions that harvester-node-agent needs on Harvester, for service account {}.\n\
@@ -211,11 +217,6 @@ pub fn yaml(wanted: &Wanted, objects: &[Document]) -> String {
          # A ConfigMap in harvester-public (source configmap) needs no rule: all users are allowed to read that namespace.\n",
         wanted.account, LABEL.0, LABEL.1
     );
-    if wanted.create_account {
-        text.push_str(
-            "# Create a kubeconfig with its token: harvester-node-agent kubeconfig --help\n",
-        );
-    }
     for (comments, object) in objects {
         text.push_str("---\n");
         text.extend(comments.iter().map(|comment| format!("# {comment}\n")));
