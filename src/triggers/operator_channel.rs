@@ -3,14 +3,19 @@
 //! host side was reopened, as in a migration, is a hint.
 //!
 //! Active if the host provides a port named [`NAME`] (a libvirt `<channel>` with that target name). A host without one is normal and
-//! costs nothing: inotify waits for the link that udev creates for it. The protocol is that of qemu-ga
-//! ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host may read the
-//! status, and request a round; it cannot change anything.
+//! costs nothing: inotify waits for the link that udev creates for it. The host may read the status, and request a round; it cannot
+//! change anything.
+//!
+//! The protocol is in the form of qemu-ga (`docs/interop/qemu-ga.rst` of QEMU). A request is a line with one JSON object,
+//! `{"execute": COMMAND, "id": ANYTHING}`; so is its reply, `{"return": ...}` with the `id` of the request, or `{"error": ...}`. Requests
+//! are answered in their order, and input is not read while a reply cannot be written. To add a command: add a variant of [`Command`] to
+//! [`Command::ALL`], and its answer.
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -18,16 +23,21 @@ use super::source::{Lost, Output, Source, Work};
 use crate::agent::Trigger;
 use crate::agent::source_board::SourceState;
 use crate::report::status_file;
-use crate::sys::escape::chain;
+use crate::sys::escape::{chain, one_line};
 use crate::sys::root::Root;
 use crate::wire::virtio::port::{self, Port, PortError, Read};
-use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal};
 
 /// The name of the port.
 pub const NAME: &str = "io.harvesterhci.node_agent.0";
 
 /// The maximum time between a response and an intentional disconnect. A later disconnect is treated as caused by a migration.
 const VISIT: Duration = Duration::from_secs(10);
+
+/// The maximum length of a request, in bytes. It has about a hundred.
+pub const REQUEST_MAX: usize = 64 * 1024;
+
+/// The maximum number of characters of an error, which may quote the request.
+const SHOWN_MAX: usize = 200;
 
 const NOT_CONNECTED: &str = "provided, host not connected";
 
@@ -145,10 +155,8 @@ impl<'a> Conversation<'a> {
             self.output.drain(..count.min(self.output.len()));
             return Ok(count > 0);
         }
-        if let Some(request) = self.received.find_map(|byte| self.input.push(byte)) {
-            let command = request.command.clone();
-            let outcome = command.and_then(|command| self.answer(command));
-            self.output = request.reply(outcome);
+        if let Some(line) = self.received.find_map(|byte| self.input.push(byte)) {
+            self.output = reply(&line, |command| self.answer(command));
             self.answered = Some(Instant::now());
             return Ok(true);
         }
@@ -189,27 +197,100 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn answer(&self, command: QgaCommand) -> Result<Value, QgaRefusal> {
+    fn answer(&self, command: Command) -> Result<Value, String> {
         match command {
-            QgaCommand::GuestSync { id } | QgaCommand::GuestSyncDelimited { id } => Ok(json!(id)),
-            QgaCommand::GuestPing {} => Ok(json!({})),
-            QgaCommand::NodeAgentResync {} => {
-                self.out.fire(Trigger::Operator);
-                Ok(json!({}))
+            Command::GuestPing => {}
+            Command::NodeAgentResync => self.out.fire(Trigger::Operator),
+            Command::GuestInfo => {
+                let commands = Command::ALL
+                    .map(|name| json!({"name": name, "enabled": true, "success-response": true}));
+                let version = env!("CARGO_PKG_VERSION");
+                return Ok(json!({"version": version, "supported_commands": commands}));
             }
-            QgaCommand::GuestInfo {} => Ok(info()),
-            QgaCommand::NodeAgentStatus {} => {
-                status_file::read(self.root).map_err(|error| QgaRefusal::new(chain(&error)))
+            Command::NodeAgentStatus => {
+                return status_file::read(self.root).map_err(|error| chain(&error));
             }
         }
+        Ok(json!({}))
     }
 }
 
-/// Returns the response to `guest-info`. A client looks up a command in it before use.
-fn info() -> Value {
-    let commands = QgaCommand::NAMES
-        .map(|name| json!({"name": name, "enabled": true, "success-response": true}));
-    json!({"version": env!("CARGO_PKG_VERSION"), "supported_commands": commands})
+/// Returns the reply to a line, itself a line. `answer` is not called for a line that is no request.
+pub fn reply(line: &[u8], answer: impl FnOnce(Command) -> Result<Value, String>) -> Vec<u8> {
+    let answered = Request::parse(line).and_then(|request| {
+        let value = answer(request.execute)?;
+        Ok(match request.id {
+            Some(id) => json!({"return": value, "id": id}),
+            None => json!({"return": value}),
+        })
+    });
+    let reply = answered.unwrap_or_else(|problem| {
+        let desc = one_line(&problem, SHOWN_MAX);
+        json!({"error": {"class": "GenericError", "desc": desc}})
+    });
+    format!("{reply}\n").into_bytes()
+}
+
+/// The start of the next line. One that is longer than [`REQUEST_MAX`] is kept up to there.
+#[derive(Debug, Default)]
+pub struct Input(Vec<u8>);
+
+impl Input {
+    /// Adds a byte, and returns the line that it ends, unless that is blank.
+    pub fn push(&mut self, byte: u8) -> Option<Vec<u8>> {
+        if byte == b'\n' {
+            let line = std::mem::take(&mut self.0);
+            return (!line.trim_ascii().is_empty()).then_some(line);
+        }
+        // One byte more than is allowed shows that the line is too long.
+        if self.0.len() <= REQUEST_MAX {
+            self.0.push(byte);
+        }
+        None
+    }
+}
+
+/// What a host may request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// Returns the version and the commands.
+    GuestInfo,
+    /// Checks that the agent responds.
+    GuestPing,
+    /// Reconciles now.
+    NodeAgentResync,
+    /// Returns the agent's last status.
+    NodeAgentStatus,
+}
+
+impl Command {
+    /// All commands.
+    pub const ALL: [Self; 4] = [
+        Self::GuestInfo,
+        Self::GuestPing,
+        Self::NodeAgentResync,
+        Self::NodeAgentStatus,
+    ];
+}
+
+/// A request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    execute: Command,
+    /// The client's ID, repeated in the reply.
+    id: Option<Value>,
+}
+
+impl Request {
+    fn parse(line: &[u8]) -> Result<Self, String> {
+        match line.len() > REQUEST_MAX {
+            true => Err(format!("the line has more than {REQUEST_MAX} bytes")),
+            false => serde_json::from_slice(line)
+                .map_err(|error| format!("the line is not a request: {error}")),
+        }
+    }
 }
 
 #[cfg(test)]

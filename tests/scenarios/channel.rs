@@ -23,53 +23,36 @@ use crate::{
 
 pub(crate) const PORT: &str = "io.harvesterhci.node_agent.0";
 
-/// What a host may expect of anybody who speaks qemu-ga's dialect.
-async fn speaks_the_dialect<S: AsyncRead + AsyncWrite + Unpin>(stream: S) {
+/// What a host may expect of the real qemu-ga and of the agent.
+async fn speaks_the_dialect<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Client<S> {
     let mut client = Client::new(stream);
-    client.sync().await;
-
-    let ping = client.execute("guest-ping", Value::Null).await;
-    assert_eq!(ping, Ok(json!({})));
-    let sync = client
-        .execute("guest-sync", json!({"id": -9_223_372_036_854_775_808_i64}))
-        .await;
-    assert_eq!(sync, Ok(json!(-9_223_372_036_854_775_808_i64)));
+    client.ping().await;
 
     let info = client.execute("guest-info", Value::Null).await.unwrap();
     assert!(info["version"].is_string(), "{info}");
     let commands = info["supported_commands"].as_array().unwrap();
-    for name in ["guest-sync", "guest-sync-delimited", "guest-ping"] {
+    for name in ["guest-info", "guest-ping"] {
         let command = json!({"name": name, "enabled": true, "success-response": true});
         assert!(commands.contains(&command), "{name} in {info}");
     }
 
-    for (name, arguments, class) in [
-        ("no-such-command", Value::Null, "CommandNotFound"),
-        ("guest-sync", Value::Null, "GenericError"),
-        ("guest-sync", json!({"id": "1"}), "GenericError"),
-        ("guest-sync", json!({"id": 1.5}), "GenericError"),
-        ("guest-sync", json!({"id": null}), "GenericError"),
-        ("guest-sync", json!({"id": 1, "more": 2}), "GenericError"),
-        ("guest-ping", json!({"more": 2}), "GenericError"),
-        ("guest-ping", json!([]), "GenericError"),
+    for request in [
+        json!({"execute": "no-such-command"}),
+        json!({"execute": "guest-ping", "more": 2}),
+        json!({"execute": "guest-ping", "arguments": {"more": 2}}),
+        json!({"execute": 5}),
+        json!({"exec": "guest-ping"}),
+        json!({}),
+        json!([]),
+        json!(5),
     ] {
-        let refusal = client.execute(name, arguments.clone()).await.unwrap_err();
-        assert_eq!(refusal.class, class, "{name} {arguments}: {refusal:?}");
-        if class == "CommandNotFound" {
-            assert_eq!(
-                refusal.description,
-                format!("The command {name} has not been found")
-            );
-        }
-    }
-    for line in ["{}", "[]", "5", "{\"execute\":5}", "{\"exec\":\"x\"}"] {
-        client.send(format!("{line}\n").as_bytes()).await;
+        client.send(format!("{request}\n").as_bytes()).await;
         let refusal = outcome(&mut client.reply().await).unwrap_err();
-        assert_eq!(refusal.class, "GenericError", "{line}");
+        assert!(!refusal.description.is_empty(), "{request}");
     }
 
     // The id may be anything.
-    for id in [json!(null), json!(1.5), json!("ä\n"), json!([{"a": []}])] {
+    for id in [json!(1.5), json!("ä\n"), json!([{"a": []}])] {
         let request = json!({"execute": "guest-ping", "id": id});
         client.send(format!("{request}\n").as_bytes()).await;
         assert_eq!(client.reply().await, json!({"return": {}, "id": id}));
@@ -89,21 +72,7 @@ async fn speaks_the_dialect<S: AsyncRead + AsyncWrite + Unpin>(stream: S) {
         tokio::task::yield_now().await;
     }
     assert_eq!(client.reply().await, json!({"return": {}}));
-
-    // Whatever was sent before, 0xFF and a sync make it good again.
-    for rubbish in [
-        b"garbage".to_vec(),
-        b"{\"execute\":\"guest-pi".to_vec(),
-        b"{\"execute\":\"guest-ping\",}\n".to_vec(),
-        b"\xff\xff\x00\xc3\x28 }]\n".to_vec(),
-        b"[".repeat(2000),
-        b"\n\n\n".to_vec(),
-    ] {
-        client.send(&rubbish).await;
-        client.sync().await;
-        let ping = client.execute("guest-ping", Value::Null).await;
-        assert_eq!(ping, Ok(json!({})), "{}", rubbish.escape_ascii());
-    }
+    client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,11 +126,22 @@ async fn serve_lonely(guest: &GuestTree) -> Agent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_agent_speaks_the_dialect() {
+async fn the_agent_speaks_the_dialect_and_a_line_end_is_a_new_begin() {
     let (_dir, guest) = lonely_guest();
     let port = VirtioPort::offer(&guest, PORT);
     let _agent = serve_lonely(&guest).await;
-    speaks_the_dialect(port).await;
+    let mut port = speaks_the_dialect(port).await;
+    for rubbish in [
+        b"garbage".to_vec(),
+        b"{\"execute\":\"guest-pi".to_vec(),
+        b"{\"execute\":\"guest-ping\",}\n".to_vec(),
+        b"\xff\xff\x00\xc3\x28 }]\n".to_vec(),
+        b"[".repeat(2000),
+        b"\n\n\n".to_vec(),
+    ] {
+        port.send(&rubbish).await;
+        port.ping().await;
+    }
 }
 
 /// Makes the agent read everything now: after SIGHUP it reads the APIs seconds later, and a retry may wait for a minute.
@@ -220,7 +200,7 @@ async fn an_operator_on_the_host_asks_while_both_apis_are_away() {
         lab(api).refuse_connections().await;
         lab(api).drop_connections();
     }
-    client.sync().await;
+    client.ping().await;
     let away = || async {
         let codes = findings(&world);
         ["guest-api-unreachable", "harvester-unreachable"]
@@ -240,14 +220,14 @@ async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_th
     let mut client = Client::new(VirtioPort::offer(&world.guest, PORT));
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    client.sync().await;
+    client.ping().await;
     let told = makes_the_agent_look(&mut client).await;
     assert_eq!(signal(&told), (true, format!("{PORT}: host connected")));
 
     // Whoever asked and leaves is no sign of anything.
     client.stream().hang_up();
     client.stream().come_back();
-    client.sync().await;
+    client.ping().await;
     makes_the_agent_look(&mut client).await;
     let lines = agent.transcript();
     assert!(!lines.contains("possible live migration"), "{lines}");
@@ -279,7 +259,7 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
     eventually(SOON, "the status says that there is no port", none).await;
 
     let mut client = Client::new(VirtioPort::offer(&guest, PORT));
-    client.sync().await;
+    client.ping().await;
     // The state of an event source is written with the next round.
     let told = async || {
         agent.reload(SOON).await;
@@ -296,7 +276,7 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
     eventually(SOON, "the host side is gone", gone).await;
 
     client.stream().come_back();
-    client.sync().await;
+    client.ping().await;
     assert!(!agent.transcript().contains("signal-unavailable"));
 }
 
@@ -320,7 +300,7 @@ async fn the_host_gets_the_findings_that_doctor_reports_in_the_machine() {
     std::fs::set_permissions(&kubeconfig, Permissions::from_mode(0o644)).unwrap();
     let mut client = Client::new(VirtioPort::offer(&world.guest, PORT));
     let _agent = serve(&world).await;
-    client.sync().await;
+    client.ping().await;
     let expected = [
         "credential-exposed",
         "hostname-differs",

@@ -76,7 +76,7 @@ mod slow {
         let other = second_cluster(&world).await;
         let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
         let _agent = serve(&world).await;
-        host_side.sync().await;
+        host_side.ping().await;
         condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
         let patches = node_patches(&world).await;
 

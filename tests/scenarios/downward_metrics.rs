@@ -130,7 +130,7 @@ async fn the_node_is_labelled_by_the_hosts_own_word_and_follows_it(on: On) {
     let device = DownwardMetrics::offer_paced(&world.guest, Behaviour::serve("hv-b"), PACE);
     let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
     let _agent = serve(&world).await;
-    host_side.sync().await;
+    host_side.ping().await;
     label_becomes(&world, HOST, "hv-b").await;
     label_becomes(&world, ZONE, "room-2").await;
     label_becomes(&world, REGION, "north").await;

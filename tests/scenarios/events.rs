@@ -59,7 +59,7 @@ impl Stage {
             "NoMaintenancePlanned",
         )
         .await;
-        host.sync().await;
+        host.ping().await;
         let follower = world.spawn_agent(BINARY, &["events", "--follow", "-o", "json"]);
         Self {
             world,

@@ -232,7 +232,7 @@ async fn the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here(o
     let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
     report(&world, "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
     let _agent = serve(&world).await;
-    host_side.sync().await;
+    host_side.ping().await;
     findings_become(&world, &["node-of-another-vm"]).await;
     world.migrate("hv-b").await;
     // The status is written after the Node.

@@ -25,8 +25,8 @@ const CEILINGS: &[(&str, usize, &str)] = &[
     ("observe", 2700, "a round that reads nothing sends no requests; /etc/hostname as systemd reads it; Afterburn; Events are sent, hooks are run and files are read beside the loop"),
     ("report", 2690, ""),
     ("sys", 1930, "a file on a mount that comes later is polled; changes of files, which commands follow, too; files are read and written off the loop\'s thread; a text that is only shown is cut, never refused"),
-    ("triggers", 1670, "inotify restarts with a delay; interruptions of watches; the rate limit and the polled files are those of an event source; what a watch requests next is a part of its own"),
-    ("wire", 2810, "`forbidden` is said once; bus signals are read during calls"),
+    ("triggers", 1720, "the protocol of the operator channel; inotify restarts with a delay; interruptions of watches; the rate limit and the polled files are those of an event source; what a watch requests next is a part of its own"),
+    ("wire", 2690, "`forbidden` is said once; bus signals are read during calls"),
 ];
 
 #[test]

@@ -55,17 +55,17 @@ pub fn without_list(error: &str) -> &str {
 
 /// The nesting at a place of a JSON text. It never fails: the parser rejects an invalid text.
 #[derive(Debug, Default)]
-pub(crate) struct Nesting {
+struct Nesting {
     /// The number of open arrays and objects.
-    pub(crate) depth: usize,
+    depth: usize,
     /// Whether a string is open.
-    pub(crate) is_in_string: bool,
+    is_in_string: bool,
     is_escaped: bool,
 }
 
 impl Nesting {
     /// Goes on to the place after the next byte.
-    pub(crate) fn add(&mut self, byte: u8) {
+    fn add(&mut self, byte: u8) {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,
             b'\\' if self.is_in_string => self.is_escaped = true,

@@ -108,9 +108,7 @@ async fn each_command_has_its_answer() {
     let info = talk.ask_one("guest-info");
     assert_eq!(info["return"]["version"], env!("CARGO_PKG_VERSION"));
     let commands = info["return"]["supported_commands"].as_array().unwrap();
-    assert_eq!(commands.len(), QgaCommand::NAMES.len());
-    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":-5}}\n";
-    assert_eq!(talk.ask(sync), b"\xff{\"return\":-5}\n");
+    assert_eq!(commands.len(), Command::ALL.len());
     assert_eq!(talk.fired(), []);
     assert_eq!(state(talk.guest.out), format!("{NAME}: host connected"));
 }
@@ -175,7 +173,7 @@ async fn what_a_host_says_while_it_comes_is_answered() {
 
 #[tokio::test]
 async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
-    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":5}}\n";
+    let ping = b"{\"execute\":\"guest-ping\",\"id\":5}\n";
     for hostile in [
         vec![b'x'; 1 << 20],
         b"{\"a\":".repeat(100_000),
@@ -191,7 +189,7 @@ async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
         assert_eq!(text.lines().count(), 1, "{text}");
         let reply: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(reply["error"]["class"], "GenericError");
-        assert_eq!(talk.ask(sync), b"\xff{\"return\":5}\n");
+        assert_eq!(talk.ask(ping), b"{\"id\":5,\"return\":{}}\n");
     }
 }
 
@@ -345,4 +343,89 @@ async fn a_probe_reports_whether_the_host_offers_the_port() {
     let state = probed(&mut port).await;
     assert_eq!(state.detail, format!("{NAME}: provided"));
     assert!(state.is_active);
+}
+
+/// Returns the replies to these bytes, where each command is answered with its name.
+fn replies(bytes: &[u8]) -> Vec<String> {
+    let mut input = Input::default();
+    let lines = bytes.iter().filter_map(|byte| input.push(*byte));
+    let replies = lines.map(|line| reply(&line, |command| Ok(json!(command))));
+    replies
+        .map(|reply| String::from_utf8(reply).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_line_is_a_request_and_a_blank_line_is_nothing() {
+    let text = b"{\"execute\":\"guest-ping\"}\r\n\n \t\n {\"id\":[1],\"execute\":\"node-agent-status\"} \n{\"execute\"";
+    let expected = [
+        "{\"return\":\"guest-ping\"}\n",
+        "{\"id\":[1],\"return\":\"node-agent-status\"}\n",
+    ];
+    assert_eq!(replies(text), expected);
+}
+
+#[test]
+fn a_line_that_is_no_request_is_answered_with_what_is_wrong() {
+    let large = "x".repeat(REQUEST_MAX);
+    let deep = "[".repeat(10_000);
+    for (line, problem) in [
+        ("garbage", "expected value"),
+        ("nul", "not a request"),
+        ("[]", "invalid length 0"),
+        ("5", "invalid type: integer"),
+        ("{}", "missing field `execute`"),
+        ("{\"a\":1e999}", "unknown field `a`"),
+        ("{\"execute\":5}", "expected value"),
+        (
+            "{\"execute\":\"guest-ping\",\"arguments\":{}}",
+            "unknown field `arguments`",
+        ),
+        (
+            "{\"execute\":\"guest-exec\"}",
+            "unknown variant `guest-exec`, expected one of `guest-info`",
+        ),
+        (
+            "{\"execute\":\"guest-ping\"}{\"execute\":\"guest-ping\"}",
+            "trailing characters",
+        ),
+        (large.as_str(), "expected value"),
+        (&format!("{large}x"), "the line has more than 65536 bytes"),
+        (
+            &format!("{{\"execute\":\"guest-ping\",\"id\":{deep}}}"),
+            "recursion limit",
+        ),
+    ] {
+        let replies = replies(format!("{line}\n{{\"execute\":\"guest-ping\"}}\n").as_bytes());
+        assert_eq!(replies.len(), 2);
+        let reply: Value = serde_json::from_str(&replies[0]).unwrap();
+        let said = reply["error"]["desc"].as_str().unwrap();
+        assert!(
+            said.contains(problem) && said.len() < 300,
+            "{line:.80}: {said}"
+        );
+        assert_eq!(reply["error"]["class"], "GenericError");
+        assert_eq!(replies[1], "{\"return\":\"guest-ping\"}\n");
+    }
+}
+
+#[test]
+fn a_hostile_name_comes_back_harmless() {
+    let name = format!("\\u0000\\u001b[31m\\u202e{}", "x".repeat(10_000));
+    let said = replies(format!("{{\"execute\":\"{name}\"}}\n").as_bytes()).concat();
+    assert!(said.contains("\\\\x00\\\\x1b[31m\\\\u{202e}xxx"), "{said}");
+    assert!(said.len() < 400, "{}", said.len());
+}
+
+#[test]
+fn a_megabyte_without_an_end_takes_no_more_memory() {
+    let mut input = Input::default();
+    for byte in b"{\"a\":\"".iter().chain(&[b'x'; 1 << 20]) {
+        assert!(input.push(*byte).is_none());
+        assert!(input.0.capacity() <= 2 * REQUEST_MAX);
+    }
+    assert_eq!(
+        input.push(b'\n').map(|line| line.len()),
+        Some(REQUEST_MAX + 1)
+    );
 }

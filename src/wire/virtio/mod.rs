@@ -8,4 +8,3 @@
 
 pub mod downward_metrics;
 pub mod port;
-pub mod qga;

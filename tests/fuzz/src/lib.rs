@@ -36,7 +36,7 @@ mod tests {
         ("http_request", http_request),
         ("kubeconfig", kubeconfig),
         ("netlink", netlink),
-        ("qga", qga),
+        ("operator_channel", operator_channel),
         ("token", token),
         ("watch_stream", watch_stream),
         ("x509_pem", x509_pem),

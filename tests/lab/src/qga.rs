@@ -92,6 +92,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
+    /// Waits until the agent answers a ping on its own channel, which begins with the next line, and drops all replies before that.
+    ///
+    /// # Panics
+    /// When there is none soon.
+    pub async fn ping(&mut self) {
+        self.syncs += 1;
+        let request = json!({"execute": "guest-ping", "id": self.syncs});
+        self.send(format!("\n{request}\n").as_bytes()).await;
+        while self.reply().await != json!({"return": {}, "id": self.syncs}) {}
+    }
+
     /// Sends one request, with an `id` of its own, and gives the reply to it.
     ///
     /// # Errors

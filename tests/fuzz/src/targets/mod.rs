@@ -16,7 +16,7 @@ pub use access::{kubeconfig, token, x509_pem};
 pub use documents::{config_toml, configmap_entry, distribution, yaml_document};
 pub use host::host_metrics;
 pub use texts::escape;
-pub use wire::{api_objects, http_request, netlink, qga, watch_stream};
+pub use wire::{api_objects, http_request, netlink, operator_channel, watch_stream};
 
 /// Bytes that a reader may hold beside a multiple of its input.
 const BASE: usize = 64 << 10;

@@ -6,10 +6,10 @@ use harvester_node_agent::facts::node::Node;
 use harvester_node_agent::facts::topology::{IllegalValue, REGION, ZONE};
 use harvester_node_agent::facts::vmi::Vmi;
 use harvester_node_agent::report::endpoint;
+use harvester_node_agent::triggers::operator_channel::{Input, REQUEST_MAX, reply};
 use harvester_node_agent::wire::kubeapi::lines::Lines;
 use harvester_node_agent::wire::kubeapi::{ApiStatus, PartialObjectMetadata, describe};
 use harvester_node_agent::wire::netlink::message::{Link, Message, messages};
-use harvester_node_agent::wire::virtio::qga::{INPUT_MAX, Input, QgaCommand, RESET};
 use hyper::Request as HttpRequest;
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -183,31 +183,28 @@ fn is_once(attributes: &[LinkAttribute], attribute: &LinkAttribute) -> bool {
 }
 
 /// Each request has one line for an answer, and little is kept.
-pub fn qga(bytes: &[u8]) {
+pub fn operator_channel(bytes: &[u8]) {
     let mut input = Input::default();
     let (_, held) = peak(|| {
         for byte in bytes.iter().chain(b"\n") {
-            if let Some(request) = input.push(*byte) {
-                let command = request.command.clone();
-                let outcome = command.clone().map(|_| json!({}));
-                answered(&command.ok(), &request.reply(outcome));
+            if let Some(line) = input.push(*byte) {
+                let mut is_request = false;
+                let reply = reply(&line, |_| {
+                    is_request = true;
+                    Ok(json!({}))
+                });
+                answered(is_request, &reply);
             }
         }
     });
-    assert!(held <= 8 * INPUT_MAX, "holds {held} bytes");
+    assert!(held <= 8 * REQUEST_MAX, "holds {held} bytes");
 }
 
-fn answered(command: &Option<QgaCommand>, reply: &[u8]) {
-    let is_delimited = matches!(command, Some(QgaCommand::GuestSyncDelimited { .. }));
-    assert_eq!(reply.first() == Some(&RESET), is_delimited);
-    let line = reply.strip_prefix(&[RESET]).unwrap_or(reply);
-    let line = line.strip_suffix(b"\n").unwrap();
-    assert!(
-        !line.contains(&b'\n') && !line.contains(&RESET),
-        "more than a line"
-    );
+fn answered(is_request: bool, reply: &[u8]) {
+    let line = reply.strip_suffix(b"\n").unwrap();
+    assert!(!line.contains(&b'\n'), "more than a line");
     let reply: Value = serde_json::from_slice(line).unwrap();
-    assert_eq!(reply.get("return").is_some(), command.is_some());
+    assert_eq!(reply.get("return").is_some(), is_request);
     assert_ne!(reply.get("return").is_some(), reply.get("error").is_some());
 }
 

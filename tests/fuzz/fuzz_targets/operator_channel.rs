@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 #![cfg_attr(fuzzing, no_main)]
-harvester_fuzz::program!(qga);
+harvester_fuzz::program!(operator_channel);
