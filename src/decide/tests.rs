@@ -22,7 +22,7 @@ use crate::facts::node::{
 };
 use crate::facts::observation::{Candidates, Coverage};
 use crate::facts::placement::Source;
-use crate::facts::topology::{LabelValue, REGION, TWINS, ZONE, ZONE_BETA};
+use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::{Reasons, Scope, Trigger};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use time::UtcDateTime;
@@ -32,24 +32,30 @@ fn codes(plan: &Plan) -> Vec<Code> {
 }
 
 fn patches(plan: &Plan) -> Vec<&NodePatch> {
-    plan.actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::PatchNode(patch) => Some(patch),
-            _ => None,
-        })
-        .collect()
+    let patches = plan.actions.iter().filter_map(|action| match action {
+        Action::PatchNode(patch) => Some(patch),
+        _ => None,
+    });
+    patches.collect()
+}
+
+/// Returns the zone that the only patch writes.
+fn zone(plan: &Plan) -> &str {
+    patches(plan)[0].labels[ZONE].as_ref().unwrap().as_str()
+}
+
+fn found(plan: &Plan, code: Code) -> &Finding {
+    let mut findings = plan.findings.iter();
+    findings.find(|finding| finding.code == code).unwrap()
 }
 
 fn conditions(plan: &Plan) -> Vec<(&str, &str, &str)> {
-    plan.actions
-        .iter()
-        .flat_map(|action| match action {
-            Action::PatchConditions(patch) => patch.conditions.clone(),
-            _ => Vec::new(),
-        })
-        .map(|(wanted, _)| (wanted.kind, wanted.status, wanted.reason))
-        .collect()
+    let conditions = plan.actions.iter().flat_map(|action| match action {
+        Action::PatchConditions(patch) => patch.conditions.clone(),
+        _ => Vec::new(),
+    });
+    let conditions = conditions.map(|(wanted, _)| (wanted.kind, wanted.status, wanted.reason));
+    conditions.collect()
 }
 
 /// The key of an extra label.
@@ -105,14 +111,8 @@ fn worlds() -> Vec<World> {
         for second in changes {
             for settled in [false, true] {
                 let mut world = World::new();
-                world
-                    .node()
-                    .labels
-                    .insert("other.example/key".to_owned(), "x".to_owned());
-                world
-                    .node()
-                    .labels
-                    .insert("kubernetes.io/hostname".to_owned(), "x".to_owned());
+                world.label("other.example/key", "x");
+                world.label("kubernetes.io/hostname", "x");
                 if settled {
                     world.settle();
                 }
@@ -128,24 +128,16 @@ fn worlds() -> Vec<World> {
 
 #[test]
 fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
-    let ours = [
-        REGION,
-        ZONE,
-        TWINS[0].1,
-        TWINS[1].1,
-        "topology.harvesterhci.io/host",
-        RACK,
-    ];
+    let host = "topology.harvesterhci.io/host";
+    let ours = [REGION, ZONE, TWINS[0].1, TWINS[1].1, host, RACK];
     for world in worlds() {
-        let plan = world.plan();
-        for key in patches(&plan).iter().flat_map(|patch| patch.labels.keys()) {
-            assert!(ours.contains(&key.as_str()), "{key}");
-        }
-        for key in patches(&plan)
-            .iter()
-            .flat_map(|patch| patch.annotations.keys())
-        {
-            assert!(key.starts_with(ANNOTATION_PREFIX), "{key}");
+        for patch in patches(&world.plan()) {
+            for key in patch.labels.keys() {
+                assert!(ours.contains(&key.as_str()), "{key}");
+            }
+            for key in patch.annotations.keys() {
+                assert!(key.starts_with(ANNOTATION_PREFIX), "{key}");
+            }
         }
     }
 }
@@ -155,21 +147,14 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
     let key = |text| crate::config::LabelKey::parse(text).unwrap();
     for mut world in worlds() {
         world.settings.topology.remove_stale = true;
-        world
-            .settings
-            .labels
-            .extra
-            .insert(key("example.com/rack"), key("harvester.example.com/rack"));
+        let extra = &mut world.settings.labels.extra;
+        extra.insert(key(RACK), key("harvester.example.com/rack"));
         if world.observation.node.known().is_some() {
-            let node = world.node();
-            node.labels
-                .insert("example.com/rack".to_owned(), "r1".to_owned());
-            let owned = node.annotations.entry(ANNOTATION_OWNED.to_owned());
+            world.label(RACK, "r1");
+            let owned = world.node().annotations.entry(ANNOTATION_OWNED.to_owned());
             let owned = owned.or_insert_with(|| "{}".to_owned());
             let mut labels = Owned::parse(Some(owned));
-            labels
-                .0
-                .insert("example.com/rack".to_owned(), "r1".to_owned());
+            labels.0.insert(RACK.to_owned(), "r1".to_owned());
             *owned = serde_json::to_string(&labels).unwrap();
         }
         for read in [
@@ -189,13 +174,10 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
                 answers.remove(&Source::ConfigMap);
                 answers.extend(configmap.map(|answer| (Source::ConfigMap, answer)));
                 let plan = world.plan();
-                assert!(
-                    patches(&plan)
-                        .iter()
-                        .all(|patch| patch.labels.values().all(Option::is_some)),
-                    "{:?}",
-                    world.reads
-                );
+                let mut values = patches(&plan)
+                    .into_iter()
+                    .flat_map(|patch| patch.labels.values());
+                assert!(values.all(Option::is_some), "{:?}", world.reads);
             }
         }
     }
@@ -230,8 +212,7 @@ fn invariant_5_an_unchanged_world_costs_no_write() {
         world.settle();
         for minutes in [0, 1, 11, 600] {
             world.uptime += Duration::from_secs(minutes * 60);
-            let plan = world.plan();
-            world.apply(&plan);
+            world.step();
         }
         world.uptime += Duration::from_secs(60);
         assert_eq!(world.plan().actions, []);
@@ -254,11 +235,8 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
     assert!(codes(&plan).contains(&Code::IdentityAmbiguous));
     // The status and the metric say the same word as the condition.
     assert_eq!(world.identity().verdict.reason(), "IdentityAmbiguous");
-    assert!(conditions(&plan).contains(&(
-        "HarvesterIdentityVerified",
-        "False",
-        "IdentityAmbiguous"
-    )));
+    let condition = ("HarvesterIdentityVerified", "False", "IdentityAmbiguous");
+    assert!(conditions(&plan).contains(&condition));
 }
 
 #[test]
@@ -269,11 +247,7 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
             world.node().system_uuid = Some(other);
             let plan = world.plan();
             assert_eq!(plan.actions, []);
-            assert!(
-                plan.findings
-                    .iter()
-                    .any(|f| f.code == Code::NodeOfAnotherVm)
-            );
+            assert!(codes(&plan).contains(&Code::NodeOfAnotherVm));
         }
     }
     let mut world = World::new();
@@ -314,8 +288,7 @@ fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
 
 #[test]
 fn a_migration_is_one_patch_and_no_condition() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert_eq!(plan.actions.len(), 1);
@@ -331,8 +304,7 @@ fn a_migration_is_one_patch_and_no_condition() {
 
 #[test]
 fn a_migration_is_announced_once_and_from_the_host_that_the_vm_left() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.settings.topology.on_change = OnChange::Hold;
     world.migrate("hv-b", "eu-1", "rack-b");
     world.settle();
@@ -356,8 +328,7 @@ fn a_migration_is_announced_once_and_from_the_host_that_the_vm_left() {
 
 #[test]
 fn an_annotation_of_anybody_that_names_no_host_is_no_migration() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.memory = Memory::default();
     let foreign = format!("hv\u{1b}[31m\u{202e}\u{9b}\u{200b}\n{}", "x".repeat(5000));
     let node = world.node();
@@ -370,8 +341,7 @@ fn an_annotation_of_anybody_that_names_no_host_is_no_migration() {
 
 #[test]
 fn a_move_while_the_agent_was_down_is_a_move() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.memory = Memory::default();
     world.migrate("hv-b", "eu-1", "rack-b");
     assert_eq!(world.plan().moved.unwrap().from, "hv-a");
@@ -385,8 +355,7 @@ fn the_first_step_of_the_clock_after_a_migration_shows_its_interruption() {
         let clock = &mut world.observation.clock;
         clock.count += 1;
         clock.last = Some(ClockStep(milliseconds * 1_000_000));
-        let plan = world.plan();
-        world.apply(&plan);
+        let plan = world.step();
         plan.interruption
     };
     world.settle();
@@ -405,12 +374,9 @@ fn the_first_step_of_the_clock_after_a_migration_shows_its_interruption() {
 
 #[test]
 fn a_failed_migration_writes_nothing() {
-    let mut world = World::new();
-    world.settle();
-    world
-        .vmi()
-        .active_pods
-        .insert("target-pod".to_owned(), "hv-b".to_owned());
+    let mut world = World::settled();
+    let pods = &mut world.vmi().active_pods;
+    pods.insert("target-pod".to_owned(), "hv-b".to_owned());
     assert_eq!(world.plan().actions, []);
 }
 
@@ -427,19 +393,9 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
     world.memory = plan.memory;
     let mut late = world.clone();
     late.uptime += Duration::from_secs(10);
-    assert_eq!(
-        patches(&late.plan())[0].labels[ZONE]
-            .as_ref()
-            .map(LabelValue::as_str),
-        Some("rack-b")
-    );
+    assert_eq!(zone(&late.plan()), "rack-b");
     world.annotate("hv-b", "eu-1", "rack-b");
-    assert_eq!(
-        patches(&world.plan())[0].labels[ZONE]
-            .as_ref()
-            .map(LabelValue::as_str),
-        Some("rack-b")
-    );
+    assert_eq!(zone(&world.plan()), "rack-b");
 }
 
 #[test]
@@ -456,38 +412,29 @@ fn annotations_that_stay_stale_are_a_finding_after_the_settling_time() {
     world.uptime += Duration::from_secs(10);
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::AnnotationsStale]);
-    assert_eq!(
-        conditions(&plan),
-        [("HarvesterTopologySynced", "False", "AnnotationsStale")]
-    );
+    let condition = ("HarvesterTopologySynced", "False", "AnnotationsStale");
+    assert_eq!(conditions(&plan), [condition]);
 }
 
 #[test]
 fn a_short_outage_changes_no_condition_and_a_long_one_says_unknown() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "connection refused");
     let plan = world.plan();
-    assert_eq!(
-        (plan.actions.len(), codes(&plan)),
-        (0, vec![Code::HarvesterUnreachable])
-    );
+    assert_eq!(codes(&plan), [Code::HarvesterUnreachable]);
+    assert_eq!(plan.actions, []);
     world.memory = plan.memory;
     world.uptime += Duration::from_secs(61);
     let plan = world.plan();
-    assert_eq!(
-        conditions(&plan),
-        [("HarvesterTopologySynced", "Unknown", "HarvesterUnreachable")]
-    );
+    let condition = ("HarvesterTopologySynced", "Unknown", "HarvesterUnreachable");
+    assert_eq!(conditions(&plan), [condition]);
 }
 
 #[test]
 fn a_loopback_address_is_right_where_the_vm_was_read() {
     let mut world = World::new();
-    world.observation.findings = vec![Finding::new(
-        Code::HarvesterOnLoopback,
-        "https://[::1]:6443",
-    )];
+    let finding = Finding::new(Code::HarvesterOnLoopback, "https://[::1]:6443");
+    world.observation.findings = vec![finding];
     let is_found = |world: &World| codes(&world.plan()).contains(&Code::HarvesterOnLoopback);
     assert!(!is_found(&world));
     world.observation.candidates = forbidden();
@@ -519,51 +466,38 @@ fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
 
 #[test]
 fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
-    let mut world = World::new();
-    world.settle();
-    world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-    world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
+    let mut world = World::settled();
+    world.set_hostname("wrong");
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
     // It may be one of several consecutive changes: a round without reads follows after the debounce time.
-    assert_eq!(
-        (codes(&plan), plan.actions.as_slice()),
-        (vec![], [].as_slice())
-    );
-    assert_eq!(plan.next.trigger, Trigger::Hostname);
-    assert_eq!(
-        (plan.next.after, plan.next.scope),
-        (Duration::from_secs(2), Scope::VM)
-    );
+    assert_eq!((codes(&plan), plan.actions.len()), (vec![], 0));
+    let next = (plan.next.trigger, plan.next.after, plan.next.scope);
+    let (one, two) = (Duration::from_secs(1), Duration::from_secs(2));
+    assert_eq!(next, (Trigger::Hostname, two, Scope::VM));
     world.apply(&plan);
-    world.uptime += Duration::from_secs(1);
+    world.uptime += one;
     let plan = world.plan();
-    assert_eq!(
-        (codes(&plan), plan.next.after),
-        (vec![], Duration::from_secs(1))
-    );
+    assert_eq!((codes(&plan), plan.next.after), (vec![], one));
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::HostnameDiffers]);
     let [Action::PatchConditions(patch)] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions)
     };
+    let wanted = &patch.conditions[0].0;
+    assert_eq!((wanted.status, wanted.reason), ("False", "HostnameDiffers"));
     assert_eq!(
-        (patch.conditions[0].0.status, patch.conditions[0].0.reason),
-        ("False", "HostnameDiffers")
+        (patch.announce.len(), patch.announce[0].kind),
+        (1, "Warning")
     );
-    assert_eq!(patch.announce.len(), 1);
-    assert_eq!(patch.announce[0].kind, "Warning");
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
     // Another wrong name must not clear the finding, even for a short time.
-    world.observation.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
-    world.observation.machine.static_hostname = Fact::Known("wrong-too".to_owned());
+    world.set_hostname("wrong-too");
     let plan = world.plan();
-    assert_eq!(
-        (codes(&plan), plan.actions),
-        (vec![Code::HostnameDiffers], vec![])
-    );
+    assert_eq!(codes(&plan), [Code::HostnameDiffers]);
+    assert_eq!(plan.actions, []);
 }
 
 #[test]
@@ -572,10 +506,8 @@ fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
         let mut world = World::new();
         world.settings.timing.hostname_debounce = Duration::from_secs(seconds);
         world.settle();
-        world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-        world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
-        let plan = world.plan();
-        world.apply(&plan);
+        world.set_hostname("wrong");
+        world.step();
         // More than the default of two seconds.
         world.uptime += Duration::from_secs(if seconds == 0 { 0 } else { 59 });
         assert_eq!(codes(&world.plan()), expected, "{seconds} s");
@@ -584,14 +516,12 @@ fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
 
 #[test]
 fn names_that_are_gone_cause_no_round_after_round() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let machine = &mut world.observation.machine;
     machine.kernel_hostname = Fact::Absent;
     machine.static_hostname = Fact::Absent;
     for _ in 0..3 {
-        let plan = world.plan();
-        world.apply(&plan);
+        world.step();
         world.uptime += Duration::from_secs(60);
     }
     assert_ne!(world.plan().next.after, Duration::ZERO);
@@ -599,8 +529,7 @@ fn names_that_are_gone_cause_no_round_after_round() {
 
 #[test]
 fn all_is_read_again_at_the_poll_interval_of_the_configuration() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     for (minutes, least, most) in [(1, 6, 72), (24 * 60, 8640, 95_040)] {
         world.settings.timing.poll = Duration::from_secs(minutes * 60);
         let after = world.plan().next.after.as_secs();
@@ -616,8 +545,7 @@ fn a_registered_node_is_never_asked_to_take_another_name() {
         let texts = commands.map(|command| command.text.to_string());
         texts.filter(|text| text.contains("set-hostname")).collect()
     };
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.memory = Memory::default();
     let name = |name: &str| Fact::Known(name.to_owned());
     world.observation.machine.kernel_hostname = name("localhost");
@@ -632,12 +560,10 @@ fn a_registered_node_is_never_asked_to_take_another_name() {
 
 #[test]
 fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start_is_at_once() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let right = world.observation.machine.kernel_hostname.clone();
     world.observation.machine.kernel_hostname = Fact::Known("localhost".to_owned());
-    let plan = world.plan();
-    world.apply(&plan);
+    world.step();
     world.uptime += Duration::from_millis(500);
     world.observation.machine.kernel_hostname = right;
     let plan = world.plan();
@@ -648,8 +574,7 @@ fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start
     assert_eq!((codes(&plan), plan.actions), (vec![], vec![]));
 
     let mut world = World::new();
-    world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-    world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
+    world.set_hostname("wrong");
     assert_eq!(codes(&world.plan()), [Code::HostnameDiffers]);
 }
 
@@ -666,32 +591,21 @@ fn a_node_that_the_cloud_provider_cannot_find_may_be_deleted() {
         {
             unit.state = state;
         }
-        let all = codes(&world.plan());
-        let about = [Code::HostnameDiffers, Code::NodeMayBeDeleted];
-        all.into_iter()
-            .filter(|code| about.contains(code))
-            .collect::<Vec<_>>()
+        let mut found = codes(&world.plan());
+        found.retain(|code| [Code::HostnameDiffers, Code::NodeMayBeDeleted].contains(code));
+        found
     };
-    let harvester = "harvester://vm-uid";
-    assert_eq!(
-        found("registered", harvester, UnitState::Inactive),
-        [Code::NodeMayBeDeleted]
-    );
-    assert_eq!(
-        found("registered", harvester, UnitState::Active),
-        [Code::HostnameDiffers]
-    );
-    assert_eq!(
-        found("registered", "k3s://registered", UnitState::Inactive),
-        [Code::HostnameDiffers]
-    );
-    assert_eq!(found(VM, harvester, UnitState::Inactive), []);
+    let (name, harvester, other) = ("registered", "harvester://vm-uid", "k3s://registered");
+    let (active, inactive) = (UnitState::Active, UnitState::Inactive);
+    assert_eq!(found(name, harvester, inactive), [Code::NodeMayBeDeleted]);
+    assert_eq!(found(name, harvester, active), [Code::HostnameDiffers]);
+    assert_eq!(found(name, other, inactive), [Code::HostnameDiffers]);
+    assert_eq!(found(VM, harvester, inactive), []);
 }
 
 #[test]
 fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.vmi().guest_agent = HostView::Disconnected;
     let plan = world.plan();
     assert_eq!((codes(&plan), &plan.actions), (vec![], &vec![]));
@@ -705,25 +619,17 @@ fn a_guest_agent_that_the_host_does_not_see_is_reported_after_a_minute() {
 
 #[test]
 fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
     assert_eq!(new_hint(&world.memory, &world.reasons), Some(Trigger::Link));
     let plan = world.plan();
     assert_eq!(plan.window_end, None);
-    assert_eq!(plan.next.trigger, Trigger::FastPoll);
-    assert_eq!(plan.next.scope, Scope::VM);
-    assert!(
-        plan.next.after < Duration::from_millis(200),
-        "{:?}",
-        plan.next
-    );
+    let next = plan.next;
+    assert_eq!((next.trigger, next.scope), (Trigger::FastPoll, Scope::VM));
+    assert!(next.after < Duration::from_millis(200), "{next:?}");
     world.apply(&plan);
-    assert_eq!(
-        new_hint(&world.memory, &world.reasons),
-        None,
-        "it is told once"
-    );
+    let again = new_hint(&world.memory, &world.reasons);
+    assert_eq!(again, None, "it is told once");
 
     world.uptime += Duration::from_millis(100);
     world.reasons = Reasons::new(Trigger::FastPoll, world.uptime);
@@ -732,37 +638,25 @@ fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     assert!(plan.window_end.is_none() && plan.moved.is_some());
     world.apply(&plan);
 
-    world.reasons = Reasons {
-        scope: Scope::NONE,
-        ..world.reasons
-    };
+    world.reasons.scope = Scope::NONE;
     let plan = world.plan();
-    let window_end = plan.window_end.unwrap();
-    assert_eq!(
-        (window_end.took, window_end.reads),
-        (Duration::from_millis(100), 2)
-    );
-    assert_eq!(window_end.outcome, WindowOutcome::Confirmed);
+    let end = plan.window_end.unwrap();
+    assert_eq!((end.took, end.reads), (Duration::from_millis(100), 2));
+    assert_eq!(end.outcome, WindowOutcome::Confirmed);
     assert_eq!(plan.memory.window, None);
     assert_eq!(plan.next.trigger, Trigger::Timer);
 }
 
 #[test]
 fn a_migration_whose_node_cannot_be_read_is_not_over_and_counts_from_its_first_hint() {
+    let away = Fact::failed(UnavailableKind::Unreachable, "503");
     for (node, trigger) in [
-        (
-            Fact::failed(UnavailableKind::Unreachable, "503"),
-            Trigger::Link,
-        ),
-        (
-            Fact::failed(UnavailableKind::Forbidden, "403"),
-            Trigger::Link,
-        ),
+        (away, Trigger::Link),
+        (forbidden(), Trigger::Link),
         (Fact::Absent, Trigger::Link),
         (Fact::Absent, Trigger::Vmi),
     ] {
-        let mut world = World::new();
-        world.settle();
+        let mut world = World::settled();
         let known = world.observation.node.clone();
         let began = world.uptime;
         world.reasons = Reasons::new(trigger, began);
@@ -785,11 +679,9 @@ fn a_migration_whose_node_cannot_be_read_is_not_over_and_counts_from_its_first_h
 
 #[test]
 fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leaves_it_behind() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
-    let plan = world.plan();
-    world.apply(&plan);
+    world.step();
     for _ in 0..3 {
         world.uptime += world.plan().next.after.max(Duration::from_millis(300));
         world.reasons = Reasons::new(Trigger::Operator, world.uptime);
@@ -802,8 +694,7 @@ fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leave
 
 #[test]
 fn a_hint_after_its_migration_ends_at_once_with_the_known_result() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
@@ -823,8 +714,7 @@ fn a_hint_after_its_migration_ends_at_once_with_the_known_result() {
 
 #[test]
 fn a_round_that_reads_nothing_does_not_postpone_the_list() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let why = Unavailable::new(UnavailableKind::NotAsked, "no VM of our names");
     world.observation.candidates = Fact::Failed(Unavailable {
         retry_after: Some(Duration::from_secs(40)),
@@ -842,8 +732,7 @@ fn a_round_that_reads_nothing_does_not_postpone_the_list() {
 
 #[test]
 fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "connection refused");
     let mut looks = 0;
@@ -859,16 +748,11 @@ fn a_window_without_an_answer_has_no_retries_of_its_own_and_ends_in_them() {
         world.reasons = Reasons::new(Trigger::FastPoll, world.uptime);
     };
     assert!(looks <= 11, "{looks} looks");
-    assert_eq!(
-        ended.window_end.unwrap().outcome,
-        WindowOutcome::ApiUnavailable
-    );
-    let unanswered = Scope::FILES | Scope::VM;
-    assert_eq!(
-        (ended.next.trigger, ended.next.scope),
-        (Trigger::Timer, unanswered),
-        "an API that answers is not asked again"
-    );
+    let outcome = ended.window_end.unwrap().outcome;
+    assert_eq!(outcome, WindowOutcome::ApiUnavailable);
+    // An API that answers is not asked again.
+    let (next, unanswered) = (ended.next, Scope::FILES | Scope::VM);
+    assert_eq!((next.trigger, next.scope), (Trigger::Timer, unanswered));
 }
 
 #[test]
@@ -876,32 +760,22 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
     let mut world = World::new();
     world.answer(Source::HostNode, forbidden());
     let plan = world.plan();
-    let finding = plan
-        .findings
-        .iter()
-        .find(|finding| finding.code == Code::NoTopologySource);
     // The host label is being written. The finding follows in the next round.
-    assert!(finding.is_none());
+    assert!(!codes(&plan).contains(&Code::NoTopologySource));
     world.apply(&plan);
     let plan = world.plan();
-    let finding = plan
-        .findings
-        .iter()
-        .find(|finding| finding.code == Code::NoTopologySource)
-        .unwrap();
+    let finding = found(&plan, Code::NoTopologySource);
+    let host_node = "host-node: nodes is forbidden";
     for source in [
-        "host-node: nodes is forbidden",
+        host_node,
         "vmi-annotations: ",
         "launcher-pod: ",
         "configmap: ",
     ] {
         assert!(finding.seen.contains(source), "{}", finding.seen);
     }
-    assert!(
-        finding.remedy().contains("`harvester-node-agent rbac`"),
-        "{}",
-        finding.remedy()
-    );
+    let remedy = finding.remedy();
+    assert!(remedy.contains("`harvester-node-agent rbac`"), "{remedy}");
 }
 
 #[test]
@@ -916,10 +790,8 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     let plan = world.plan();
     assert!(patches(&plan).is_empty());
     assert_eq!(codes(&plan), [Code::LabelValueInvalid]);
-    assert_eq!(
-        conditions(&plan),
-        [("HarvesterTopologySynced", "False", "LabelValueInvalid")]
-    );
+    let condition = ("HarvesterTopologySynced", "False", "LabelValueInvalid");
+    assert_eq!(conditions(&plan), [condition]);
 }
 
 fn refused(action: Action, passing: bool, due: Duration) -> Vec<Refused> {
@@ -939,54 +811,40 @@ fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
     world.settle();
     world.memory.refusals = refused(action, false, Duration::ZERO);
     let plan = world.plan();
-    assert_eq!(
-        (codes(&plan), plan.memory.refusals, plan.actions.len()),
-        (vec![], vec![], 0)
-    );
+    assert_eq!((codes(&plan), plan.actions.len()), (vec![], 0));
+    assert_eq!(plan.memory.refusals, []);
 }
 
 #[test]
 fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "eu-1", "rack-b");
     let action = world.plan().actions.swap_remove(0);
     world.memory.refusals = refused(action.clone(), true, Duration::ZERO);
     let plan = world.plan();
-    assert_eq!(
-        (conditions(&plan).len(), codes(&plan)),
-        (0, vec![Code::NodeWriteFailed])
-    );
+    assert_eq!(codes(&plan), [Code::NodeWriteFailed]);
+    assert_eq!(conditions(&plan), []);
     world.memory.refusals = refused(action, false, Duration::ZERO);
-    assert_eq!(
-        conditions(&world.plan()),
-        [("HarvesterTopologySynced", "False", "NodeWriteFailed")]
-    );
+    let condition = ("HarvesterTopologySynced", "False", "NodeWriteFailed");
+    assert_eq!(conditions(&world.plan()), [condition]);
 }
 
 #[test]
 fn a_refused_write_waits_for_its_retry_whatever_else_happens() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     let due = world.uptime + Duration::from_secs(30);
     world.memory = plan.memory;
     world.memory.refusals = refused(plan.actions[0].clone(), false, due);
-    for trigger in [
-        Trigger::Units,
-        Trigger::Node,
-        Trigger::Operator,
-        Trigger::Hostname,
-    ] {
+    use Trigger::{Hostname, Node, Operator, Units};
+    for trigger in [Units, Node, Operator, Hostname] {
         world.uptime += Duration::from_secs(5);
         world.reasons = Reasons::new(trigger, world.uptime);
         let plan = world.plan();
         assert!(patches(&plan).is_empty(), "{trigger:?}");
-        assert!(
-            world.uptime + plan.next.after <= due,
-            "{trigger:?} puts off the retry"
-        );
+        let retry = world.uptime + plan.next.after;
+        assert!(retry <= due, "{trigger:?} puts off the retry");
         world.memory = plan.memory;
     }
     // Another change is not the one that was refused.
@@ -999,35 +857,26 @@ fn a_refused_write_waits_for_its_retry_whatever_else_happens() {
 
 #[test]
 fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let began = world.uptime;
     let mut written = 0;
     let mut limited = None;
     for round in 0..600 {
         world.uptime += Duration::from_millis(500);
         world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
-        world.migrate(
-            ["hv-b", "hv-a"][round % 2],
-            "eu-1",
-            ["rack-b", "rack-a"][round % 2],
-        );
+        let (host, zone) = [("hv-b", "rack-b"), ("hv-a", "rack-a")][round % 2];
+        world.migrate(host, "eu-1", zone);
         let plan = world.plan();
-        written += plan
-            .actions
-            .iter()
-            .filter(|action| action.is_sent())
-            .count();
+        let sent = plan.actions.iter().filter(|action| action.is_sent());
+        written += sent.count();
         if matches!(plan.doing, Doing::Withheld(_)) {
             limited.get_or_insert_with(|| (codes(&plan), plan.next, conditions(&plan).len()));
         }
         world.apply(&plan);
     }
     let minutes = (world.uptime - began).as_secs() as usize / 60;
-    assert!(
-        written <= 240 + 2 * minutes + 1,
-        "{written} in {minutes} minutes"
-    );
+    let most = 240 + 2 * minutes + 1;
+    assert!(written <= most, "{written} in {minutes} minutes");
     let (codes, next, conditions) = limited.unwrap();
     assert!(codes.contains(&Code::TopologyFlapping), "{codes:?}");
     assert!(next.after <= Duration::from_secs(30), "{next:?}");
@@ -1036,38 +885,24 @@ fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time
 
 #[test]
 fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condition() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "", "");
-    world.answer(
-        Source::HostNode,
-        Fact::failed(UnavailableKind::Unreachable, "503"),
-    );
+    let away = Fact::failed(UnavailableKind::Unreachable, "503");
+    world.answer(Source::HostNode, away);
     let plan = world.plan();
-    assert!(
-        plan.next.after <= Duration::from_millis(500),
-        "{:?}",
-        plan.next
-    );
-    assert_eq!(
-        (plan.actions.len(), codes(&plan)),
-        (0, vec![Code::HarvesterUnreachable])
-    );
+    let next = plan.next;
+    assert!(next.after <= Duration::from_millis(500), "{next:?}");
+    assert_eq!(codes(&plan), [Code::HarvesterUnreachable]);
+    assert_eq!(plan.actions, []);
 }
 
 #[test]
 fn a_restart_does_not_report_an_old_migration_again() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "eu-2", "");
     let reported = world.plan();
-    assert!(
-        reported.moved.is_some()
-            && reported
-                .actions
-                .iter()
-                .all(|action| action.write() != Write::Node)
-    );
+    let mut writes = reported.actions.iter().map(Action::write);
+    assert!(reported.moved.is_some() && writes.all(|write| write != Write::Node));
     world.memory = Memory {
         last_migration: reported.memory.last_migration,
         ..Memory::default()
@@ -1087,60 +922,37 @@ fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
     world.settle();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
     assert_eq!(world.identity().verdict, name_match::Verdict::AnotherVm);
-    assert!(
-        conditions(&world.plan())
-            .iter()
-            .all(|(kind, ..)| *kind != "HarvesterIdentityVerified")
-    );
+    let plan = world.plan();
+    let mut conditions = conditions(&plan).into_iter();
+    assert!(conditions.all(|(kind, ..)| kind != "HarvesterIdentityVerified"));
 }
 
 #[test]
 fn a_restored_label_ends_the_conflict_and_a_recreated_node_has_none() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     for _ in 0..6 {
-        world
-            .node()
-            .labels
-            .insert(ZONE.to_owned(), "rival".to_owned());
-        let plan = world.plan();
-        world.apply(&plan);
+        world.label(ZONE, "rival");
+        world.step();
     }
     assert_eq!(codes(&world.plan()), [Code::LabelConflict]);
     let mut peace = world.clone();
-    peace
-        .node()
-        .labels
-        .insert(ZONE.to_owned(), "rack-a".to_owned());
+    peace.label(ZONE, "rack-a");
     assert_eq!(codes(&peace.plan()), []);
     world.node().uid = "made-anew".to_owned();
     world.node().labels.clear();
-    assert_eq!(
-        patches(&world.plan())[0].labels[ZONE]
-            .as_ref()
-            .map(LabelValue::as_str),
-        Some("rack-a")
-    );
+    assert_eq!(zone(&world.plan()), "rack-a");
 }
 
 #[test]
 fn a_rival_is_fought_three_times_and_then_named() {
     let mut world = World::new();
-    world
-        .node()
-        .labels
-        .insert(ZONE_BETA.to_owned(), "rack-a".to_owned());
+    world.label(ZONE_BETA, "rack-a");
     world.settle();
     let mut writes = 0;
     for _ in 0..20 {
-        world
-            .node()
-            .labels
-            .insert(ZONE.to_owned(), "rival".to_owned());
-        world
-            .node()
-            .managers
-            .insert(ZONE.to_owned(), "kubectl-label".to_owned());
+        world.label(ZONE, "rival");
+        let managers = &mut world.node().managers;
+        managers.insert(ZONE.to_owned(), "kubectl-label".to_owned());
         let plan = world.plan();
         writes += patches(&plan).len();
         world.apply(&plan);
@@ -1150,19 +962,19 @@ fn a_rival_is_fought_three_times_and_then_named() {
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::LabelConflict]);
     assert!(plan.findings[0].seen.contains("kubectl-label"));
-    let text = "`kubectl-label` keeps reverting the labels".to_owned();
+    let message = "`kubectl-label` keeps reverting the labels".to_owned();
+    let (code, seen) = (Code::LabelConflict, None);
     let state = LabelState::Explained {
-        code: Code::LabelConflict,
-        message: text,
-        seen: None,
+        code,
+        message,
+        seen,
     };
     assert_eq!(plan.sync, state);
 }
 
 #[test]
 fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with_its_writer() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let revert = |world: &mut World| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-x".to_owned());
@@ -1171,38 +983,30 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
     };
     let found = |world: &World| codes(&world.plan()).contains(&Code::LabelConflict);
     let reported = |world: &World| {
-        let conditions = &world.observation.node.known().unwrap().conditions;
-        let mut topology = conditions
-            .iter()
-            .filter(|one| *one.kind == *conditions::TOPOLOGY);
-        topology.next().and_then(|one| one.reason.clone())
+        let mut conditions = world.observation.node.known().unwrap().conditions.iter();
+        let topology = conditions.find(|one| *one.kind == *conditions::TOPOLOGY);
+        topology.and_then(|one| one.reason.clone())
     };
     for _ in 0..4 {
         revert(&mut world);
-        let plan = world.plan();
-        world.apply(&plan);
+        world.step();
         world.uptime += Duration::from_secs(1);
     }
     world.settle();
     assert!(found(&world));
-    for (host, zone) in [("hv-b", "rack-b"), ("hv-c", "rack-c"), ("hv-b", "rack-b")] {
+    for (host, rack) in [("hv-b", "rack-b"), ("hv-c", "rack-c"), ("hv-b", "rack-b")] {
         // Harvester writes the annotations of the new host later.
         world.annotate("hv-a", "eu-1", "rack-a");
-        world.migrate(host, "eu-1", zone);
+        world.migrate(host, "eu-1", rack);
         world.reads = Reads::none(HostName::parse(host).unwrap());
         let plan = world.plan();
         assert!(patches(&plan).is_empty());
         assert!(codes(&plan).contains(&Code::LabelConflict));
         world.apply(&plan);
-        world.annotate(host, "eu-1", zone);
-        world.migrate(host, "eu-1", zone);
+        world.annotate(host, "eu-1", rack);
+        world.migrate(host, "eu-1", rack);
         let plan = world.plan();
-        assert_eq!(
-            patches(&plan)[0].labels[ZONE]
-                .as_ref()
-                .map(LabelValue::as_str),
-            Some(zone)
-        );
+        assert_eq!(zone(&plan), rack);
         assert!(codes(&plan).contains(&Code::LabelConflict));
         world.apply(&plan);
         world.settle();
@@ -1220,8 +1024,7 @@ fn a_conflict_is_one_finding_and_one_condition_over_all_migrations_and_ends_with
     for _ in 0..3 {
         assert!(found(&world));
         world.uptime += Duration::from_secs(6 * 60);
-        let plan = world.plan();
-        world.apply(&plan);
+        world.step();
     }
     world.settle();
     assert!(!found(&world));
@@ -1243,10 +1046,8 @@ fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
 }
 
 fn strip(world: &mut World) {
-    world
-        .node()
-        .annotations
-        .retain(|key, _| !key.starts_with(ANNOTATION_PREFIX));
+    let annotations = &mut world.node().annotations;
+    annotations.retain(|key, _| !key.starts_with(ANNOTATION_PREFIX));
 }
 
 #[test]
@@ -1254,10 +1055,8 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
     let (writes, mut world) = fought(World::new(), |world, _| strip(world));
     assert_eq!(writes, 2);
     let plan = world.plan();
-    assert_eq!(
-        (plan.actions.len(), codes(&plan)),
-        (0, vec![Code::LabelConflict])
-    );
+    assert_eq!(codes(&plan), [Code::LabelConflict]);
+    assert_eq!(plan.actions, []);
     // The labels match all the time.
     assert_eq!(plan.sync, LabelState::Synced);
     world.migrate("hv-b", "eu-1", "rack-b");
@@ -1272,10 +1071,8 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
         let node = world.node();
         node.managers
             .insert(ANNOTATION_OWNED.to_owned(), "clone".to_owned());
-        node.annotations.insert(
-            ANNOTATION_OWNED.to_owned(),
-            format!(r#"{{"{ZONE_BETA}":"z{round}"}}"#),
-        );
+        let owned = format!(r#"{{"{ZONE_BETA}":"z{round}"}}"#);
+        node.annotations.insert(ANNOTATION_OWNED.to_owned(), owned);
     });
     assert_eq!(overwritten.0, 2);
     assert!(overwritten.1.plan().findings[0].seen.contains("`clone`"));
@@ -1287,8 +1084,7 @@ fn an_intermittent_conflict_also_stops_writes() {
         0 => strip(world),
         // The same as written, so that no change is needed.
         _ => {
-            let mut calm = World::new();
-            calm.settle();
+            let mut calm = World::settled();
             let annotations = calm.node().annotations.clone();
             world.node().annotations = annotations;
         }
@@ -1298,8 +1094,7 @@ fn an_intermittent_conflict_also_stops_writes() {
     late.settle();
     // The time without conflicts must be long enough.
     for _ in 0..2 {
-        let plan = late.plan();
-        late.apply(&plan);
+        late.step();
         late.uptime += Duration::from_secs(11 * 60);
     }
     strip(&mut late);
@@ -1315,8 +1110,8 @@ fn a_rival_that_adds_a_label_that_we_removed_is_left_alone() {
     let (writes, world) = fought(world, |world, _| {
         let node = world.node();
         node.labels.insert(ZONE.to_owned(), "rack-a".to_owned());
-        let owned =
-            node.annotations[ANNOTATION_OWNED].replace('{', &format!(r#"{{"{ZONE}":"rack-a","#));
+        let more = format!(r#"{{"{ZONE}":"rack-a","#);
+        let owned = node.annotations[ANNOTATION_OWNED].replace('{', &more);
         node.annotations.insert(ANNOTATION_OWNED.to_owned(), owned);
     });
     assert_eq!(writes, 2);
@@ -1342,8 +1137,7 @@ fn a_switched_off_report_writes_neither_conditions_nor_annotations() {
 
 #[test]
 fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     assert!(world.plan().next.after >= Duration::from_secs(60));
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     assert!(world.plan().next.after <= Duration::from_millis(500));
@@ -1389,8 +1183,7 @@ fn files_that_the_kernel_could_not_read_are_read_again_soon_whatever_the_round()
 
 #[test]
 fn a_round_without_requests_does_not_postpone_a_retry() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     for _ in 0..9 {
         world.memory.agenda.count(Job::Retry, true, true);
@@ -1408,16 +1201,11 @@ fn a_round_without_requests_does_not_postpone_a_retry() {
 #[test]
 fn a_credential_that_ends_soon_is_named_with_a_date_and_the_days_that_are_left() {
     let mut world = World::new();
-    let Fact::Known(harvester) = &mut world.observation.harvester else {
-        panic!()
-    };
-    harvester.expires = Some(1_795_000_000 + 5 * 86_400);
+    if let Fact::Known(harvester) = &mut world.observation.harvester {
+        harvester.expires = Some(1_795_000_000 + 5 * 86_400);
+    }
     let plan = world.plan();
-    let finding = plan
-        .findings
-        .iter()
-        .find(|finding| finding.code == Code::CredentialExpires)
-        .unwrap();
+    let finding = found(&plan, Code::CredentialExpires);
     assert!(finding.seen.ends_with(", in 5 days"), "{}", finding.seen);
 }
 
@@ -1425,20 +1213,15 @@ fn a_credential_that_ends_soon_is_named_with_a_date_and_the_days_that_are_left()
 fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     let ended = |harvester: i64, kubelet: i64| {
         let mut world = World::new();
-        let (Fact::Known(token), Fact::Known(certificate)) = (
-            &mut world.observation.harvester,
-            &mut world.observation.kubelet,
-        ) else {
-            panic!()
-        };
-        token.expires = Some(1_795_000_000 + harvester);
-        certificate.expires = Some(1_795_000_000 + kubelet);
+        if let Fact::Known(token) = &mut world.observation.harvester {
+            token.expires = Some(1_795_000_000 + harvester);
+        }
+        if let Fact::Known(certificate) = &mut world.observation.kubelet {
+            certificate.expires = Some(1_795_000_000 + kubelet);
+        }
         world
     };
-    let codes = |world: &World| -> Vec<Code> {
-        let findings = world.plan().findings;
-        findings.iter().map(|finding| finding.code).collect()
-    };
+    let codes = |world: &World| codes(&world.plan());
     let (day, year) = (86_400, 365 * 86_400);
     let mut world = ended(-day, year);
     world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
@@ -1453,10 +1236,8 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     let mut world = ended(-day, year);
     world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
     world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
-    assert_eq!(
-        codes(&world),
-        [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized]
-    );
+    let both = [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized];
+    assert_eq!(codes(&world), both);
     // A credential that a server accepts has not expired: one of the two clocks is wrong.
     assert_eq!(codes(&ended(-day, year)), [Code::ClockDrift]);
     assert_eq!(codes(&ended(year, -day)), [Code::ClockDrift]);
@@ -1465,23 +1246,15 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
 
 #[test]
 fn times_are_written_as_kubernetes_does() {
-    assert_eq!(
-        rfc3339(UtcDateTime::from_unix_timestamp(0).unwrap()),
-        "1970-01-01T00:00:00Z"
-    );
-    assert_eq!(
-        rfc3339(UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap()),
-        "2026-11-18T11:06:40Z"
-    );
+    let text = |seconds| rfc3339(UtcDateTime::from_unix_timestamp(seconds).unwrap());
+    assert_eq!(text(0), "1970-01-01T00:00:00Z");
+    assert_eq!(text(1_795_000_000), "2026-11-18T11:06:40Z");
 }
 
 #[test]
 fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
-    let mut world = World::new();
-    world.settle();
-    let name = Fact::Known("web".to_owned());
-    world.observation.machine.kernel_hostname = name.clone();
-    world.observation.machine.static_hostname = name;
+    let mut world = World::settled();
+    world.set_hostname("web");
     world.vmi().name = VmName::parse("web.prod-2").unwrap();
     world.memory = Memory::default();
     let plan = world.plan();
@@ -1502,8 +1275,7 @@ fn a_hostname_that_several_vms_may_have_is_searched_for_soon_after_a_start() {
 
 #[test]
 fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_once() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.memory = Memory::default();
     assert!(!world.plan().next.scope.contains(Scope::SEARCH));
     world.observation.machine.product_uuid = Fact::Absent;
@@ -1511,17 +1283,14 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
     assert!(plan.next.scope.contains(Scope::SEARCH) && plan.next.after <= Duration::from_secs(60));
     // A search that fails is repeated later and later.
     let known = world.observation.candidates.clone();
-    let mut waits = Vec::new();
-    let mut plan = plan;
+    let (mut waits, mut plan) = (Vec::new(), plan);
     for _ in 0..3 {
         world.apply(&plan);
         world.uptime += plan.next.after;
         world.reasons = Reasons::new(Trigger::Timer, world.uptime);
         world.reasons.scope |= Scope::SEARCH;
-        world.observation.candidates = Fact::Failed(Unavailable::new(
-            UnavailableKind::Unreachable,
-            "the list timed out",
-        ));
+        let timeout = Fact::failed(UnavailableKind::Unreachable, "the list timed out");
+        world.observation.candidates = timeout;
         plan = world.plan();
         world.observation.candidates = known.clone();
         world.apply(&plan);
@@ -1529,10 +1298,8 @@ fn a_vm_that_only_a_name_and_a_mac_address_identify_is_compared_with_all_others_
         plan = world.plan();
         waits.push(plan.memory.agenda.due(Job::Search).unwrap() - world.uptime);
     }
-    assert!(
-        waits[0] >= Duration::from_secs(600) && waits[1] > waits[0],
-        "{waits:?}"
-    );
+    let is_slow = waits[0] >= Duration::from_secs(600);
+    assert!(is_slow && waits[1] > waits[0], "{waits:?}");
     world.apply(&plan);
     world.reasons = Reasons::new(Trigger::Timer, world.uptime);
     world.reasons.scope |= Scope::SEARCH;
@@ -1552,14 +1319,12 @@ fn a_setting_that_names_a_missing_file_has_steps_of_its_own() {
     let mut world = World::new();
     world.observation.harvester = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
     world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "no kubeconfig");
-    let codes = [
-        Code::HarvesterCredentialMissing,
-        Code::KubeletCredentialMissing,
-    ];
+    use Code::{HarvesterCredentialMissing, KubeletCredentialMissing};
+    let codes = [HarvesterCredentialMissing, KubeletCredentialMissing];
     let steps = |world: &World| {
         let plan = world.plan();
         codes.map(|code| {
-            let found = plan.findings.iter().find(|one| one.code == code).unwrap();
+            let found = found(&plan, code);
             (found.remedy(), found.commands()[0].text.to_string())
         })
     };
@@ -1581,8 +1346,7 @@ fn what_is_in_the_place_of_a_kubeconfig_is_neither_copied_nor_overwritten() {
     world.observation.harvester = Fact::failed(UnavailableKind::Malformed, "no file");
     world.observation.kubelet = Fact::failed(UnavailableKind::Directory, "no file");
     let plan = world.plan();
-    let found = |code| plan.findings.iter().find(|one| one.code == code).unwrap();
-    let harvester = found(Code::HarvesterCredentialInvalid).commands();
+    let harvester = found(&plan, Code::HarvesterCredentialInvalid).commands();
     let text: Vec<&str> = harvester.iter().map(|command| &*command.text).collect();
     let text = text.join("\n");
     assert!(text.starts_with("ls -la <KUBECONFIG>"), "{text}");
@@ -1590,14 +1354,13 @@ fn what_is_in_the_place_of_a_kubeconfig_is_neither_copied_nor_overwritten() {
     for part in ["rmdir", "--replace", "install "] {
         assert!(!text.contains(part), "{text}");
     }
-    let kubelet = found(Code::KubeletCredentialInvalid).remedy();
+    let kubelet = found(&plan, Code::KubeletCredentialInvalid).remedy();
     assert!(kubelet.contains("a container that mounts"), "{kubelet}");
 }
 
 #[test]
 fn what_a_watch_will_report_is_not_asked_for_meanwhile() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let away = |is_watched| {
         let why = Unavailable::new(UnavailableKind::Unreachable, "connection refused");
         Fact::Failed(Unavailable { is_watched, ..why })
@@ -1613,13 +1376,10 @@ fn what_a_watch_will_report_is_not_asked_for_meanwhile() {
 
 #[test]
 fn a_namespace_that_is_listed_later_is_looked_at_then() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let later = Duration::from_secs(34);
-    let why = Unavailable::new(
-        UnavailableKind::NotAsked,
-        "no VM of our names is this machine",
-    );
+    let text = "no VM of our names is this machine";
+    let why = Unavailable::new(UnavailableKind::NotAsked, text);
     world.observation.candidates = Fact::Failed(Unavailable {
         retry_after: Some(later),
         ..why
@@ -1632,11 +1392,8 @@ fn a_namespace_that_is_listed_later_is_looked_at_then() {
 
 #[test]
 fn a_kubeconfig_of_the_own_api_is_the_reason_whatever_that_api_said() {
-    for kind in [
-        UnavailableKind::Forbidden,
-        UnavailableKind::Refused,
-        UnavailableKind::NotAsked,
-    ] {
+    use UnavailableKind::{Forbidden, NotAsked, Refused};
+    for kind in [Forbidden, Refused, NotAsked] {
         let mut world = World::new();
         world.observation.harvester = Fact::failed(UnavailableKind::OwnApi, "the same UID");
         world.observation.candidates = Fact::failed(kind, "no");
@@ -1647,8 +1404,7 @@ fn a_kubeconfig_of_the_own_api_is_the_reason_whatever_that_api_said() {
 
 #[test]
 fn a_vm_that_another_cluster_runs_is_not_a_deleted_one() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let labels = world.node().labels.clone();
     let candidates = world.observation.candidates.clone();
     world.observation.candidates = Fact::Known(Candidates {
@@ -1680,31 +1436,21 @@ fn a_vm_that_was_never_found_has_not_moved_away() {
 
 #[test]
 fn a_node_that_was_deleted_is_told_from_one_that_has_not_registered() {
-    let missing = |world: &World| {
-        let plan = world.plan();
-        let mut findings = plan.findings.into_iter();
-        findings
-            .find(|finding| finding.code == Code::NodeMissing)
-            .unwrap()
-    };
+    let missing = |world: &World| found(&world.plan(), Code::NodeMissing).clone();
     let mut world = World::new();
     world.observation.node = Fact::Absent;
     let finding = missing(&world);
     assert!(!finding.seen.contains("deleted"), "{}", finding.seen);
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.observation.node = Fact::Absent;
     let finding = missing(&world);
-    assert!(
-        finding.seen.contains("it existed and was deleted"),
-        "{}",
-        finding.seen
+    let seen = &finding.seen;
+    assert!(seen.contains("it existed and was deleted"), "{seen}");
+    let (steps, step) = (
+        finding.remedy(),
+        "A running kubelet does not register its Node again",
     );
-    let steps = finding.remedy();
-    assert!(
-        steps.contains("A running kubelet does not register its Node again"),
-        "{steps}"
-    );
+    assert!(steps.contains(step), "{steps}");
 }
 
 /// Follows the plan for a number of rounds, and returns all that they would read.
@@ -1723,20 +1469,16 @@ fn follow(world: &mut World, rounds: u32) -> Scope {
 
 #[test]
 fn what_fails_for_hours_keeps_nothing_else_from_being_read() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.observation.pod_info = Fact::failed(UnavailableKind::Unreachable, "a hung disk");
     let read = follow(&mut world, 200);
-    assert!(
-        read.contains(Scope::HOST | Scope::NODE | Scope::VM),
-        "{read:?}"
-    );
+    let others = Scope::HOST | Scope::NODE | Scope::VM;
+    assert!(read.contains(others), "{read:?}");
 }
 
 #[test]
 fn a_refused_removal_waits_for_its_retry_whatever_the_version_of_the_node() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.settings.topology.host_label = None;
     let action = world.plan().actions.swap_remove(0);
     assert!(matches!(&action, Action::PatchNode(patch) if patch.resource_version.is_some()));
@@ -1752,8 +1494,7 @@ fn a_refused_removal_waits_for_its_retry_whatever_the_version_of_the_node() {
 
 #[test]
 fn conditions_that_were_too_many_are_sent_when_they_may_be() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     let mut left = None;
     while left.is_none() {
         world.memory.report_writes.note(world.uptime);
@@ -1765,8 +1506,7 @@ fn conditions_that_were_too_many_are_sent_when_they_may_be() {
 
 #[test]
 fn a_unit_starts_after_the_labels() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.settings.guest_agent.start = true;
     if let Fact::Known(agent) = &mut world.observation.guest_agent
         && let Fact::Known(unit) = &mut agent.unit
