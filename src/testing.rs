@@ -62,20 +62,20 @@ pub(crate) enum Role {
     Skipped,
 }
 
-/// Runs the test called `test` again, in a separate process.
+/// Runs the test of this thread again, in a separate process.
 ///
 /// For tests that change or end the process, and for those that a `fork` of another test would disturb.
-pub(crate) fn own_process(test: &str) -> Role {
-    start(Command::new(std::env::current_exe().unwrap()), test)
+pub(crate) fn own_process() -> Role {
+    start(Command::new(std::env::current_exe().unwrap()))
 }
 
 /// Runs a test as [`own_process`] does, in a separate mount namespace.
-pub(crate) fn own_mounts(test: &str) -> Role {
-    own_namespaces(test, &UNSHARE)
+pub(crate) fn own_mounts() -> Role {
+    own_namespaces(&UNSHARE)
 }
 
 /// Runs a test as [`own_process`] does, in the namespaces of these `unshare` options.
-pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
+pub(crate) fn own_namespaces(options: &[&str]) -> Role {
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(options);
@@ -88,10 +88,10 @@ pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
     {
         let mut command = unshare();
         command.arg(std::env::current_exe().unwrap());
-        start(command, test)
+        start(command)
     } else {
         let why = format!("`unshare {}` fails here", options.join(" "));
-        harvester_lab::skip(test, why);
+        harvester_lab::skip(&this_test(), why);
         Role::Skipped
     }
 }
@@ -124,12 +124,17 @@ pub(crate) fn run(command: &[&str]) {
     assert!(status.unwrap().success(), "{command:?}");
 }
 
-fn start(mut command: Command, test: &str) -> Role {
+/// Returns the name of the test of this thread: the harness gives it to the thread.
+pub(crate) fn this_test() -> String {
+    std::thread::current().name().unwrap().to_owned()
+}
+
+fn start(mut command: Command) -> Role {
     if std::env::var_os(OWN_PROCESS).is_some() {
         return Role::Child;
     }
     command
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &this_test(), "--nocapture"])
         .env(OWN_PROCESS, "1");
     Role::Parent(command.output().unwrap())
 }

@@ -128,6 +128,7 @@ fn seen(root: &Root, place: &Path) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
     use crate::access::testing::{tree, write};
+    use crate::testing::this_test;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     const FILE: &str = "/etc/rancher/kubeconfig";
@@ -201,8 +202,7 @@ mod tests {
     fn a_place_of_another_user_counts_and_a_link_of_his_in_a_sticky_folder_too() {
         let (_dir, root) = prepared();
         if !nix::unistd::geteuid().is_root() {
-            let test = "a_place_of_another_user_counts_and_a_link_of_his_in_a_sticky_folder_too";
-            return harvester_lab::skip(test, "chown needs root");
+            return harvester_lab::skip(&this_test(), "chown needs root");
         }
         let give = |path: &str| std::os::unix::fs::lchown(root.join(path), Some(1234), None);
         std::fs::create_dir_all(root.join("/tmp")).unwrap();

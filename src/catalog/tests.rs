@@ -26,12 +26,8 @@ fn every_code_has_all_its_parts_and_a_name_of_its_own() {
         let pages: BTreeSet<&str> = links.iter().copied().collect();
         let is_few = (1..=2).contains(&links.len()) && pages.len() == links.len();
         assert!(is_few, "{}: {links:?}", entry.code);
-        let mut links = links.iter();
-        assert!(
-            links.all(|page| page.starts_with("https://")),
-            "{}",
-            entry.code
-        );
+        let is_address = links.iter().all(|page| page.starts_with("https://"));
+        assert!(is_address, "{}", entry.code);
         assert_eq!(Code::parse(entry.code.as_str()), Some(entry.code));
         assert!(is_fragment(entry.title), "{}: {}", entry.code, entry.title);
         assert!(!entry.fix.is_empty(), "{}", entry.code);
@@ -57,9 +53,8 @@ fn every_code_has_all_its_parts_and_a_name_of_its_own() {
 /// Reports whether it is a title, with or without an observation behind it: one line without a final period that fits in a line of a
 /// terminal, and does not start with an article.
 fn is_fragment(text: &str) -> bool {
-    let has_article = ["the ", "a ", "an ", "this "]
-        .iter()
-        .any(|article| text.starts_with(article));
+    let mut articles = ["the ", "a ", "an ", "this "].iter();
+    let has_article = articles.any(|article| text.starts_with(article));
     (6..=90).contains(&text.len()) && !text.ends_with('.') && !text.contains('\n') && !has_article
 }
 
@@ -95,9 +90,16 @@ fn no_finding_is_explained_by_its_own_consequence() {
 }
 
 #[test]
-fn every_name_in_a_command_can_be_filled_in_or_is_the_readers() {
+fn each_command_is_where_its_program_can_do_it_and_its_names_can_be_filled_in_or_are_the_readers() {
     const NAMES: [&str; 6] = ["NODE", "VM", "NAMESPACE", "HOST", "SERVER", "NAME"];
     for (code, command) in commands() {
+        let program = command.text.split(' ').next().unwrap();
+        let can_do_it = match command.place {
+            CommandPlace::Guest => program == "kubectl",
+            CommandPlace::Harvester => ["kubectl", "ssh"].contains(&program),
+            CommandPlace::Vm | CommandPlace::Image => !["kubectl", "scp", "ssh"].contains(&program),
+        };
+        assert!(can_do_it, "{code}: {}", command.text);
         let filled = command.filled(|_| Some("name"));
         let redirected = filled.replace("> /root/", "").replace("> rbac.yaml", "");
         assert!(!redirected.contains(['<', '>']), "{code}: {filled}");
@@ -117,13 +119,8 @@ fn a_name_is_one_word_for_the_shell() {
     let filled = |path| command.filled(|name| (name == "<KUBECONFIG>").then_some(path));
     assert_eq!(filled("/a/b"), "grep -n server: /a/b");
     // Quoted for one shell, these would still be commands for the second one behind `ssh`.
-    for path in [
-        "/a b/'c'",
-        "/a;b",
-        "https://$(reboot):6443",
-        "/a\nb",
-        "<NODE>",
-    ] {
+    let url = "https://$(reboot):6443";
+    for path in ["/a b/'c'", "/a;b", url, "/a\nb", "<NODE>"] {
         assert_eq!(filled(path), command.text, "{path}");
     }
     let own = FixCommand {
@@ -149,19 +146,6 @@ fn no_command_for_a_directory_in_the_place_of_a_kubeconfig_takes_files_away() {
     }
 }
 
-#[test]
-fn each_command_stands_where_its_program_can_do_it() {
-    for (code, command) in commands() {
-        let program = command.text.split(' ').next().unwrap();
-        let is_there = match command.place {
-            CommandPlace::Guest => program == "kubectl",
-            CommandPlace::Harvester => ["kubectl", "ssh"].contains(&program),
-            CommandPlace::Vm | CommandPlace::Image => !["kubectl", "scp", "ssh"].contains(&program),
-        };
-        assert!(is_there, "{code}: {}", command.text);
-    }
-}
-
 /// What a node wrote is copied and shown before an administrator of Harvester applies it.
 #[test]
 fn a_manifest_from_a_node_is_reviewed_before_it_is_applied() {
@@ -172,9 +156,8 @@ fn a_manifest_from_a_node_is_reviewed_before_it_is_applied() {
         let at = |part: &str| commands.iter().position(|text| text.contains(part));
         if let Some(applied) = at("kubectl apply") {
             let written = at(" > /root/rbac.yaml");
-            let reviewed = at(
-                "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml && kubectl diff -f rbac.yaml",
-            );
+            let copy = "ssh <USER>@<NODE_ADDRESS> sudo cat /root/rbac.yaml > rbac.yaml";
+            let reviewed = at(&format!("{copy} && kubectl diff -f rbac.yaml"));
             let is_in_order = written.is_some() && written < reviewed && reviewed < Some(applied);
             assert!(is_in_order, "{code}: {commands:#?}");
             count += 1;
@@ -186,16 +169,12 @@ fn a_manifest_from_a_node_is_reviewed_before_it_is_applied() {
 /// A Node that is deleted while its service runs registers again immediately, or never.
 #[test]
 fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
-    let order = [
-        "kubectl drain ",
-        "systemctl stop ",
-        "kubectl delete ",
-        "systemctl start ",
-    ];
-    assert_eq!(REJOIN_COMMANDS.len(), order.len());
-    for (command, start) in REJOIN_COMMANDS.iter().zip(order) {
-        assert!(command.text.starts_with(start), "{command:?}");
-    }
+    let words = REJOIN_COMMANDS
+        .iter()
+        .map(|one| one.text.splitn(3, ' ').take(2));
+    let order = words.flatten().collect::<Vec<_>>().join(" ");
+    let expected = "kubectl drain systemctl stop kubectl delete systemctl start";
+    assert_eq!(order, expected);
     assert!(REJOIN_SERVERS.contains("Never delete the Node of a server"));
 }
 
@@ -244,11 +223,8 @@ fn no_entry_drains_or_deletes_without_evidence() {
 /// Only the verbose status lists them.
 #[test]
 fn event_sources_are_listed_by_the_verbose_status() {
-    for code in [
-        Code::SignalUnavailable,
-        Code::WatchUnavailable,
-        Code::WatchInterrupted,
-    ] {
+    use Code::{SignalUnavailable, WatchInterrupted, WatchUnavailable};
+    for code in [SignalUnavailable, WatchUnavailable, WatchInterrupted] {
         let mut commands = code.entry().commands.iter();
         let is_listed = commands.any(|one| one.text == "harvester-node-agent status -v");
         assert!(is_listed, "{code}");
@@ -258,12 +234,9 @@ fn event_sources_are_listed_by_the_verbose_status() {
 /// The output on a copy of a VM must not advise to delete the Node of the original.
 #[test]
 fn no_finding_that_may_replace_the_node_is_shown_for_the_node_of_another_vm() {
+    use Code::{HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester};
     let suppressed = Code::NodeOfAnotherVm.entry().suppresses;
-    for code in [
-        Code::HostnameDiffers,
-        Code::ProviderIdDiffers,
-        Code::ProviderIdNotHarvester,
-    ] {
+    for code in [HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester] {
         assert!(suppressed.contains(&code), "{code}");
     }
 }

@@ -122,32 +122,34 @@ fn exit(round: &Round) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::World;
+    use crate::decide::fixtures::{VM, World};
     use crate::decide::{ConditionsPatch, Refusal, WriteResult};
     use crate::facts::names::NodeName;
     use crate::facts::{Fact, UnavailableKind};
+    use crate::report::compose::Context;
     use crate::report::tests::round;
+
+    fn refused(passing: bool) -> WriteResult {
+        let refusal = Refusal::passing("denied");
+        Err(Refusal { passing, ..refusal })
+    }
 
     /// Returns the exit status of a round with these writes, of a node without any problem.
     fn code(actions: Vec<Action>, results: Vec<WriteResult>) -> Exit {
-        let mut world = World::new();
-        world.settle();
-        let mut round = round(&world, &[]);
+        let mut round = round(&World::settled(), &[]);
         (round.plan.actions, round.results) = (actions, results);
         exit(&round)
     }
 
     #[test]
     fn an_error_that_lasts_is_no_reason_to_try_again() {
-        let away = || Fact::failed(UnavailableKind::Unreachable, "away");
         for (kind, expected) in [
             (None, Exit::TryAgain),
             (Some(UnavailableKind::Missing), Exit::TryAgain),
             (Some(UnavailableKind::Credential), Exit::Failed),
         ] {
-            let mut world = World::new();
-            world.settle();
-            world.observation.node = away();
+            let mut world = World::settled();
+            world.observation.node = Fact::failed(UnavailableKind::Unreachable, "away");
             if let Some(kind) = kind {
                 world.observation.harvester = Fact::failed(kind, "of no use");
                 world.observation.candidates = Fact::failed(UnavailableKind::NotAsked, "");
@@ -158,55 +160,33 @@ mod tests {
 
     #[test]
     fn whether_a_patch_without_a_response_changed_the_node_is_unknown() {
-        for (refusal, expected) in [
-            (Refusal::passing("timeout"), "unknown"),
-            (
-                Refusal {
-                    passing: false,
-                    ..Refusal::passing("403")
-                },
-                "unchanged",
-            ),
-        ] {
-            let round = round(&World::new(), &[Err(refusal)]);
-            let status = Status::new(&round, &crate::report::compose::Context::default());
+        for (passing, expected) in [(true, "unknown"), (false, "unchanged")] {
+            let round = round(&World::new(), &[refused(passing)]);
+            let status = Status::new(&round, &Context::default());
             let text = answer(&round, &status, Mode::Write, Output::Text).text;
-            assert_eq!(
-                text,
-                format!("node/{} {expected}\n", crate::decide::fixtures::VM)
-            );
+            assert_eq!(text, format!("node/{VM} {expected}\n"));
         }
     }
 
     #[test]
     fn what_could_not_be_written_or_started_is_a_failure() {
-        let refused = |passing| {
-            Err(Refusal {
-                text: "denied".to_owned(),
-                passing,
-                retry_after: None,
-                is_deferred: false,
-            })
-        };
         assert_eq!(code(Vec::new(), Vec::new()), Exit::Ok);
         let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
-        let patch = || {
-            Action::PatchConditions(ConditionsPatch {
-                node: NodeName::parse("vm-1").unwrap(),
-                conditions: Vec::new(),
-                announce: Vec::new(),
-            })
+        let node = NodeName::parse("vm-1").unwrap();
+        let (conditions, announce) = (Vec::new(), Vec::new());
+        let patch = ConditionsPatch {
+            node,
+            conditions,
+            announce,
         };
+        let patch = || Action::PatchConditions(patch.clone());
+        let both = || vec![start(), patch()];
         for (actions, results, expected) in [
             (vec![start()], vec![refused(false)], Exit::Failed),
             (vec![start()], vec![refused(true)], Exit::Failed),
-            (
-                vec![start(), patch()],
-                vec![Ok(()), refused(false)],
-                Exit::Failed,
-            ),
+            (both(), vec![Ok(()), refused(false)], Exit::Failed),
             (vec![patch()], vec![refused(true)], Exit::TryAgain),
-            (vec![start(), patch()], vec![Ok(()), Ok(())], Exit::Ok),
+            (both(), vec![Ok(()), Ok(())], Exit::Ok),
         ] {
             assert_eq!(code(actions, results), expected);
         }

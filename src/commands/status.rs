@@ -292,19 +292,10 @@ fn instance(agent: &AgentStatus) -> Option<Instance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::testing::{tree, write};
     use crate::decide::fixtures::World;
     use crate::report::compose::Context;
     use crate::report::tests::round;
     use crate::sys::lock::Holder;
-
-    /// Returns the status of process 7.
-    fn status(state: &str) -> Status {
-        let mut status = Status::new(&round(&World::new(), &[]), &Context::default());
-        status.agent.pid = 7;
-        status.labels.state = state.to_owned();
-        status
-    }
 
     #[test]
     fn only_root_and_the_owner_of_a_tree_read_what_the_agent_reads() {
@@ -324,30 +315,25 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_status_is_written_again_by_a_restart_if_the_agent_runs_and_else_by_its_start() {
-        let (_dir, root) = tree();
-        write(&root, status_file::STATUS_FILE, "{");
-        let said = || run(&Process::plain(root.clone()), &Options::default()).stderr;
-        let is_restarted = |text: &str| text.contains("systemctl restart");
-        let stopped = said();
-        assert!(
-            stopped.contains("enable --now") && !is_restarted(&stopped),
-            "{stopped}"
-        );
-        let _lock = lock::acquire(&root).unwrap();
-        assert!(is_restarted(&said()), "{}", said());
-    }
-
-    #[test]
     fn only_the_status_of_the_running_process_is_final() {
         let process = |pid| Presence::Running(Holder { pid });
-        let is_done = |state: &str, presence| unfinished(&status(state), presence).is_none();
-        assert!(is_done("synced", process(Some(7))));
-        assert!(is_done("synced", process(None)));
-        assert!(is_done("synced", Presence::Unknown));
-        assert!(!is_done("synced", process(Some(8))));
-        assert!(!is_done("synced", Presence::Absent));
-        assert!(is_done("harvester-forbidden", process(Some(7))));
-        assert!(!is_done("pending", process(Some(7))));
+        for (state, presence, is_done) in [
+            ("synced", process(Some(7)), true),
+            ("synced", process(None), true),
+            ("synced", Presence::Unknown, true),
+            ("synced", process(Some(8)), false),
+            ("synced", Presence::Absent, false),
+            ("harvester-forbidden", process(Some(7)), true),
+            ("pending", process(Some(7)), false),
+        ] {
+            let mut status = Status::new(&round(&World::new(), &[]), &Context::default());
+            status.agent.pid = 7;
+            status.labels.state = state.to_owned();
+            assert_eq!(
+                unfinished(&status, presence).is_none(),
+                is_done,
+                "{state} {presence:?}"
+            );
+        }
     }
 }

@@ -53,30 +53,3 @@ pub fn run(process: &Process, is_strict: bool) -> Answer {
         Answer::new(text, exit).with_warnings(is_strict, status)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_invalid_configuration_is_a_problem_with_its_line_and_the_next_step() {
-        let (_dir, process) = Process::configured("a.toml", "x = 1\n");
-        let answer = run(&process, false);
-        assert_eq!(answer.exit, Exit::Configuration);
-        let check = "harvester-node-agent --config=/a.toml config check";
-        for part in ["[config-invalid]", "Observed  /a.toml:1: ", check] {
-            assert!(answer.stderr.contains(part), "{}", answer.stderr);
-        }
-    }
-
-    #[test]
-    fn the_command_for_problems_reads_the_same_configuration() {
-        let (_dir, process) = Process::configured("a.toml", "");
-        let text = run(&process, false).text;
-        // Nothing is longer than a line after the option is added.
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let command = "run `harvester-node-agent --config=/a.toml doctor`";
-        assert!(text.contains(command), "{text}");
-    }
-}

@@ -44,20 +44,17 @@ fn errors(content: &str) -> Vec<String> {
     let errors = load_one(content).unwrap_err();
     let text = errors.to_string().replace(&format!("{ADMIN_FILE}:"), "");
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let count = errors.problems.len();
-    assert_eq!(lines.len(), count, "one line for each problem");
+    assert_eq!(lines.len(), errors.problems.len(), "one line for each");
     lines
 }
 
 /// Returns the shipped file with every setting uncommented; comments have a space after their `#`.
 fn uncommented_defaults() -> String {
-    let lines = DEFAULTS_FILE
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
-            _ => line,
-        });
-    lines.map(|line| format!("{line}\n")).collect()
+    let lines = DEFAULTS_FILE.lines().map(|line| {
+        let setting = line.strip_prefix('#').filter(|text| !text.starts_with(' '));
+        format!("{}\n", setting.unwrap_or(line))
+    });
+    lines.collect()
 }
 
 #[test]
@@ -73,13 +70,11 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
     assert_eq!(loaded.values.len(), DEFAULTS.len());
     for value in &loaded.values {
         assert!(value.is_default, "{}", value.key);
-        match value.origin {
-            Some(_) => assert!(active.contains(&format!(" = {}\n", show::toml(&value.value)))),
-            None => {
-                let table = format!("\n[{}]\n", value.key);
-                assert!(active.contains(&table), "{}", value.key);
-            }
-        }
+        let part = match value.origin {
+            Some(_) => format!(" = {}\n", show::toml(&value.value)),
+            None => format!("\n[{}]\n", value.key),
+        };
+        assert!(active.contains(&part), "{}", value.key);
     }
 }
 
@@ -152,45 +147,25 @@ fn every_key_refuses_values_of_another_type() {
         };
         let key = leaves::dotted(path);
         for value in VALUES.into_iter().filter(|value| !is_kind(value)) {
-            let lines = errors(&format!("{key} = {value}"));
-            assert_eq!(
-                lines,
-                [format!("1: `{key}`: the value is not {kind}")],
-                "{value}"
-            );
+            let expected = format!("1: `{key}`: the value is not {kind}");
+            assert_eq!(errors(&format!("{key} = {value}")), [expected], "{value}");
         }
     }
 }
 
 #[test]
 fn values_become_what_they_mean() {
-    type Change = fn(&mut Settings);
-    let cases: &[(&str, Change)] = &[
-        ("topology.host_label = 'off'", |s| {
-            s.topology.host_label = None;
-        }),
-        ("topology.sources = ['host-node', 'configmap']", |s| {
-            s.topology.sources = vec![Source::HostNode, Source::ConfigMap];
-        }),
-        ("metrics.textfile = '/srv/a.prom'", |s| {
-            s.metrics.textfile = MetricsFile::Path("/srv/a.prom".into());
-        }),
-        ("timing.poll_interval = '24h'", |s| {
-            s.timing.poll = Duration::from_secs(86_400);
-        }),
-        ("timing.hostname_debounce = '250ms'", |s| {
-            s.timing.hostname_debounce = Duration::from_millis(250);
-        }),
-        ("timing.annotation_grace_period = '60s'", |s| {
-            s.timing.settle = Duration::from_secs(60);
-        }),
-    ];
-    for (content, change) in cases {
-        let mut expected = Settings::default();
-        change(&mut expected);
-        assert_ne!(expected, Settings::default(), "{content}");
-        assert_eq!(settings(content), expected, "{content}");
-    }
+    let mut expected = Settings::default();
+    expected.topology.host_label = None;
+    expected.topology.sources = vec![Source::HostNode, Source::ConfigMap];
+    expected.metrics.textfile = MetricsFile::Path("/srv/a.prom".into());
+    expected.timing.poll = Duration::from_secs(86_400);
+    expected.timing.hostname_debounce = Duration::from_millis(250);
+    expected.timing.settle = Duration::from_secs(60);
+    let content = "topology.host_label = 'off'\ntopology.sources = ['host-node', 'configmap']\n\
+                   metrics.textfile = '/srv/a.prom'\ntiming.poll_interval = '24h'\n\
+                   timing.hostname_debounce = '250ms'\ntiming.annotation_grace_period = '60s'";
+    assert_eq!(settings(content), expected);
 }
 
 /// The file has each mistake, and below it all errors or warnings with their lines. Without any, it is none.
@@ -259,12 +234,8 @@ fn no_more_extra_labels_are_allowed_than_the_agent_can_own() {
         format!("[labels.extra]\n{}", keys.collect::<String>())
     };
     assert_eq!(settings(&extra(EXTRA_MAX)).labels.extra.len(), EXTRA_MAX);
-    assert_eq!(
-        errors(&extra(EXTRA_MAX + 2)),
-        [
-            "130: `labels.extra.k128`: the key is one of 130 in `[labels.extra]`; at most 128 are allowed"
-        ]
-    );
+    let text = "130: `labels.extra.k128`: the key is one of 130 in `[labels.extra]`; at most 128 are allowed";
+    assert_eq!(errors(&extra(EXTRA_MAX + 2)), [text]);
 }
 
 /// Errors get into the journal and into the archive of `doctor --bundle`.
@@ -359,12 +330,9 @@ fn hostile_files_end_in_errors() {
     assert_eq!(errors(&long).len(), 20_000);
     let below = format!("[hosts.{}]\n{many}", "a".repeat(100_000));
     let leaves = leaves::parse(Path::new(ADMIN_FILE), &below, &mut Vec::new());
-    let is_small = |leaf: &Leaf<'_>| {
-        [&leaf.path, &leaf.names]
-            .iter()
-            .all(|names| names.concat().len() < 1000)
-    };
-    assert_eq!(leaves.iter().filter(|leaf| is_small(leaf)).count(), 30_000);
+    let length = |leaf: &Leaf<'_>| leaf.path.concat().len().max(leaf.names.concat().len());
+    let small = leaves.iter().filter(|leaf| length(leaf) < 1000);
+    assert_eq!(small.count(), 30_000);
     for deep in [
         format!("topology.sources = {}", "[".repeat(100_000)),
         format!("labels.extra.a{} = 1", ".a".repeat(100_000)),

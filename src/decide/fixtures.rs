@@ -78,6 +78,13 @@ impl World {
         world
     }
 
+    /// Creates a world in which nothing is left to do.
+    pub(crate) fn settled() -> Self {
+        let mut world = Self::new();
+        world.settle();
+        world
+    }
+
     /// Replaces the answer of a source about the host.
     pub(crate) fn answer(&mut self, source: Source, answer: Fact<HostLabels>) {
         self.reads.answers.insert(source, answer);
@@ -182,6 +189,26 @@ impl World {
             Fact::Known(node) => node,
             other => panic!("no Node: {other:?}"),
         }
+    }
+
+    /// Labels the Node, as another writer does.
+    pub(crate) fn label(&mut self, key: &str, value: &str) {
+        let labels = &mut self.node().labels;
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Gives the machine another hostname, now and at the next boot.
+    pub(crate) fn set_hostname(&mut self, name: &str) {
+        let machine = &mut self.observation.machine;
+        machine.kernel_hostname = Fact::Known(name.to_owned());
+        machine.static_hostname = machine.kernel_hostname.clone();
+    }
+
+    /// Plans, and applies the plan.
+    pub(crate) fn step(&mut self) -> Plan {
+        let plan = self.plan();
+        self.apply(&plan);
+        plan
     }
 
     /// Applies the plan and reads the Node again.

@@ -118,9 +118,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_line_without_what_was_put_into_the_message() {
-        let test =
-            "report::logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
-        let Role::Parent(output) = own_process(test) else {
+        let Role::Parent(output) = own_process() else {
             install_panic_hook();
             let secret = "hunter".to_owned() + "2";
             let worker = thread::Builder::new().name("worker\n1".into());
@@ -130,25 +128,21 @@ mod tests {
         };
         assert!(!output.status.success());
         let text = String::from_utf8(output.stderr).unwrap();
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.contains("panicked"))
-            .collect();
-        assert_eq!(lines.len(), 2, "{text}");
+        let lines = text.lines().filter(|line| line.contains("panicked"));
+        let [first, second] = lines.collect::<Vec<_>>()[..] else {
+            panic!("{text}");
+        };
         let start = "harvester-node-agent panicked at src/report/logging.rs:";
-        assert!(lines[0].starts_with(start), "{text}");
-        assert!(
-            lines[0].ends_with(" in thread worker\\n1: message withheld"),
-            "{text}"
-        );
-        assert!(lines[1].ends_with(": a literal\\nof ours"), "{text}");
+        assert!(first.starts_with(start), "{text}");
+        let end = " in thread worker\\n1: message withheld";
+        assert!(first.ends_with(end), "{text}");
+        assert!(second.ends_with(": a literal\\nof ours"), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
     }
 
     #[test]
     fn only_our_own_debug_events_are_shown_without_colours() {
-        let test = "report::logging::tests::only_our_own_debug_events_are_shown_without_colours";
-        let Role::Parent(output) = own_process(test) else {
+        let Role::Parent(output) = own_process() else {
             debug_to_stderr(LogLevel::Info);
             tracing::debug!("not wanted");
             debug_to_stderr(LogLevel::Debug);
@@ -169,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_core_is_dumped() {
-        if !own_process("report::logging::tests::no_core_is_dumped").is_child() {
+        if !own_process().is_child() {
             return;
         }
         assert!(nix::sys::prctl::get_dumpable().unwrap());

@@ -369,8 +369,7 @@ mod tests {
 
     #[test]
     fn each_command_prints_the_expected_text_of_a_status() {
-        let mut world = World::new();
-        world.settle();
+        let world = World::settled();
         let mut status = Status::new(&round(&world, &[]), &Context::default());
         let [from, to, at] = ["hv-b", "hv-a", TIME].map(str::to_owned);
         status.last_migration = Some(LastMigration {

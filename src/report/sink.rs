@@ -33,19 +33,16 @@ mod tests {
 
     #[test]
     fn the_journal_is_chosen_for_a_service_on_a_system_that_has_one() {
+        let stderr = |is_prefixed| Sink::Stderr { is_prefixed };
         for has_stream in [false, true] {
-            assert_eq!(choose_sink(true, false, has_stream), Sink::Journal);
-            let is_prefixed = has_stream;
-            assert_eq!(
-                choose_sink(false, false, has_stream),
-                Sink::Stderr { is_prefixed }
-            );
-            let is_prefixed = false;
-            for has_journal in [false, true] {
-                assert_eq!(
-                    choose_sink(has_journal, true, has_stream),
-                    Sink::Stderr { is_prefixed }
-                );
+            for (has_journal, is_terminal, expected) in [
+                (true, false, Sink::Journal),
+                (false, false, stderr(has_stream)),
+                (true, true, stderr(false)),
+                (false, true, stderr(false)),
+            ] {
+                let found = choose_sink(has_journal, is_terminal, has_stream);
+                assert_eq!(found, expected);
             }
         }
     }

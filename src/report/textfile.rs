@@ -121,8 +121,8 @@ mod tests {
         let (told, outcomes) = mpsc::channel();
         let writer = FileWriter::new(root, move |_, outcome| {
             let is_written = matches!(outcome, Outcome::Written);
-            told.send((!is_written).then(|| format!("{outcome:?}")))
-                .unwrap();
+            let error = (!is_written).then(|| format!("{outcome:?}"));
+            told.send(error).unwrap();
         });
         (Textfile::new(root, writer), outcomes)
     }

@@ -144,17 +144,14 @@ mod tests {
 
     #[tokio::test]
     async fn each_change_of_the_kernels_host_name_is_reported_once() {
-        let test =
-            "triggers::hostname::tests::each_change_of_the_kernels_host_name_is_reported_once";
-        if own_namespaces(test, &["--map-root-user", "--uts"]).is_child() {
+        if own_namespaces(&["--map-root-user", "--uts"]).is_child() {
             each_change_is_reported(Root::new("/")).await;
         }
     }
 
     #[tokio::test]
     async fn a_tree_with_the_kernels_file_mounted_in_it_is_live() {
-        let test = "triggers::hostname::tests::a_tree_with_the_kernels_file_mounted_in_it_is_live";
-        if own_namespaces(test, &["--map-root-user", "--uts", "--mount"]).is_child() {
+        if own_namespaces(&["--map-root-user", "--uts", "--mount"]).is_child() {
             let (_dir, root) = tree();
             let file = root.join(PATH);
             run(&["mount", "--bind", PATH, file.to_str().unwrap()]);
@@ -196,8 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all() {
-        let test = "triggers::hostname::tests::a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all";
-        if own_namespaces(test, &["--map-root-user", "--mount"]).is_child() {
+        if own_namespaces(&["--map-root-user", "--mount"]).is_child() {
             run(&["mount", "-t", "tmpfs", "none", "/proc/sys"]);
             let board = ends(&Root::new("/")).await;
             assert!(stands(&board, false, "ProcSubset=pid"));

@@ -7,21 +7,31 @@ use crate::testing::{own_namespaces, simulate_system};
 
 const DELAY: Duration = Duration::from_secs(7);
 
+fn listener_of(root: &Root, board: &SourceBoard) -> Listener {
+    let random = || Random::from_bits(0);
+    let chance = Chance { random, machine: 1 };
+    let (bus, board) = (Bus::new(root, None), board.clone());
+    Listener::new(root, &bus, Instant::now(), None, board, chance).unwrap()
+}
+
 /// Creates a listener on a simulated machine. Both APIs work if `files_delay` is not zero.
 fn listener(files_delay: Duration) -> Listener {
     simulate_system();
-    let root = Root::new("/nonexistent");
-    let chance = Chance {
-        random: || Random::from_bits(0),
-        machine: 1,
-    };
-    let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
-    let mut listener = Listener::new(&root, &bus, Instant::now(), None, board, chance).unwrap();
+    let mut listener = listener_of(&Root::new("/nonexistent"), &SourceBoard::default());
     listener.subscribe(Targets {
         files_delay,
         ..Targets::default()
     });
     listener
+}
+
+/// Returns a round that is planned after a time.
+fn planned(milliseconds: u64, scope: Scope) -> Next {
+    Next {
+        after: Duration::from_millis(milliseconds),
+        trigger: Trigger::Timer,
+        scope,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,11 +58,7 @@ async fn files_that_are_known_later_are_watched_and_replaced() {
 /// Returns the scope of the next round, and the time until it began.
 async fn next(listener: &mut Listener) -> (Scope, Duration) {
     let before = Instant::now();
-    let next = Next {
-        after: Duration::from_secs(600),
-        trigger: Trigger::Timer,
-        scope: Scope::KNOWN,
-    };
+    let next = planned(600_000, Scope::KNOWN);
     match listener.wait(next, &mut || {}).await {
         Wake::Reconcile(reasons) => (reasons.scope, Instant::now() - before),
         Wake::Reload => panic!("there was no SIGHUP"),
@@ -79,12 +85,8 @@ async fn reconciles_in_a_minute(trigger: Trigger, source: &dyn Source) -> usize 
 
 #[tokio::test(start_paused = true)]
 async fn what_others_can_send_at_will_causes_few_reconciles() {
-    for trigger in [
-        Trigger::Operator,
-        Trigger::Port,
-        Trigger::Link,
-        Trigger::Clock,
-    ] {
+    use Trigger::{Clock, Link, Operator, Port};
+    for trigger in [Operator, Port, Link, Clock] {
         let count = reconciles_in_a_minute(trigger, &clock::Clock).await;
         assert!((20..=27).contains(&count), "{trigger:?}: {count}");
     }
@@ -95,10 +97,8 @@ async fn what_others_can_send_at_will_causes_few_reconciles() {
 
 #[tokio::test]
 async fn each_source_has_one_name_and_those_that_others_can_cause_at_will_have_a_pace() {
-    let (root, files) = (
-        Root::new("/nonexistent"),
-        tokio::sync::watch::channel(BTreeSet::new()),
-    );
+    let root = Root::new("/nonexistent");
+    let files = tokio::sync::watch::channel(BTreeSet::new());
     let sources = sources(&root, &Bus::new(&root, None), &files.1);
     let names: BTreeSet<_> = sources.iter().map(|source| source.about().0).collect();
     assert_eq!(names.len(), sources.len());
@@ -134,10 +134,8 @@ async fn new_credentials_are_read_after_the_delay_of_this_machine_while_both_api
     assert_eq!(next(&mut listener).await, (Scope::NONE, Duration::ZERO));
     let (scope, waited) = next(&mut listener).await;
     assert_eq!(scope, Scope::FILES);
-    assert!(
-        waited > DELAY - Duration::from_secs(3) && waited <= DELAY,
-        "{waited:?}"
-    );
+    let early = DELAY - Duration::from_secs(3);
+    assert!(waited > early && waited <= DELAY, "{waited:?}");
     let (scope, waited) = next(&mut listener).await;
     assert_eq!((scope, waited.as_secs()), (Scope::KNOWN, 600));
 }
@@ -165,12 +163,8 @@ async fn reasons_that_planned_rounds_take_along_delay_no_later_round_by_more_tha
     let sender = listener.sender();
     for _ in 0..60 {
         sender.send(Trigger::Vmi);
-        let planned = Next {
-            after: Duration::from_millis(50),
-            trigger: Trigger::Timer,
-            scope: Scope::KNOWN,
-        };
-        listener.wait(planned, &mut || {}).await;
+        let next = planned(50, Scope::KNOWN);
+        listener.wait(next, &mut || {}).await;
     }
     sender.send(Trigger::Vmi);
     let (scope, waited) = next(&mut listener).await;
@@ -190,81 +184,56 @@ async fn a_storm_beside_planned_rounds_causes_few_more_than_these() {
     });
     let mut rounds = 0;
     while !storm.is_finished() {
-        let planned = Next {
-            after: Duration::from_secs(1),
-            trigger: Trigger::Timer,
-            scope: Scope::KNOWN,
-        };
-        listener.wait(planned, &mut || {}).await;
+        let next = planned(1000, Scope::KNOWN);
+        listener.wait(next, &mut || {}).await;
         rounds += 1;
     }
     // In ten seconds: the burst, two a second, and one a second that is planned.
     assert!((30..=52).contains(&rounds), "{rounds}");
 }
 
-/// Runs a listener on the kernel of this machine, whose inotify limit `limit` is zero. Returns how many of twenty rounds an event
-/// source caused.
-async fn rounds_by_event_sources(limit: &str) -> usize {
+/// Runs a listener on the kernel of this machine, whose inotify limit `limit` is zero. An event source causes few of twenty rounds.
+async fn rounds_by_event_sources(limit: &str) {
     std::fs::write(format!("/proc/sys/user/{limit}"), "0").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
-    let chance = Chance {
-        random: || Random::from_bits(0),
-        machine: 1,
-    };
-    let (bus, board) = (Bus::new(&root, None), SourceBoard::default());
-    let started = Instant::now();
-    let mut listener = Listener::new(&root, &bus, started, None, board.clone(), chance).unwrap();
-    let mut count = 0;
+    let board = SourceBoard::default();
+    let (mut listener, mut count) = (listener_of(&root, &board), 0);
     for _ in 0..20 {
         listener.subscribe(Targets {
             files: ["/etc/hostname".into()].into(),
             ..Targets::default()
         });
-        let next = Next {
-            after: Duration::from_millis(100),
-            trigger: Trigger::Timer,
-            scope: Scope::NONE,
-        };
-        let wake = listener.wait(next, &mut || {}).await;
+        let wake = listener.wait(planned(100, Scope::NONE), &mut || {}).await;
         let is_source = |reasons: &Reasons| reasons.trigger == Trigger::EventSource;
         count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_source(&reasons)));
     }
     let is_reported = |finding: &Finding| {
         finding.code == Code::SignalUnavailable && finding.seen.contains("inotify")
     };
-    assert!(
-        board.findings().iter().any(is_reported),
-        "{:?}",
-        board.findings()
-    );
+    let findings = board.findings();
+    assert!(findings.iter().any(is_reported), "{findings:?}");
     assert!(!board.sources()["files"].is_active);
-    count
+    assert!(count <= 4, "{count} of 20 rounds");
 }
 
 #[tokio::test]
 async fn a_kernel_without_an_inotify_instance_is_reported_and_causes_no_rounds() {
-    let test =
-        "triggers::tests::a_kernel_without_an_inotify_instance_is_reported_and_causes_no_rounds";
-    if own_namespaces(test, &["--map-root-user"]).is_child() {
-        let count = rounds_by_event_sources("max_inotify_instances").await;
-        assert!(count <= 4, "{count} of 20 rounds");
+    if own_namespaces(&["--map-root-user"]).is_child() {
+        rounds_by_event_sources("max_inotify_instances").await;
     }
 }
 
 #[tokio::test]
 async fn a_kernel_that_refuses_a_watch_is_reported_and_causes_no_rounds() {
-    let test = "triggers::tests::a_kernel_that_refuses_a_watch_is_reported_and_causes_no_rounds";
-    if own_namespaces(test, &["--map-root-user"]).is_child() {
-        let count = rounds_by_event_sources("max_inotify_watches").await;
-        assert!(count <= 4, "{count} of 20 rounds");
+    if own_namespaces(&["--map-root-user"]).is_child() {
+        rounds_by_event_sources("max_inotify_watches").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn files_are_watched_again_once_the_kernel_allows_it() {
-    let test = "triggers::tests::files_are_watched_again_once_the_kernel_allows_it";
-    if own_namespaces(test, &["--map-root-user"]).is_child() {
+    if own_namespaces(&["--map-root-user"]).is_child() {
         for limit in ["max_inotify_instances", "max_inotify_watches"] {
             let allow = |number: &str| std::fs::write(format!("/proc/sys/user/{limit}"), number);
             allow("0").unwrap();

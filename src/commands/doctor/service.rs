@@ -155,7 +155,9 @@ fn unusable(root: &Root) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::lock::Holder;
+    use crate::access::testing::{tree, write};
+    use crate::report::status_file::STATUS_FILE;
+    use crate::sys::lock::{self, Holder};
 
     fn service(presence: Presence) -> Service {
         let problem = |code, since: Option<&str>| Problem {
@@ -178,14 +180,19 @@ mod tests {
         service(Presence::Running(Holder { pid: Some(1) }))
     }
 
-    /// The file has states of an agent, and below each the finding with its steps and commands, or the gap.
+    /// The file has states of an agent, or its lock and status file, which are read. Below each are the finding with its steps and
+    /// commands, or the gap.
     #[test]
     fn each_state_of_the_agent_has_its_finding() {
         let file = "src/commands/doctor/service.txt";
         harvester_lab::expected::cases_are_expected(file, |case| {
-            let mut service = Service::default();
+            let ((_dir, root), mut service, mut held) = (tree(), Service::default(), None);
             for word in case.split(' ') {
                 match word {
+                    "locked" => held = Some(lock::acquire(&root).unwrap()),
+                    "directory" => write(&root, format!("{STATUS_FILE}/file"), ""),
+                    _ if word.starts_with('{') => write(&root, STATUS_FILE, word),
+                    "read" => service = Service::read(&root),
                     "running" => service = running(),
                     "stopped" => service.presence = Presence::Absent,
                     // The kernel may hide the process.
@@ -206,68 +213,28 @@ mod tests {
                     found.remedy()
                 )
             });
-            let gap = service
-                .gap()
-                .map(|gap| format!("{}: {}", gap.check, gap.message));
+            drop(held);
+            let gap = service.gap();
+            let gap = gap.map(|gap| format!("{}: {}", gap.check, gap.message));
             text + &gap.unwrap_or_default()
         });
     }
 
     #[test]
-    fn the_old_complaints_of_an_agent_that_does_not_run_count_no_more() {
+    fn what_needs_a_memory_is_of_the_running_agent() {
         let (running, gone) = (running(), service(Presence::Absent));
         let at = "2026-11-21T10:00:00Z";
         assert_eq!(running.since(Code::HostnameDiffers), Some(at));
         assert_eq!(running.since(Code::LabelConflict), None);
         assert_eq!(gone.since(Code::HostnameDiffers), None);
-    }
-
-    #[test]
-    fn a_status_of_a_running_agent_that_cannot_be_used_is_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let path = root.join("/run/harvester-node-agent/status.json");
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, "{").unwrap();
-        let stopped = Service::read(&root).finding().unwrap();
-        assert_eq!(stopped.code, Code::AgentNotRunning);
-        assert!(stopped.seen.contains("is damaged"), "{}", stopped.seen);
-        std::fs::remove_file(&path).unwrap();
-        let _lock = crate::sys::lock::acquire(&root).unwrap();
-        assert_eq!(Service::read(&root).finding(), None);
-        for (content, says) in [
-            ("{", "is damaged"),
-            (
-                r#"{"apiVersion": "v9"}"#,
-                "of another version of the agent: v9",
-            ),
+        let newer = [Finding::new(Code::LabelConflict, "newer")];
+        for (service, found, expected) in [
+            (&running, &[][..], &[Code::LabelConflict][..]),
+            (&running, &newer, &[]),
+            (&gone, &[], &[]),
         ] {
-            std::fs::write(&path, content).unwrap();
-            let finding = Service::read(&root).finding().unwrap();
-            assert_eq!(finding.code, Code::FileNotWritten);
-            assert!(finding.seen.contains(says), "{}", finding.seen);
-            assert!(finding.commands()[0].text.contains("restart"));
-        }
-        std::fs::remove_file(&path).unwrap();
-        std::fs::create_dir(&path).unwrap();
-        let finding = Service::read(&root).finding().unwrap();
-        assert!(
-            finding
-                .commands()
-                .iter()
-                .all(|one| !one.text.contains("restart"))
-        );
-    }
-
-    #[test]
-    fn what_needs_a_memory_is_reported_by_the_running_agent() {
-        let codes = |service: &Service, found: &[Finding]| -> Vec<Code> {
             let reported = service.reported(found);
-            reported.iter().map(|reported| reported.code).collect()
-        };
-        assert_eq!(codes(&running(), &[]), [Code::LabelConflict]);
-        let found = [Finding::new(Code::LabelConflict, "newer")];
-        assert_eq!(codes(&running(), &found), []);
-        assert_eq!(codes(&service(Presence::Absent), &[]), []);
+            assert!(reported.iter().map(|one| &one.code).eq(expected));
+        }
     }
 }

@@ -28,8 +28,9 @@ fn status(name: &str, verdict: Verdict) -> Value {
 }
 
 fn missing(seconds: u64) -> Seen {
+    let alone = Some(Duration::from_secs(seconds));
     Seen {
-        alone: Some(Duration::from_secs(seconds)),
+        alone,
         ..Seen::default()
     }
 }
@@ -180,21 +181,16 @@ fn a_status_counts_if_the_lock_has_no_process_id() {
     let (_dir, root) = tree();
     let own = Instance::own().unwrap();
     publish(&root, &own);
-    let says = || {
-        let seen = see(&root, &Settings::default(), &mut None);
-        seen.status.is_some()
-    };
+    let settings = Settings::default();
+    let says = || see(&root, &settings, &mut None).status.is_some();
     assert!(says(), "the process in the status runs");
     let _lock = lock::acquire(&root).unwrap();
     assert!(says());
     // As on a full disk.
     std::fs::write(root.join(LOCK_FILE), "").unwrap();
     assert!(says());
-    let ended = Instance {
-        start_ticks: own.start_ticks + 1,
-        ..own
-    };
-    publish(&root, &ended);
+    let start_ticks = own.start_ticks + 1;
+    publish(&root, &Instance { start_ticks, ..own });
     assert!(!says(), "a status of an earlier process");
 }
 

@@ -127,8 +127,7 @@ fn after_a_restart_the_same_finding_has_the_same_event() {
 
 #[test]
 fn a_new_warning_is_sent_once_by_the_daemon_about_its_own_node() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     // The second one is a notice, and the clock explains the third one.
     world.observation.findings = [
         Code::CredentialExposed,
@@ -154,8 +153,7 @@ fn a_new_warning_is_sent_once_by_the_daemon_about_its_own_node() {
 
 #[test]
 fn an_event_that_was_not_sent_because_of_too_many_writes_is_sent_later() {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     while world.memory.report_writes.left(world.uptime).is_none() {
         world.memory.report_writes.note(world.uptime);
     }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use harvester_lab::expected::cases_are_expected;
+
 use super::*;
 use crate::decide::fixtures::World;
 use crate::facts::names::HostName;
@@ -28,119 +30,73 @@ fn migration(uid: &str) -> InstanceMigration {
     }
 }
 
-/// A change of the instance, or of its VirtualMachine.
-type Step = fn(&mut Vmi, &mut Fact<VirtualMachine>);
-
-fn with(vmi: &mut Vmi, change: impl FnOnce(&mut InstanceMigration)) {
-    let state = &mut vmi.announcements.migration;
-    change(state.get_or_insert_with(|| migration("m1")));
-}
-
-fn evict(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.evacuated_host.clone_from(&vmi.host);
-}
-
-fn label(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.migration_target = host("hv-b");
-}
-
-fn prepare(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.migration = Some(migration("m1"));
-}
-
-fn start(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    with(vmi, |migration| migration.started = timestamp(AT));
-}
-
-/// KubeVirt 1.6 and later: the host changes before `completed`, and the eviction is reset after that.
-fn switch(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    with(vmi, |migration| migration.has_end = true);
-    vmi.host = host("hv-b");
-}
-
-fn complete(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    with(vmi, |migration| migration.is_completed = true);
-    vmi.host = host("hv-b");
-    vmi.announcements.evacuated_host = None;
-}
-
-fn fail(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    with(vmi, |migration| {
-        migration.is_completed = true;
-        migration.is_failed = true;
-        migration.failure = Some("no\nmemory".to_owned());
-    });
-}
-
-fn abort(vmi: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    with(vmi, |migration| migration.is_abort_requested = true);
-    fail(vmi, vm);
-}
-
-fn unevict(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.evacuated_host = None;
-    vmi.announcements.migration_target = None;
-}
-
-fn retry(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.migration = Some(InstanceMigration {
+/// Changes the instance, or its VirtualMachine.
+fn take(step: &str, vmi: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
+    let seen = &mut vmi.announcements;
+    let started = || InstanceMigration {
         started: timestamp(AT),
         ..migration("m2")
-    });
-}
-
-fn delete(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.announcements.stop = timestamp(AT).map(|requested| StopRequest {
-        requested,
-        grace: Some(Duration::from_secs(120)),
-    });
-}
-
-fn replace(vmi: &mut Vmi, _: &mut Fact<VirtualMachine>) {
-    vmi.uid = "another".to_owned();
-    vmi.announcements = crate::facts::scheduled_events::Announcements::default();
-}
-
-fn maintain(strategy: MaintenanceStrategy) -> VirtualMachine {
-    VirtualMachine {
+    };
+    let maintain = |strategy| VirtualMachine {
         is_restarted: false,
         maintained_host: host("hv-a"),
         maintenance: Some(strategy),
         is_deleted: false,
+    };
+    let plain = |is_restarted| VirtualMachine {
+        is_restarted,
+        ..VirtualMachine::default()
+    };
+    match step {
+        "evict" => seen.evacuated_host.clone_from(&vmi.host),
+        "label" => seen.migration_target = host("hv-b"),
+        "prepare" => seen.migration = Some(migration("m1")),
+        "unevict" => (seen.evacuated_host, seen.migration_target) = (None, None),
+        "retry" => seen.migration = Some(started()),
+        "delete" => {
+            let grace = Some(Duration::from_secs(120));
+            let stop = timestamp(AT).map(|requested| StopRequest { requested, grace });
+            seen.stop = stop;
+        }
+        "replace" => {
+            vmi.uid = "another".to_owned();
+            *seen = crate::facts::scheduled_events::Announcements::default();
+        }
+        "enable" => *vm = Fact::Known(maintain(MaintenanceStrategy::RestartAfterEnable)),
+        "disable" => *vm = Fact::Known(maintain(MaintenanceStrategy::RestartAfterDisable)),
+        "shutdown" => *vm = Fact::Known(maintain(MaintenanceStrategy::Shutdown)),
+        "halt" => *vm = Fact::Known(plain(false)),
+        "keep-running" => *vm = Fact::Known(plain(true)),
+        "delete-vm" => {
+            let maintained = maintain(MaintenanceStrategy::Shutdown);
+            let is_deleted = true;
+            *vm = Fact::Known(VirtualMachine {
+                is_deleted,
+                ..maintained
+            });
+        }
+        _ => {
+            let migration = seen.migration.get_or_insert_with(|| migration("m1"));
+            match step {
+                "start" => migration.started = timestamp(AT),
+                // KubeVirt 1.6 and later: the host changes before `completed`, and the eviction is reset after that.
+                "switch" => migration.has_end = true,
+                "complete" => migration.is_completed = true,
+                _ => {
+                    assert!(["fail", "abort"].contains(&step), "{step}");
+                    (migration.is_completed, migration.is_failed) = (true, true);
+                    migration.failure = Some("no\nmemory".to_owned());
+                    migration.is_abort_requested = step == "abort";
+                }
+            }
+        }
     }
-}
-
-fn maintain_enable(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(maintain(MaintenanceStrategy::RestartAfterEnable));
-}
-
-fn maintain_disable(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(maintain(MaintenanceStrategy::RestartAfterDisable));
-}
-
-fn maintain_shutdown(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(maintain(MaintenanceStrategy::Shutdown));
-}
-
-fn halt(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(VirtualMachine {
-        is_restarted: false,
-        ..VirtualMachine::default()
-    });
-}
-
-fn keep_running(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(VirtualMachine {
-        is_restarted: true,
-        ..VirtualMachine::default()
-    });
-}
-
-fn delete_vm(_: &mut Vmi, vm: &mut Fact<VirtualMachine>) {
-    *vm = Fact::Known(VirtualMachine {
-        is_deleted: true,
-        ..maintain(MaintenanceStrategy::Shutdown)
-    });
+    if ["switch", "complete"].contains(&step) {
+        vmi.host = host("hv-b");
+    }
+    if step == "complete" {
+        vmi.announcements.evacuated_host = None;
+    }
 }
 
 fn observe(
@@ -157,12 +113,12 @@ fn observe(
 }
 
 /// Takes the steps and returns the published states. Each observation comes twice, and the tracker is saved and loaded after each.
-fn published(steps: &[Step]) -> Vec<ScheduledEvent> {
+fn published(steps: &str) -> Vec<ScheduledEvent> {
     let (mut world, mut tracker) = (World::new(), EventTracker::default());
     let mut vm = Fact::failed(UnavailableKind::NotAsked, "");
     let mut events = observe(&mut tracker, &world, &vm);
-    for step in steps {
-        step(world.vmi(), &mut vm);
+    for step in steps.split(' ') {
+        take(step, world.vmi(), &mut vm);
         events.extend(observe(&mut tracker, &world, &vm));
         let saved = serde_json::to_string(&tracker).unwrap();
         tracker = serde_json::from_str(&saved).unwrap();
@@ -171,97 +127,25 @@ fn published(steps: &[Step]) -> Vec<ScheduledEvent> {
     events
 }
 
+/// The file has sequences. Below are the states of each, with the number of their event.
 #[test]
 fn each_sequence_is_published_in_order_and_once() {
-    let rows: &[(&str, &[Step], &str)] = &[
-        (
-            "drain",
-            &[evict, label, prepare, start, switch, complete, unevict],
-            "1 planned Eviction; 1 in-progress Eviction; 1 done Eviction",
-        ),
-        (
-            "manual migration",
-            &[label, prepare, start, complete, unevict],
-            "1 planned MigrationRequested; 1 in-progress MigrationRequested; 1 done MigrationRequested",
-        ),
-        (
-            "failed migration",
-            &[label, prepare, start, fail, unevict],
-            "1 planned MigrationRequested; 1 in-progress MigrationRequested; 1 failed MigrationRequested",
-        ),
-        (
-            "drain whose first migration fails",
-            &[evict, start, fail, retry],
-            "1 planned Eviction; 1 in-progress Eviction; 1 failed Eviction; 2 planned Eviction; 2 in-progress Eviction",
-        ),
-        (
-            "aborted migration",
-            &[prepare, start, abort, unevict],
-            "1 planned MigrationRequested; 1 in-progress MigrationRequested; 1 canceled MigrationRequested",
-        ),
-        (
-            "drain that is taken back",
-            &[evict, unevict, evict],
-            "1 planned Eviction; 1 canceled Eviction; 2 planned Eviction",
-        ),
-        (
-            "migration of which only the end is observed",
-            &[complete],
-            "1 done MigrationRequested",
-        ),
-        (
-            "migration whose end is not observed",
-            &[start, retry],
-            "1 in-progress MigrationRequested; 1 failed MigrationRequested; 2 in-progress MigrationRequested",
-        ),
-        (
-            "maintenance, ShutdownAndRestartAfterEnable",
-            &[maintain_enable, delete, replace],
-            "1 in-progress HostMaintenance; 1 done HostMaintenance",
-        ),
-        (
-            "maintenance, ShutdownAndRestartAfterDisable",
-            &[maintain_disable, delete, replace],
-            "1 in-progress HostMaintenance; 1 done HostMaintenance",
-        ),
-        (
-            "maintenance, Shutdown",
-            &[maintain_shutdown, delete],
-            "1 in-progress HostMaintenance",
-        ),
-        ("stop", &[halt, delete], "1 in-progress VMStopped"),
-        ("stop, VM unreadable", &[delete], "1 in-progress VMStopped"),
-        (
-            "restart",
-            &[keep_running, delete, replace],
-            "1 in-progress VMRestarted; 1 done VMRestarted",
-        ),
-        ("deletion", &[delete_vm, delete], "1 in-progress VMDeleted"),
-        (
-            "stop during a migration",
-            &[start, halt, delete],
-            "1 in-progress MigrationRequested; 1 canceled MigrationRequested; 2 in-progress VMStopped",
-        ),
-    ];
-    for (name, steps, expected) in rows {
-        let events = published(steps);
-        let mut ids: Vec<&str> = Vec::new();
-        let mut shown = Vec::new();
-        for event in &events {
-            if !ids.contains(&event.id.as_str()) {
-                ids.push(&event.id);
+    cases_are_expected("src/decide/scheduled_events/cases.txt", |steps| {
+        let (mut ids, mut text) = (Vec::new(), String::new());
+        for event in published(steps) {
+            if !ids.contains(&event.id) {
+                ids.push(event.id.clone());
             }
             let (state, reason) = (event.state.as_str(), event.reason.as_str());
-            shown.push(format!("{} {state} {reason}", ids.len()));
+            text += &format!("{} {state} {reason}\n", ids.len());
         }
-        println!("{name:<45} {}", shown.join("; "));
-        assert_eq!(shown.join("; "), *expected, "{name}");
-    }
+        text
+    });
 }
 
 #[test]
 fn an_event_has_what_is_known() {
-    let events = published(&[evict, start, fail]);
+    let events = published("evict start fail");
     let json = |event: &ScheduledEvent| serde_json::to_value(event).unwrap();
     let id = &events[0].id;
     assert_eq!(
@@ -279,7 +163,7 @@ fn an_event_has_what_is_known() {
             "startTime": AT, "message": "no\\nmemory",
         })
     );
-    let events = published(&[maintain_enable, delete]);
+    let events = published("enable delete");
     assert_eq!(events[0].deadline.as_deref(), Some("2026-11-24T10:02:00Z"));
     assert_eq!(
         events[0].text(),
@@ -292,10 +176,10 @@ fn an_event_has_what_is_known() {
 fn what_was_over_before_and_what_was_not_read_publish_nothing() {
     let (mut world, mut tracker) = (World::new(), EventTracker::default());
     let vm = Fact::Absent;
-    complete(world.vmi(), &mut Fact::Absent);
+    take("complete", world.vmi(), &mut Fact::Absent);
     assert_eq!(observe(&mut tracker, &world, &vm), []);
     world.vmi().host = host("hv-a");
-    evict(world.vmi(), &mut Fact::Absent);
+    take("evict", world.vmi(), &mut Fact::Absent);
     let planned = observe(&mut tracker, &world, &vm);
     assert_eq!(planned.len(), 1);
     let known = tracker.clone();

@@ -109,8 +109,7 @@ fn accept_all(world: &mut World) -> Plan {
 
 /// Returns a world with labels, whose VM has migrated.
 fn migrated() -> World {
-    let mut world = World::new();
-    world.settle();
+    let mut world = World::settled();
     world.migrate("hv-b", "eu-1", "rack-b");
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
     world

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+use harvester_lab::expected::cases_are_expected;
+
 use super::*;
+use crate::access::testing::{tree, write};
+use crate::config::tests::write_files;
 
 const RKE2: &str = "/etc/rancher/rke2/config.yaml";
 
 const RANCHER: &str = "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml";
 
 fn read(files: &[(&str, &str)]) -> (Vec<Distribution>, Vec<DistributionProblem>) {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
+    let (_dir, root) = tree();
     for (path, text) in files {
-        let real = root.join(path);
-        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
-        std::fs::write(real, text).unwrap();
+        write(&root, path, text);
     }
     read_distribution(&root)
 }
@@ -23,101 +24,62 @@ fn one(files: &[(&str, &str)]) -> Distribution {
     distributions.pop().unwrap()
 }
 
-fn labels(distribution: &Distribution) -> Vec<(&str, &str, &str)> {
-    distribution
-        .node_labels
-        .iter()
-        .map(|label| {
-            let file = label.origin.file_name().unwrap().to_str().unwrap();
-            (label.key.as_str(), label.value.as_str(), file)
-        })
-        .collect()
+/// The file has trees. Below are the distributions of each, with their settings and where these are from, and what cannot be read.
+#[test]
+fn of_each_tree_the_expected_settings_are_read() {
+    cases_are_expected("src/observe/distribution/cases.txt", |case| {
+        let (_dir, root) = tree();
+        assert_eq!(write_files(&root, case), [""; 0]);
+        let (found, problems) = read_distribution(&root);
+        let said = format!("{found:?} {problems:?}");
+        assert!(!said.contains("CANARY"), "{said}");
+        let mut text = String::new();
+        for one in found {
+            text += &format!("{:?} in {}\n", one.kind, one.data_dir.display());
+            let mut add = |what: &str, value: String, origin: &Path| {
+                text += &format!("{what} {value} of {}\n", origin.display());
+            };
+            if let Some(name) = &one.node_name {
+                let id = if one.with_node_id { "-ID" } else { "" };
+                add("name", format!("{}{id}", name.value), &name.origin);
+            }
+            for label in &one.node_labels {
+                let pair = format!("{}={}", label.key, label.value);
+                add("label", pair, &label.origin);
+            }
+            if let Some(config) = &one.cloud_provider_config {
+                let name = one.cloud_provider_name.as_deref().unwrap_or_default();
+                let value = format!("{name} {}", config.value.display());
+                add("cloud provider", value, &config.origin);
+            }
+        }
+        text.extend(problems.iter().map(|problem| format!("{problem}\n")));
+        text
+    });
 }
 
 #[test]
-fn nothing_is_found_on_an_empty_machine() {
-    let (distributions, problems) = read(&[("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n")]);
-    assert!(distributions.is_empty() && problems.is_empty());
+fn the_environment_of_each_service_is_read() {
+    for path in RKE2_ENVIRONMENT {
+        let found = one(&[(path, "RKE2_DATA_DIR=/data")]);
+        assert_eq!(found.kind, DistributionKind::Rke2);
+        assert_eq!(found.data_dir, Path::new("/data"));
+    }
 }
 
 #[test]
-fn ranchers_json_drop_in_is_read() {
-    let rancher = r#"{"agent-token":"CANARY","cloud-provider-config":"/data/rke2/etc/config-files/cloud-provider-config",
-        "cloud-provider-name":"harvester","data-dir":"/data/rke2","node-label":["rke.cattle.io/machine=1","a=b"],"node-name":"pool1-abcde","token":"CANARY"}"#;
-    let found = one(&[(RANCHER, rancher)]);
-    assert_eq!(found.kind, DistributionKind::Rke2);
-    assert_eq!(found.data_dir, Path::new("/data/rke2"));
-    assert_eq!(found.configured_node_name(), Some("pool1-abcde"));
-    assert_eq!(found.cloud_provider_name.as_deref(), Some("harvester"));
-    let config = found.cloud_provider_config.clone().unwrap();
-    assert_eq!(config.origin, Path::new(RANCHER));
-    assert_eq!(
-        config.value,
-        Path::new("/data/rke2/etc/config-files/cloud-provider-config")
-    );
-    let origin = "50-rancher.yaml";
-    assert_eq!(
-        labels(&found),
-        [("rke.cattle.io/machine", "1", origin), ("a", "b", origin)]
-    );
-    assert!(!format!("{found:?}").contains("CANARY"));
-}
-
-#[test]
-fn later_files_replace_and_a_plus_adds() {
-    let base = "node-label: a=1,b=2\nnode-name: old\nwith-node-id: true\n";
-    let found = one(&[
-        (RKE2, base),
-        (
-            "/etc/rancher/rke2/config.yaml.d/10-a.yml",
-            "node-label+: [c=3, a=9]\n",
-        ),
-        (
-            "/etc/rancher/rke2/config.yaml.d/20-b.yaml",
-            "node-name: 12345\n",
-        ),
-        (
-            "/etc/rancher/rke2/config.yaml.d/30-c.yaml.bak",
-            "node-name: not-this\n",
-        ),
-    ]);
-    assert_eq!(
-        labels(&found),
-        [
-            ("b", "2", "config.yaml"),
-            ("c", "3", "10-a.yml"),
-            ("a", "9", "10-a.yml")
-        ]
-    );
-    assert_eq!(found.configured_node_name(), Some("12345"));
-    assert!(found.with_node_id);
-    let replaced = one(&[
-        (RKE2, base),
-        (
-            "/etc/rancher/rke2/config.yaml.d/10-a.yaml",
-            "node-label: z=1\n",
-        ),
-    ]);
-    assert_eq!(labels(&replaced), [("z", "1", "10-a.yaml")]);
-}
-
-#[test]
-fn what_is_handed_to_the_kubelet_counts_more_than_the_distributions_own_settings() {
-    let zone = "topology.kubernetes.io/zone";
-    let own = format!("node-name: a\nnode-label:\n- {zone}=x\n- a=b\n");
-    let handed = format!(
-        "kubelet-arg:\n- max-pods=200\n- node-labels={zone}=y,c=d\nkubelet-arg+: [\"--hostname-override=b\"]\n"
-    );
-    let found = one(&[(RKE2, &own), (RANCHER, &handed)]);
-    assert_eq!(found.configured_node_name(), Some("b"));
-    assert_eq!(
-        labels(&found),
-        [
-            ("a", "b", "config.yaml"),
-            ("c", "d", "50-rancher.yaml"),
-            (zone, "y", "50-rancher.yaml"),
-        ]
-    );
+fn a_file_that_is_no_text_or_a_directory_is_named() {
+    let (_dir, root) = tree();
+    let folder = Path::new("/etc/rancher/rke2/config.yaml.d");
+    std::fs::create_dir_all(root.join(folder.join("50.yaml"))).unwrap();
+    write(&root, folder.join("60.yaml"), "node-name: good");
+    std::fs::write(root.join(folder.join("65.yaml")), [0xff, 0xfe, 0x00]).unwrap();
+    let (distributions, problems) = read_distribution(&root);
+    assert_eq!(distributions[0].configured_node_name(), Some("good"));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    for (problem, name) in problems.iter().zip(["50.yaml", "65.yaml"]) {
+        assert!(problem.to_string().contains(name), "{problem}");
+    }
 }
 
 #[test]
@@ -129,72 +91,16 @@ fn ten_thousands_of_labels_are_read() {
 }
 
 #[test]
-fn the_environment_counts_less_than_the_configuration() {
-    let agent = (
-        "/etc/systemd/system/k3s-agent.service.env",
-        "K3S_TOKEN='CANARY'\nK3S_DATA_DIR=\"/srv/k3s\"\nK3S_NODE_NAME=from-env\n",
-    );
-    let found = one(&[agent]);
-    assert_eq!(found.kind, DistributionKind::K3s);
-    assert_eq!(found.data_dir, Path::new("/srv/k3s"));
-    assert_eq!(found.node_name.as_ref().unwrap().origin, Path::new(agent.0));
-    let config = ("/etc/rancher/k3s/config.yaml", "node-name: from-config\n");
-    let found = one(&[agent, config]);
-    assert_eq!(found.configured_node_name(), Some("from-config"));
-    assert_eq!(found.data_dir, Path::new("/srv/k3s"));
-    for path in RKE2_ENVIRONMENT {
-        let found = one(&[(path, "RKE2_DATA_DIR=/data")]);
-        assert_eq!(found.kind, DistributionKind::Rke2);
-        assert_eq!(found.data_dir, Path::new("/data"));
-    }
-    let moved = one(&[
-        ("/etc/default/rke2-agent", "RKE2_CONFIG_FILE=/opt/rke2.yaml"),
-        ("/opt/rke2.yaml.d/1.yaml", "node-name: moved"),
-    ]);
-    assert_eq!(moved.configured_node_name(), Some("moved"));
-}
-
-#[test]
-fn kubelet_flags_are_read() {
-    let found = one(&[
-        (
-            KUBEADM_FLAGS,
-            "KUBELET_KUBEADM_ARGS=\"--hostname-override=a --node-labels=x=1,y=2\"\n",
-        ),
-        (
-            "/etc/default/kubelet",
-            "KUBELET_EXTRA_ARGS=--node-labels y=3 --hostname-override b\n",
-        ),
-    ]);
-    assert_eq!(found.kind, DistributionKind::Kubeadm);
-    assert_eq!(found.configured_node_name(), Some("b"));
-    assert_eq!(
-        labels(&found),
-        [("x", "1", "kubeadm-flags.env"), ("y", "3", "kubelet")]
-    );
-    let by_hand = one(&[(
-        "/etc/default/kubelet",
-        "KUBELET_EXTRA_ARGS=--hostname-override=c\n",
-    )]);
-    assert_eq!(by_hand.kind, DistributionKind::Unknown);
-}
-
-#[test]
 fn a_file_that_sets_labels_is_watched() {
     let watched: Vec<PathBuf> = watched().collect();
+    let flags = "KUBELET_EXTRA_ARGS=--node-labels=a=b";
     for (path, text) in [
         (RKE2, "node-label: a=b"),
         (RANCHER, "node-label: a=b"),
         ("/etc/rancher/k3s/config.yaml", "node-label: a=b"),
         (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS=--node-labels=a=b"),
-        (
-            "/etc/default/kubelet",
-            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
-        ),
-        (
-            "/etc/sysconfig/kubelet",
-            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
-        ),
+        ("/etc/default/kubelet", flags),
+        ("/etc/sysconfig/kubelet", flags),
     ] {
         assert_eq!(one(&[(path, text)]).node_labels.len(), 1, "{path}");
         assert!(watched.contains(&PathBuf::from(path)), "{path}");
@@ -210,82 +116,16 @@ fn a_file_that_sets_labels_is_watched() {
 }
 
 #[test]
-fn several_distributions_are_all_named() {
-    let (distributions, _) = read(&[
-        (RKE2, ""),
-        ("/etc/rancher/k3s/config.yaml", "{}"),
-        (KUBEADM_KUBECONFIG, ""),
-        (RKE1_KUBECONFIG, ""),
-    ]);
-    let kinds: Vec<_> = distributions.iter().map(|one| one.kind).collect();
-    assert_eq!(
-        kinds,
-        [
-            DistributionKind::Rke2,
-            DistributionKind::K3s,
-            DistributionKind::Kubeadm,
-            DistributionKind::Rke1
-        ]
-    );
-    assert_eq!(distributions[1].data_dir, Path::new("/var/lib/rancher/k3s"));
-}
-
-#[test]
-fn a_broken_file_is_named_and_the_others_still_count() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    let folder = "/etc/rancher/rke2/config.yaml.d";
-    std::fs::create_dir_all(root.join(folder)).unwrap();
-    for (name, text) in [
-        ("10.yaml", "token: [CANARY"),
-        ("20.yaml", "- CANARY"),
-        ("30.yaml", "node-name: {a: CANARY}\ndata-dir: /data"),
-        ("40.yaml", "node-label: [a=b, [CANARY]]"),
-        ("60.yaml", "node-name: good"),
-        ("70.yaml", "data-dir: relative"),
-    ] {
-        std::fs::write(root.join(folder).join(name), text).unwrap();
-    }
-    std::fs::create_dir(root.join(folder).join("50.yaml")).unwrap();
-    std::fs::write(root.join(folder).join("65.yaml"), [0xff, 0xfe, 0x00]).unwrap();
-    let (distributions, problems) = read_distribution(&root);
-    assert_eq!(distributions[0].configured_node_name(), Some("good"));
-    assert_eq!(problems.len(), 6, "{problems:?}");
-    for (problem, name) in problems.iter().zip([
-        "10.yaml", "20.yaml", "30.yaml", "40.yaml", "50.yaml", "65.yaml",
-    ]) {
-        let cause = std::error::Error::source(problem).map(ToString::to_string);
-        let said = format!("{problem} {problem:?} {cause:?}");
-        assert!(said.contains(name), "{name}: {said}");
-        assert!(!said.contains("CANARY"), "{said}");
-    }
-}
-
-#[test]
 fn each_setting_of_each_file_is_passed_on_and_no_secret_is_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::new(dir.path());
-    let environment = "/etc/default/rke2-server";
-    let kubelet = "/etc/default/kubelet";
-    for (path, text) in [
-        (
-            environment,
-            "RKE2_TOKEN=CANARY\nRKE2_NODE_NAME=a\nOTHER=x\n",
-        ),
-        (
-            RKE2,
-            "token: 1234\nagent-token+: CANARY\nnode-label: [a=b, c=d]\nx: {y: z}\n",
-        ),
-        (RANCHER, r#"{"token":"CANARY"}"#),
-        (
-            kubelet,
-            "KUBELET_EXTRA_ARGS='--hostname-override=b --v 2'\n",
-        ),
-    ] {
-        let real = root.join(path);
-        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
-        std::fs::write(real, text).unwrap();
-    }
+    let (_dir, root) = tree();
+    let (environment, kubelet) = ("/etc/default/rke2-server", "/etc/default/kubelet");
+    let text = "RKE2_TOKEN=CANARY\nRKE2_NODE_NAME=a\nOTHER=x\n";
+    write(&root, environment, text);
+    let text = "token: 1234\nagent-token+: CANARY\nnode-label: [a=b, c=d]\nx: {y: z}\n";
+    write(&root, RKE2, text);
+    write(&root, RANCHER, r#"{"token":"CANARY"}"#);
+    let text = "KUBELET_EXTRA_ARGS='--hostname-override=b --v 2'\n";
+    write(&root, kubelet, text);
     let mut seen = Vec::new();
     let (found, _) = read_with(
         &root,
@@ -310,20 +150,4 @@ fn each_setting_of_each_file_is_passed_on_and_no_secret_is_kept() {
     );
     assert_eq!(found, read_distribution(&root).0);
     assert!(!format!("{found:?}").contains("CANARY"));
-}
-
-#[test]
-fn the_labels_of_the_agents_own_file_are_not_a_setting_of_the_distribution() {
-    let path = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
-    let text = "node-label+:\n- \"a=1\"\n";
-    let ours = format!("{MARK} ([registration] node_labels).\n{text}");
-    assert_eq!(labels(&one(&[(RKE2, "{}"), (path, &ours)])), []);
-    // Without the first line, the file is that of an administrator.
-    let found = one(&[(RKE2, "{}"), (path, text)]);
-    let expected = ("a", "1", "90-harvester-node-agent.yaml");
-    assert_eq!(labels(&found), [expected]);
-    // So is a copy of it.
-    let other = "/etc/rancher/rke2/config.yaml.d/91-copy.yaml";
-    let found = one(&[(RKE2, "{}"), (other, &ours)]);
-    assert_eq!(labels(&found), [("a", "1", "91-copy.yaml")]);
 }

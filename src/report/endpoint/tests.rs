@@ -7,38 +7,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
+/// What `serve_at` shows.
+const PAGE: &str = "\r\n\r\na 1\n";
+
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-/// A page at a free port, and its server.
-struct Served {
-    metrics: MetricsPage,
-    board: SourceBoard,
-    server: JoinHandle<()>,
-}
-
-impl Served {
-    fn new() -> Self {
-        let (metrics, board) = (MetricsPage::default(), SourceBoard::default());
-        let server = tokio::spawn(serve(metrics.clone(), board.clone()));
-        Self {
-            metrics,
-            board,
-            server,
-        }
-    }
-
-    /// Serves a page at this address.
-    fn new_at(address: SocketAddr) -> Self {
-        let served = Self::new();
-        served.metrics.show(Some(address), "a 1\n", "");
-        served
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
+/// Serves a page at this address, until the runtime of the test ends.
+fn serve_at(address: SocketAddr) -> (MetricsPage, SourceBoard) {
+    let (metrics, board) = (MetricsPage::default(), SourceBoard::default());
+    tokio::spawn(serve(metrics.clone(), board.clone()));
+    metrics.show(Some(address), "a 1\n", "");
+    (metrics, board)
 }
 
 /// Returns a port that stays free: on the loopback address of this process, no other one uses it.
@@ -77,21 +56,21 @@ async fn rest(stream: &mut TcpStream) -> std::io::Result<String> {
 
 #[tokio::test]
 async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_nowhere_else() {
-    let served = Served::new();
     let (first, second) = (free_port().await, free_port().await);
-    served.metrics.show(Some(first), "a 1\n", "b 1\n");
-    let text = ask(connect(first).await, REQUEST).await;
-    assert!(text.ends_with("\r\n\r\na 1\nb 1\n"), "{text}");
-    served.metrics.show(Some(first), "a 2\n", "b 2\n");
-    let text = ask(connect(first).await, REQUEST).await;
-    assert!(text.ends_with("\r\n\r\na 2\nb 2\n"), "{text}");
-
-    served.metrics.show(Some(second), "a 3\n", "");
-    let text = ask(connect(second).await, REQUEST).await;
-    assert!(text.ends_with("\r\n\r\na 3\n"), "{text}");
+    let (metrics, _) = serve_at(first);
+    for (address, state, activity) in [
+        (first, "a 1\n", "b 1\n"),
+        (first, "a 2\n", "b 2\n"),
+        (second, "a 3\n", ""),
+    ] {
+        metrics.show(Some(address), state, activity);
+        let text = ask(connect(address).await, REQUEST).await;
+        let end = format!("\r\n\r\n{state}{activity}");
+        assert!(text.ends_with(&end), "{text}");
+    }
     let is_closed = async || TcpStream::connect(first).await.is_err();
     eventually(SOON, "the first port is closed", is_closed).await;
-    served.metrics.show(None, "", "");
+    metrics.show(None, "", "");
     let is_closed = async || TcpStream::connect(second).await.is_err();
     eventually(SOON, "the port is closed", is_closed).await;
 }
@@ -100,21 +79,21 @@ async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_
 async fn a_port_in_use_is_complained_about_until_another_is_configured() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let served = Served::new_at(address);
-    timeout(SOON, served.board.changed()).await.unwrap();
-    let findings = format!("{:?}", served.board.findings());
+    let (metrics, board) = serve_at(address);
+    timeout(SOON, board.changed()).await.unwrap();
+    let findings = format!("{:?}", board.findings());
     let text = format!("failed to listen on `{address}`: Address already in use");
     assert!(findings.contains(&text), "{findings}");
     let free = free_port().await;
-    served.metrics.show(Some(free), "a 1\n", "");
+    metrics.show(Some(free), "a 1\n", "");
     assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
-    assert_eq!(served.board.findings(), []);
+    assert_eq!(board.findings(), []);
 }
 
 #[tokio::test]
 async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
     let address = free_port().await;
-    let _served = Served::new_at(address);
+    serve_at(address);
     let mut slow = Vec::new();
     for _ in 0..1000 {
         let mut stream = connect(address).await;
@@ -123,7 +102,7 @@ async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
     }
     // The clock stands far from their time limit, so the answer does not wait for it.
     let text = ask(connect(address).await, REQUEST).await;
-    assert!(text.ends_with("\r\n\r\na 1\n"), "{text}");
+    assert!(text.ends_with(PAGE), "{text}");
     // The first of them made room for the later ones.
     let mut first = slow.remove(0);
     let _ = rest(&mut first).await;
@@ -142,12 +121,10 @@ async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
 #[tokio::test]
 async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_served() {
     let address = free_port().await;
-    let _served = Served::new_at(address);
+    serve_at(address);
     let long = [b"GET /metrics HTTP/1.1\r\nX: ", [b'a'; HEAD_MAX].as_slice()].concat();
-    let many = format!(
-        "GET /metrics HTTP/1.1\r\n{}\r\n",
-        "X: y\r\n".repeat(HEADERS_MAX + 1)
-    );
+    let headers = "X: y\r\n".repeat(HEADERS_MAX + 1);
+    let many = format!("GET /metrics HTTP/1.1\r\n{headers}\r\n");
     for (request, status) in [
         (b"\x16\x03\x01\r\n\r\n".as_slice(), 400),
         (b"GET /metrics HTTP/2.0\r\n\r\n", 400),
@@ -174,13 +151,13 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         slow.write_all(&[*byte]).await.unwrap();
         tokio::task::yield_now().await;
     }
-    assert!(ask(slow, b"").await.ends_with("a 1\n"));
+    assert!(ask(slow, b"").await.ends_with(PAGE));
 }
 
 #[tokio::test]
 async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_refused() {
     let address = free_port().await;
-    let _served = Served::new_at(address);
+    serve_at(address);
     let mut text = String::new();
     for request in [
         "GET /metrics HTTP/1.1",
@@ -192,10 +169,7 @@ async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_ref
         "get /metrics HTTP/1.1",
     ] {
         // Only HTTP/1.1 needs a host.
-        let host = match request.ends_with("1.1") {
-            true => "Host: here\r\n",
-            false => "",
-        };
+        let host = ["", "Host: here\r\n"][usize::from(request.ends_with("1.1"))];
         let whole = format!("{request}\r\n{host}\r\n");
         let reply = ask(connect(address).await, whole.as_bytes()).await;
         let mut lines: Vec<&str> = reply.split("\r\n").collect();
@@ -208,7 +182,7 @@ async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_ref
     let mut stream = connect(address).await;
     stream.write_all(REQUEST).await.unwrap();
     stream.shutdown().await.unwrap();
-    assert!(rest(&mut stream).await.unwrap().ends_with("a 1\n"));
+    assert!(rest(&mut stream).await.unwrap().ends_with(PAGE));
 }
 
 #[test]

@@ -41,18 +41,12 @@ fn are_sent(socket: &UnixDatagram, messages: &[&str]) {
 fn each_call_is_one_message_and_a_status_is_sent_on_change_only() {
     let (_dir, socket, mut notifier) = listen();
     notifier.ready("starting");
+    are_sent(&socket, &["READY=1\nSTATUS=starting\n"]);
     for status in ["starting", "on hv-a", "on hv-a"] {
         notifier.status(status);
     }
     notifier.watchdog();
-    are_sent(
-        &socket,
-        &[
-            "READY=1\nSTATUS=starting\n",
-            "STATUS=on hv-a\n",
-            "WATCHDOG=1\n",
-        ],
-    );
+    are_sent(&socket, &["STATUS=on hv-a\n", "WATCHDOG=1\n"]);
     notifier.reloading();
     let reloading = receive(&socket).unwrap();
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
@@ -85,12 +79,9 @@ fn a_manager_that_does_not_read_never_blocks_and_gets_the_important_part_later()
         assert!(message.starts_with("STATUS="), "{message}");
     }
     notifier.watchdog();
-    let messages: Vec<String> = std::iter::from_fn(|| receive(&socket)).collect();
-    assert_eq!(messages.len(), 4, "{messages:?}");
-    assert_eq!(messages[0], "READY=1\nSTATUS=ready\n");
-    assert!(messages[1].starts_with("RELOADING=1\n"));
-    assert_eq!(messages[2], "READY=1\nSTATUS=ready again\n");
-    assert_eq!(messages[3], "WATCHDOG=1\n");
+    assert_eq!(receive(&socket).unwrap(), "READY=1\nSTATUS=ready\n");
+    assert!(receive(&socket).unwrap().starts_with("RELOADING=1\n"));
+    are_sent(&socket, &["READY=1\nSTATUS=ready again\n", "WATCHDOG=1\n"]);
 }
 
 #[test]

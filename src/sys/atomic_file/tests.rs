@@ -230,11 +230,7 @@ fn no_link_that_another_user_can_change_leads_to_a_directory_of_others() {
 
 #[test]
 fn a_full_or_read_only_file_system_leaves_the_old_file_whole() {
-    if !own_mounts(
-        "sys::atomic_file::tests::a_full_or_read_only_file_system_leaves_the_old_file_whole",
-    )
-    .is_child()
-    {
+    if !own_mounts().is_child() {
         return;
     }
     let (dir, root) = tree();

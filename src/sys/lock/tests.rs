@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sys::atomic_file::STATE_DIRECTORY;
-use crate::testing::own_process;
+use crate::testing::{own_process, this_test};
 use nix::sys::stat::Mode;
 use std::io::BufRead;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,7 +28,7 @@ fn mode(root: &Root, path: &str) -> u32 {
 
 #[test]
 fn a_second_agent_learns_who_the_first_is() {
-    if !own_process("sys::lock::tests::a_second_agent_learns_who_the_first_is").is_child() {
+    if !own_process().is_child() {
         return;
     }
     let (_dir, root) = tree();
@@ -47,11 +47,7 @@ fn a_second_agent_learns_who_the_first_is() {
 
 #[test]
 fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
-    if !own_process(
-        "sys::lock::tests::asking_who_holds_the_lock_never_keeps_an_agent_from_starting",
-    )
-    .is_child()
-    {
+    if !own_process().is_child() {
         return;
     }
     let (_dir, root) = tree();
@@ -71,9 +67,7 @@ fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
 
 #[test]
 fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
-    let test =
-        "sys::lock::tests::another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting";
-    if !own_process(test).is_child() {
+    if !own_process().is_child() {
         return;
     }
     // The umasks of a root shell and of the unit.
@@ -90,7 +84,7 @@ fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
         assert_eq!(mode(&root, STATE_DIRECTORY), 0o700);
         assert_eq!(mode(&root, LOCK_FILE), 0o600);
         if !nix::unistd::Uid::effective().is_root() {
-            harvester_lab::skip(test, "only root can be another user");
+            harvester_lab::skip(&this_test(), "only root can be another user");
             return;
         }
         let stranger = Command::new("sh")
@@ -112,7 +106,7 @@ fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
 
 #[test]
 fn the_lock_outlives_the_runtime_directory() {
-    if !own_process("sys::lock::tests::the_lock_outlives_the_runtime_directory").is_child() {
+    if !own_process().is_child() {
         return;
     }
     let (_dir, root) = tree();

@@ -99,8 +99,7 @@ fn no_byte_can_break_the_reader() {
 
 #[test]
 fn a_link_is_read_by_its_name_and_none_that_cni_makes_is_a_nic() {
-    let test = "wire::netlink::tests::a_link_is_read_by_its_name_and_none_that_cni_makes_is_a_nic";
-    if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
+    if own_namespaces(&["--map-root-user", "--net"]).is_child() {
         for index in 0..200 {
             let (name, peer) = (format!("cali{index}"), format!("peer{index}"));
             run(&[
@@ -186,8 +185,7 @@ fn a_tree_reports_the_same_nics_as_sysfs() {
 
 #[test]
 fn addresses_are_listed_by_interface_without_those_that_only_this_machine_knows() {
-    let test = "wire::netlink::tests::addresses_are_listed_by_interface_without_those_that_only_this_machine_knows";
-    if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
+    if own_namespaces(&["--map-root-user", "--net"]).is_child() {
         run(&["ip", "link", "set", "lo", "up"]);
         run(&[
             "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1",

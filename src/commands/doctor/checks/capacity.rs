@@ -102,8 +102,7 @@ mod tests {
             node_memory: Some(8_000_000),
         };
         assert_eq!(judge(&capacity), None);
-        capacity.present = Some(8);
-        capacity.online = Some(6);
+        (capacity.present, capacity.online) = (Some(8), Some(6));
         capacity.memory = Some(9_000_000);
         let text = "6 CPUs are online, the Node has 4; 2 of 8 CPUs are offline; \
                     the VM has 9000000 KiB of memory, the Node has 8000000 KiB";

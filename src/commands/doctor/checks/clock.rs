@@ -204,13 +204,14 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_hides_what_follows_from_it() {
+        use Code::{ClockSkew, GuestApiTlsError, HarvesterCredentialMissing, HarvesterTlsError};
         let hidden = [Code::CredentialExpires, Code::HarvesterUnauthorized];
         // Date and certificate of a server that cannot be verified prove nothing: its error is always shown.
         let shown = [
-            Code::HarvesterTlsError,
-            Code::GuestApiTlsError,
-            Code::ClockSkew,
-            Code::HarvesterCredentialMissing,
+            HarvesterTlsError,
+            GuestApiTlsError,
+            ClockSkew,
+            HarvesterCredentialMissing,
         ];
         let found = hidden.iter().chain(&shown);
         let found = found.map(|code| Finding::new(*code, ""));

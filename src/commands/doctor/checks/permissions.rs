@@ -59,21 +59,17 @@ mod tests {
 
     #[test]
     fn a_right_that_nothing_makes_up_for_is_missed() {
-        let bench = Bench::new();
-        let codes = |bench: &Bench, verb| bench.codes(|case| judge(case, &without(verb)));
+        let mut bench = Bench::new();
         for (verb, expected) in [
             ("get", vec![Code::HarvesterForbidden]),
             ("watch", vec![Code::WatchUnavailable]),
             ("list", vec![]),
             ("delete", vec![]),
         ] {
-            assert_eq!(codes(&bench, verb), expected, "{verb}");
+            let codes = bench.codes(|case| judge(case, &without(verb)));
+            assert_eq!(codes, expected, "{verb}");
         }
-    }
-
-    #[test]
-    fn what_the_round_was_refused_is_not_said_twice() {
-        let mut bench = Bench::new();
+        // What the round was refused is not said twice.
         bench.world.observation.candidates = Fact::failed(UnavailableKind::Forbidden, "403");
         assert_eq!(bench.codes(|case| judge(case, &without("get"))), []);
     }

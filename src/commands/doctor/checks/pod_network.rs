@@ -150,26 +150,21 @@ mod tests {
     fn only_vxlan_interfaces_whose_nic_is_known_are_read() {
         let (_dir, root) = tree();
         let add = |name: &str, kind: &str, mtu: &str, lower: Option<&str>| {
-            let place = root.join(Path::new(CLASS).join(name));
-            std::fs::create_dir_all(&place).unwrap();
-            std::fs::write(place.join("mtu"), mtu).unwrap();
-            std::fs::write(place.join("uevent"), format!("DEVTYPE={kind}\n")).unwrap();
+            let place = Path::new(CLASS).join(name);
+            put(&root, place.join("mtu"), mtu);
+            put(&root, place.join("uevent"), &format!("DEVTYPE={kind}\n"));
             if let Some(lower) = lower {
-                let link = place.join(format!("{LOWER}{lower}"));
+                let link = root.join(place.join(format!("{LOWER}{lower}")));
                 std::os::unix::fs::symlink(format!("../{lower}"), link).unwrap();
             }
         };
         assert_eq!(overlays(&root), Fact::Absent);
         add("eth0", "none", "1400\n", None);
-        for (name, kind, lower) in [
-            ("flannel.1", "bridge", Some("eth0")),
-            ("flannel.x", "vxlan", Some("eth0")),
-            ("vxlan.calico", "vxlan", None),
-            ("cilium_vxlan", "vxlan", Some("eth0")),
-            ("flannel-wg", "wireguard", Some("eth0")),
-        ] {
-            add(name, kind, "1450\n", lower);
-        }
+        add("flannel.1", "bridge", "1450\n", Some("eth0"));
+        add("flannel.x", "vxlan", "1450\n", Some("eth0"));
+        add("vxlan.calico", "vxlan", "1450\n", None);
+        add("cilium_vxlan", "vxlan", "1450\n", Some("eth0"));
+        add("flannel-wg", "wireguard", "1450\n", Some("eth0"));
         assert_eq!(overlays(&root), Fact::Known(vec![]));
         add("flannel.2", "vxlan", "1450\n", Some("eth0"));
         add("vxlan-v6.calico", "vxlan", "1330\n", Some("eth0"));
@@ -180,11 +175,11 @@ mod tests {
             nic: "eth0".to_owned(),
             nic_mtu: 1400,
         };
-        let expected = vec![
+        let (v4, v6) = (
             overlay("flannel.2", 1450, 50),
             overlay("vxlan-v6.calico", 1330, 70),
-        ];
-        assert_eq!(overlays(&root), Fact::Known(expected));
+        );
+        assert_eq!(overlays(&root), Fact::Known(vec![v4, v6]));
         assert_eq!(mtu(&[overlay("flannel.1", 1350, 50)]), None);
         let found = mtu(&[overlay("flannel.1", 1351, 50)]).unwrap();
         let text = "flannel.1 has MTU 1351, its NIC eth0 has 1400: at most 1350 fits";
@@ -194,14 +189,13 @@ mod tests {
     #[test]
     fn macvlan_is_looked_for_in_the_modules_of_the_running_kernel() {
         let (_dir, root) = tree();
-        let write = |path: &str, text: &str| put(&root, path, text);
-        write("/proc/sys/kernel/osrelease", "6.12.0-default\n");
+        put(&root, "/proc/sys/kernel/osrelease", "6.12.0-default\n");
         assert_eq!(has_macvlan(&root), Fact::Absent);
-        let dep = "/lib/modules/6.12.0-default/modules.dep";
-        write(dep, "kernel/drivers/net/dummy.ko.xz:\n");
-        assert_eq!(has_macvlan(&root), Fact::Known(false));
-        write(dep, "kernel/drivers/net/macvlan.ko.xz:\n");
-        assert_eq!(has_macvlan(&root), Fact::Known(true));
+        for (module, is_macvlan) in [("dummy", false), ("macvlan", true)] {
+            let text = format!("kernel/drivers/net/{module}.ko.xz:\n");
+            put(&root, "/lib/modules/6.12.0-default/modules.dep", &text);
+            assert_eq!(has_macvlan(&root), Fact::Known(is_macvlan));
+        }
     }
 
     #[test]

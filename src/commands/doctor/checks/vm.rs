@@ -81,13 +81,11 @@ mod tests {
     fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {
         let mut bench = Bench::new();
         let own = bench.world.vmi().clone();
-        let mut copy = own.clone();
-        copy.name = VmName::parse("copy").unwrap();
-        copy.firmware_uuid = None;
+        let (mut copy, mut restarted) = (own.clone(), own.clone());
+        (copy.name, copy.firmware_uuid) = (VmName::parse("copy").unwrap(), None);
         let mut other = copy.clone();
         other.macs = [Mac::parse("6e:00:00:00:00:01").unwrap()].into();
         // The same VM, re-created since the round.
-        let mut restarted = own.clone();
         restarted.uid = "new".to_owned();
         let all = [own, restarted, other, copy.clone()];
         let found = bench.ask(|case| neighbors(case, &all)).unwrap();

@@ -10,6 +10,7 @@ use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::found::Found;
 use crate::commands::doctor::service::Service;
+use crate::commands::explain::tests::words;
 use crate::decide::fixtures::World;
 use crate::facts::{Unavailable, UnavailableKind};
 use crate::report::compose::Context;
@@ -18,6 +19,7 @@ use crate::report::status::Status;
 use crate::report::status_file::STATUS_FILE;
 use crate::report::tests::round;
 use crate::report::text::TermStyle;
+use crate::sys::lock::{Holder, Presence};
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
 
@@ -55,8 +57,7 @@ fn gap(group: Group, check: &'static str, kind: UnavailableKind, text: &str) -> 
 
 /// A node in order, whose agent has observed since two hours ago that the Node does not exist.
 fn healthy() -> Found {
-    let mut world = World::new();
-    world.settle();
+    let world = World::settled();
     let mut status = Status::new(&round(&world, &[]), &Context::default());
     status.last_update_time = "2026-11-21T09:00:00Z".to_owned();
     let kubelet = &mut status.credentials.kubelet;
@@ -69,22 +70,20 @@ fn healthy() -> Found {
     let (_dir, root) = tree();
     write(&root, STATUS_FILE, &published.to_json().to_string());
     let mut service = Service::read(&root);
-    service.presence =
-        crate::sys::lock::Presence::Running(crate::sys::lock::Holder { pid: Some(812) });
+    service.presence = Presence::Running(Holder { pid: Some(812) });
+    let note = |group, text: &str| (group, text.to_owned());
     Found {
         service,
         checked: Checked {
-            notes: [
-                (Group::HarvesterApi, "certificate expires in 311d"),
-                (
+            notes: vec![
+                note(Group::HarvesterApi, "certificate expires in 311d"),
+                note(
                     Group::Placement,
                     "at the next host maintenance, the VM migrates",
                 ),
-                (Group::Versions, "Harvester v1.6.1"),
-                (Group::Versions, "kubelet v1.33.5+rke2r1"),
-            ]
-            .map(|(group, text)| (group, text.to_owned()))
-            .into(),
+                note(Group::Versions, "Harvester v1.6.1"),
+                note(Group::Versions, "kubelet v1.33.5+rke2r1"),
+            ],
             ..Checked::default()
         },
         status: Some(status),
@@ -94,13 +93,12 @@ fn healthy() -> Found {
 
 /// An error with a consequence, a warning, a notice, and checks that were skipped for two reasons.
 fn unhealthy() -> Found {
-    let denied = |check| {
-        let why = "not allowed to read `/dmi`: EACCES";
-        gap(Group::Identity, check, UnavailableKind::Forbidden, why)
-    };
+    let (denied, why) = (
+        UnavailableKind::Forbidden,
+        "not allowed to read `/dmi`: EACCES",
+    );
     let expires = |name: &str| {
-        let when = "expires at 2026-12-20T10:00:00Z, in 29 days";
-        let seen = format!("/{name}: CA {name} {when}");
+        let seen = format!("/{name}: CA {name} expires at 2026-12-20T10:00:00Z, in 29 days");
         Finding::new(Code::CredentialExpires, seen)
     };
     let mut found = healthy();
@@ -115,8 +113,8 @@ fn unhealthy() -> Found {
     ];
     let not_asked = UnavailableKind::NotAsked;
     found.checked.gaps = vec![
-        denied("the firmware UUID"),
-        denied("the serial number"),
+        gap(Group::Identity, "the firmware UUID", denied, why),
+        gap(Group::Identity, "the serial number", denied, why),
         Gap {
             due_to: Some(Code::NodeMissing),
             ..gap(Group::Node, "the Node", not_asked, "no kubeconfig")
@@ -154,12 +152,6 @@ fn each_diagnosis_has_the_expected_text() {
     }
 }
 
-/// Returns the words of a text without its line breaks.
-fn words(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
-}
-
 #[test]
 fn no_line_but_a_command_is_wider_than_the_terminal() {
     let findings = Code::ALL.iter();
@@ -182,8 +174,10 @@ fn no_line_but_a_command_is_wider_than_the_terminal() {
 
 #[test]
 fn a_long_observation_is_cut_and_verbose_cuts_none() {
-    let long = "key ".repeat(400);
-    let long = format!("config.toml:2: unknown key; allowed: {long}end");
+    let long = format!(
+        "config.toml:2: unknown key; allowed: {}end",
+        "key ".repeat(400)
+    );
     let mut found = Found::default();
     found.checked.findings = vec![
         Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
@@ -201,10 +195,12 @@ fn a_server_that_a_finding_calls_wrong_is_not_copied() {
     let mut found = healthy();
     let expired = Finding::new(Code::HarvesterCredentialExpired, "expired");
     let is_copied = |found: &Found| {
-        let commands = found.problem(&expired).commands.into_iter();
-        let mut commands = commands.filter(|one| one.text.contains(" kubeconfig --server "));
-        let command = commands.next().unwrap();
-        command.text.contains("--server https://192.0.2.1:6443 ")
+        let mut commands = found.problem(&expired).commands.into_iter();
+        let command = commands.find(|one| one.text.contains(" kubeconfig --server "));
+        command
+            .unwrap()
+            .text
+            .contains("--server https://192.0.2.1:6443 ")
     };
     assert!(is_copied(&found));
     for (group, expected) in [(Group::Node, true), (Group::HarvesterApi, false)] {

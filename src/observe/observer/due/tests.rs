@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use harvester_lab::expected::cases_are_expected;
+
 use super::*;
 use crate::agent::source_board::SourceBoard;
 use crate::catalog::Api;
@@ -59,156 +61,62 @@ fn watched<T>() -> Fact<T> {
 }
 
 const NOTHING: Due = Due::empty();
-const OTHERS: Due = Due::VM.union(Due::OTHERS);
 const SEARCH: Due = Due::VM.union(Due::SEARCH);
 
-/// What a round requests, the difference from a settled machine, and the expected reads.
-type Row = (&'static str, Scope, fn(&mut Observer), Due);
+/// Makes a difference from a settled machine.
+fn change(observer: &mut Observer, difference: &str) {
+    fn fact<T>(state: &str) -> Fact<T> {
+        match state {
+            "unasked" => unasked(),
+            "unreachable" => unreachable(),
+            "watched" => watched(),
+            _ => Fact::Absent,
+        }
+    }
+    let facts = &mut observer.facts;
+    match difference.split_once('=').unwrap() {
+        ("node", state) => facts.node = fact(state),
+        ("kubelet", state) => facts.kubelet = fact(state),
+        ("candidates", state) => facts.candidates = fact(state),
+        ("harvester", state) => facts.harvester = fact(state),
+        ("own", _) => observer.own = None,
+        (name, _) => {
+            assert_eq!(name, "metrics");
+            let (host, time) = (host("hv-a"), None);
+            facts.host_metrics = Fact::Known(HostMetrics { host, time });
+        }
+    }
+}
 
-const ROWS: &[Row] = &[
-    // Scopes
-    ("nothing is asked for", Scope::NONE, |_| {}, NOTHING),
-    (
-        "a poll",
-        Scope::KNOWN,
-        |_| {},
-        Due::NODE.union(OTHERS).union(Due::UNITS),
-    ),
-    ("a migration hint", Scope::HINTED, |_| {}, Due::VM),
-    ("files", Scope::FILES, |_| {}, NOTHING),
-    ("units", Scope::UNITS, |_| {}, Due::UNITS),
-    (
-        "a reload reads no API that answered",
-        Scope::RELOAD,
-        |_| {},
-        Due::UNITS,
-    ),
-    ("a refused write", Scope::REFUSED, |_| {}, Due::NODE),
-    (
-        "a watch event that carries its object",
-        Scope::DELIVERED,
-        |_| {},
-        NOTHING,
-    ),
-    ("duplicates are searched", Scope::SEARCH, |_| {}, SEARCH),
-    (
-        "an instance that was not found is searched",
-        Scope::KNOWN,
-        |o| o.own = None,
-        Due::NODE.union(SEARCH).union(Due::UNITS),
-    ),
-    (
-        "an instance that was not found is not searched for otherwise",
-        Scope::REFUSED,
-        |o| o.own = None,
-        Due::NODE,
-    ),
-    // Unknown facts
-    (
-        "an unknown Node is left alone by a round that asks for nothing",
-        Scope::NONE,
-        |o| o.facts.node = unreachable(),
-        NOTHING,
-    ),
-    (
-        "an unknown Node is left alone by a round that asks only this machine",
-        Scope::UNITS,
-        |o| o.facts.node = unreachable(),
-        Due::UNITS,
-    ),
-    (
-        "an unknown Node is read by any other",
-        Scope::VM,
-        |o| o.facts.node = unreachable(),
-        Due::NODE.union(Due::VM),
-    ),
-    (
-        "a Node that is absent too",
-        Scope::DELIVERED,
-        |o| o.facts.node = Fact::Absent,
-        Due::NODE,
-    ),
-    (
-        "a Node that its watch delivers is not",
-        Scope::DELIVERED,
-        |o| o.facts.node = watched(),
-        NOTHING,
-    ),
-    (
-        "without the kubelet's credential it fails at once",
-        Scope::NONE,
-        |o| o.facts.kubelet = unasked(),
-        Due::NODE,
-    ),
-    (
-        "unknown VMs are read, and the host is asked",
-        Scope::DELIVERED,
-        |o| o.facts.candidates = unreachable(),
-        Due::VM.union(Due::METRICS),
-    ),
-    (
-        "VMs that their watch delivers are not, and the host is asked",
-        Scope::DELIVERED,
-        |o| o.facts.candidates = watched(),
-        Due::METRICS,
-    ),
-    (
-        "a hint asks although a watch is being re-established",
-        Scope::HINTED,
-        |o| o.facts.candidates = watched(),
-        Due::VM.union(Due::METRICS),
-    ),
-    // The host's metrics
-    (
-        "Harvester is about to be asked, so the host is not",
-        Scope::ALL,
-        |o| {
-            o.facts.candidates = unasked();
-            o.facts.node = unasked();
-            o.own = None;
-        },
-        Due::NODE.union(SEARCH).union(Due::UNITS),
-    ),
-    (
-        "without a Harvester credential the host is",
-        Scope::NONE,
-        |o| {
-            o.facts.harvester = unasked();
-            o.facts.candidates = unasked();
-        },
-        Due::VM.union(Due::METRICS),
-    ),
-    (
-        "what the host said is read again only with the VM",
-        Scope::NONE,
-        |o| {
-            o.facts.candidates = unreachable();
-            o.facts.host_metrics = Fact::Known(HostMetrics {
-                host: host("hv-a"),
-                time: None,
-            });
-        },
-        NOTHING,
-    ),
-];
-
+/// The file has what a round requests, and the differences from a settled machine. Below is what is read.
 #[test]
 fn each_round_reads_what_is_due_and_nothing_else() {
     let settings = Settings::default();
-    for (name, scope, change, expected) in ROWS {
+    cases_are_expected("src/observe/observer/due/cases.txt", |case| {
+        let mut words = case.split(' ');
+        let scope = match words.next().unwrap() {
+            "NONE" => Scope::NONE,
+            "KNOWN" => Scope::KNOWN,
+            "HINTED" => Scope::HINTED,
+            "RELOAD" => Scope::RELOAD,
+            "REFUSED" => Scope::REFUSED,
+            "ALL" => Scope::ALL,
+            name => Scope::from_name(name).unwrap(),
+        };
         let mut observer = settled();
-        change(&mut observer);
+        words.for_each(|word| change(&mut observer, word));
         let is_found = observer.own.is_some();
-        let due = observer.due(&settings, *scope, NOTHING);
-        assert_eq!(due, *expected, "{name}");
-        assert_eq!(observer.own.is_some(), is_found, "{name}");
+        let due = observer.due(&settings, scope, NOTHING);
+        assert_eq!(observer.own.is_some(), is_found, "{case}");
         let are_kept = |observer: &Observer| observer.host_labels != KeptLabels::default();
-        assert!(are_kept(&observer), "{name}");
-        observer.forget_labels(*scope, due);
+        assert!(are_kept(&observer), "{case}");
+        observer.forget_labels(scope, due);
         let is_lost = due.contains(Due::VM) && observer.facts.candidates.known().is_none();
         let is_kept = !is_lost && !scope.contains(Scope::HOST);
-        assert_eq!(are_kept(&observer), is_kept, "{name}");
-    }
+        assert_eq!(are_kept(&observer), is_kept, "{case}");
+        let names: Vec<&str> = due.iter_names().map(|(name, _)| name).collect();
+        names.join(" ")
+    });
 }
 
 #[test]
