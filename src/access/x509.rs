@@ -129,15 +129,15 @@ fn names_in(extensions: AnyRef<'_>) -> Option<Vec<String>> {
         let mut parts = elements(extension?, Tag::Sequence)?;
         let (kind, value) = (parts.next()??, parts.last()??);
         if kind.decode_as::<ObjectIdentifier>().ok()? == ALTERNATIVE_NAMES {
-            names = general_names(elements(value, Tag::OctetString)?.next()??)?;
+            let value = elements(value, Tag::OctetString)?.next()??;
+            add_general_names(value, &mut names)?;
         }
     }
     Some(names)
 }
 
 /// Parses `GeneralNames`: the names by which a server can be reached.
-fn general_names(value: AnyRef<'_>) -> Option<Vec<String>> {
-    let mut names = Vec::new();
+fn add_general_names(value: AnyRef<'_>, names: &mut Vec<String>) -> Option<()> {
     for name in elements(value, Tag::Sequence)? {
         let name = name.filter(|_| names.len() < ENTRIES_MAX)?;
         if name.tag() == context(false, 2) {
@@ -146,7 +146,7 @@ fn general_names(value: AnyRef<'_>) -> Option<Vec<String>> {
             names.extend(address(name.value()));
         }
     }
-    Some(names)
+    Some(())
 }
 
 fn address(bytes: &[u8]) -> Option<String> {

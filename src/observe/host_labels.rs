@@ -158,7 +158,8 @@ async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
 }
 
 objects! {
-    struct LauncherPod {
+    /// A pod of a VM, in the list of them.
+    pub struct LauncherPod {
         metadata: PodMetadata,
         spec: PodSpec,
     }
@@ -170,7 +171,8 @@ objects! {
 
     struct PodSpec { node_name: Option<Identifier>, }
 
-    struct ConfigMap { data: StringMap<DATA_BYTES>, }
+    /// The ConfigMap with the places of hosts.
+    pub struct ConfigMap { data: StringMap<DATA_BYTES>, }
 }
 
 /// Reads the labels of the instance's active pod on the host: during a migration there are two pods.

@@ -3,11 +3,10 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
 use super::source::{Lost, Output, Source, Work};
@@ -84,12 +83,10 @@ fn open(root: &Root) -> Result<EdgeTriggered<File>, Lost> {
     })?;
     // EPOLLIN, which is always set, makes each wake-up an edge. EPOLLPRI alone would be lost: polling the file clears it, and
     // two nested epoll instances poll it.
-    EdgeTriggered::of(file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN).map_err(|error| match error
-        .raw_os_error()
-        == Some(Errno::EPERM as i32)
-    {
-        true => not_live(),
-        false => failed(&error),
+    let polled = EdgeTriggered::of(file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN);
+    polled.map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => not_live(),
+        _ => failed(&error),
     })
 }
 

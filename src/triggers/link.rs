@@ -102,24 +102,24 @@ impl Source for Link {
                 self.tell(out);
             }
             let mut buffer = vec![0; MESSAGE_MAX];
-            loop {
-                let ended = match receive(&socket.file, &mut buffer) {
+            let error = loop {
+                match receive(&socket.file, &mut buffer) {
                     Ok(received) => {
                         self.take(received, &buffer, out);
                         // Messages without end must not block the thread for the rest of the agent.
                         tokio::task::yield_now().await;
-                        continue;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        socket.next().await.err()
+                        if let Err(error) = socket.next().await {
+                            break error;
+                        }
                     }
-                    Err(error) => Some(error),
-                };
-                if let Some(error) = ended {
-                    let detail = format!("rtnetlink: failed to use a netlink socket: {error}");
-                    return Lost::Failed(detail);
+                    Err(error) => break error,
                 }
-            }
+            };
+            Lost::Failed(format!(
+                "rtnetlink: failed to use a netlink socket: {error}"
+            ))
         })
     }
 }
@@ -160,11 +160,10 @@ fn describe(nics: &[Nic]) -> SourceState {
             Announce::NotVirtio => return None,
         })
     });
-    let lines: Vec<String> = lines.collect();
-    let detail = if lines.is_empty() {
-        "rtnetlink; no virtio NIC".to_owned()
-    } else {
-        format!("rtnetlink; {}", lines.join(", "))
-    };
+    let mut lines = lines.collect::<Vec<_>>().join(", ");
+    if lines.is_empty() {
+        lines.push_str("no virtio NIC");
+    }
+    let detail = format!("rtnetlink; {lines}");
     SourceState { is_active, detail }
 }

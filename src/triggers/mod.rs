@@ -4,8 +4,9 @@
 //! A watch also delivers its object ([`feed`]), so that the round need not read it. An event source that fails is reported as
 //! inactive ([`crate::agent::source_board`]) and restarted.
 //!
-//! To add an event source of this machine: a file with its `Source`, its `mod`, and a line in `sources`. What a reconcile reads for it is
-//! the scope of a [`Trigger`]: that of another one, or a new variant.
+//! To add an event source of this machine: a file with its `Source`, its `mod`, a line in `sources`, and a row in
+//! `harvester-node-agent-triggers.7.md`. What a reconcile reads for it is the scope of a [`Trigger`]: that of another one, or a new
+//! variant.
 
 mod clock;
 pub mod feed;

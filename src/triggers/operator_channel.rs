@@ -186,10 +186,9 @@ impl<'a> Conversation<'a> {
         if std::mem::replace(&mut self.is_attached, is_attached) == is_attached {
             return;
         }
-        let what = if is_attached {
-            "host connected"
-        } else {
-            NOT_CONNECTED
+        let what = match is_attached {
+            true => "host connected",
+            false => NOT_CONNECTED,
         };
         self.out.active(detail(what));
         if !is_attached && self.answered.is_none_or(|at| at.elapsed() >= VISIT) {

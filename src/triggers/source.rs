@@ -139,10 +139,8 @@ pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: 
             Lost::Absent(detail, path) => {
                 let is_active = false;
                 out.state(SourceState { is_active, detail });
-                match path {
-                    Some(path) => appeared(root, &path, || wait(&mut next, lived)).await,
-                    None => return,
-                }
+                let Some(path) = path else { return };
+                appeared(root, &path, || waits.after(lived)).await;
             }
         }
     }
@@ -162,15 +160,9 @@ async fn appeared(root: &Root, path: &Path, wait: impl FnOnce() -> Duration) {
         }
         is_watched = true;
     };
-    let pause = async {
-        match existed {
-            true => sleep(wait()).await,
-            false => std::future::pending().await,
-        }
-    };
     tokio::select! {
         () = news.notified() => {}
-        () = pause => {}
+        () = async { sleep(wait()).await }, if existed => {}
         // inotify is not available.
         _ = watch(root.clone(), vec![path.to_owned()], What::Name, look, |_| {}) => sleep(CHECK_AGAIN).await,
     }

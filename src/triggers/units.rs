@@ -28,7 +28,14 @@ impl Source for Units {
             out.active(format!("{} on the system bus", MANAGER.name));
             // For changes before the subscription.
             out.fire(Trigger::Units);
-            while let Some(signal) = signals.next().await {
+            let error = loop {
+                let signal = tokio::select! {
+                    signal = signals.next() => signal,
+                    () = bus.silence.notified() => break bus.silent(),
+                };
+                let Some(signal) = signal else {
+                    break BusError::ended();
+                };
                 let header = signal.header();
                 match header.member().map_or("", |member| member.as_str()) {
                     // systemd left the bus, as when it executes itself anew.
@@ -37,8 +44,8 @@ impl Source for Units {
                     "Reloading" if signal.body().deserialize().unwrap_or(false) => {}
                     _ => out.fire(Trigger::Units),
                 }
-            }
-            Lost::Failed(chain(&BusError::ended()))
+            };
+            Lost::Failed(chain(&error))
         })
     }
 }

@@ -180,3 +180,30 @@ async fn while_harvester_is_away_the_host_itself_reports_a_move() {
     label_becomes(&world, ZONE, "room-2").await;
     findings_become(&world, &["harvester-unreachable"]).await;
 }
+
+mod slow {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_host_that_says_nothing_is_one_finding_however_often_it_is_asked() {
+        let world = world(On::Lab).await;
+        world.guest.remove(HARVESTER_KUBECONFIG);
+        let device = DownwardMetrics::offer_paced(&world.guest, Behaviour::serve("hv-b"), PACE);
+        let mut host_side = Client::new(VirtioPort::offer(&world.guest, PORT));
+        let agent = serve(&world).await;
+        host_side.sync().await;
+        label_becomes(&world, ZONE, "room-2").await;
+        let before = (device.requests(), node_patches(&world).await);
+        device.behave(Behaviour::Never);
+        resync(&mut host_side).await;
+        // Each takes 15 s.
+        let asked = async || device.requests() >= before.0 + 3;
+        eventually(SOON, "three requests", asked).await;
+        let code = "downward-metrics-unusable".to_owned();
+        assert!(findings(&world).contains(&code));
+        let lines = agent.lines();
+        let told = lines.iter().filter(|line| line.text.contains(&code));
+        assert_eq!(told.count(), 1, "{}", agent.transcript());
+        assert_eq!(node_patches(&world).await, before.1);
+    }
+}

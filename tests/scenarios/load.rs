@@ -7,8 +7,8 @@ use harvester_lab::world::{AGENT, HostAccess, Side, World, WorldOptions, eventua
 use serde_json::json;
 
 use crate::{
-    IDENTITY, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, on_both,
-    serve,
+    IDENTITY, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, node_patches,
+    on_both, serve,
 };
 
 on_both!(
@@ -106,10 +106,12 @@ async fn a_flood_of_events_does_not_hide_a_migration() {
         format!("{}\n", json!({"type": "MODIFIED", "object": vmi}))
     };
     let flood: String = (0..10_000).map(event).collect();
+    let before = node_patches(&world).await;
     server.write_to_watches(flood.as_bytes());
     // The stream with all that is old is left, and the next one tells what is true.
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
+    assert_eq!(node_patches(&world).await, before + 1);
 }
 
 async fn a_migration_costs_three_calls_and_four_events_at_most_and_no_read_of_what_the_watch_delivers(

@@ -263,7 +263,20 @@ async fn a_migration_is_labeled_while_the_bus_hangs() {
         world.migrate(host).await;
         label_becomes(&world, ZONE, zone).await;
     }
-    // It has answered nothing until now.
+    // It has answered nothing until now, which the round after the signal found out: once, however often it is tried again.
+    findings_become(&world, &["signal-unavailable"]).await;
+    signals_stand(&world.guest, &BUS_SIGNALS, false).await;
+    let status = world.guest.status().unwrap().to_string();
+    let words = "no response on the system bus within 2 s";
+    assert!(status.contains(words), "{status}");
     bus.go_on();
+    findings_become(&world, &[]).await;
     the_stopped_guest_agent_is_seen(&world, &systemd).await;
+    let is_of_it = |line: &&Line| line.text.contains("[signal-unavailable]");
+    let lines = agent.lines();
+    let told = lines
+        .iter()
+        .filter(is_of_it)
+        .filter(|line| line.text.contains(words));
+    assert_eq!(told.count(), 1, "{}", agent.transcript());
 }

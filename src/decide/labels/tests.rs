@@ -242,7 +242,7 @@ fn an_extra_label_of_the_host_before_is_said_while_the_new_host_cannot_be_read()
     let host = host("hv-b");
     world.settings.hosts.insert(host.clone(), place);
     world.observation.host_metrics = Fact::Known(HostMetrics { host, time: None });
-    world.observation.candidates = away();
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     world.settle();
     assert_eq!(world.node().labels[ZONE], "rack-b");
     assert_eq!(reasons(&plan(&world)), [unread]);

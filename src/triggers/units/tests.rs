@@ -19,6 +19,7 @@ use crate::wire::dbus::DEADLINE;
 
 struct Followed {
     tree: GuestTree,
+    bus: Bus,
     board: SourceBoard,
     reasons: Inbox,
     task: JoinHandle<()>,
@@ -31,12 +32,14 @@ impl Followed {
         let dir = tempfile::tempdir().unwrap();
         let tree = GuestTree::new(dir.path());
         let root = Root::new(dir.path());
-        let mut source = Units(Bus::new(&root, None));
+        let bus = Bus::new(&root, None);
+        let mut source = Units(bus.clone());
         let (out, reasons) = output(&source);
         let board = out.board.clone();
         let task = tokio::spawn(async move { keep(&mut source, &root, &out).await });
         Self {
             tree,
+            bus,
             board,
             reasons,
             task,
@@ -200,6 +203,35 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
     daemon.go_on();
     let state = probed(&mut units).await;
     assert!(state.is_active, "{state:?}");
+}
+
+#[tokio::test]
+async fn a_bus_that_stops_after_the_subscription_is_one_finding_until_it_goes_on() {
+    let mut followed = Followed::new();
+    let daemon = Daemon::start(&followed.tree).await;
+    let _systemd = systemd(&daemon).await;
+    assert!(followed.heard().await);
+    followed.bus.text(DRIVER, "GetId", &[]).await.unwrap();
+    while timeout(Duration::ZERO, followed.board.changed())
+        .await
+        .is_ok()
+    {}
+    daemon.hang();
+    tokio::time::pause();
+    // Nobody has called the bus, so nobody knows.
+    let changed = timeout(DEADLINE, followed.board.changed()).await;
+    assert!(changed.is_err() && followed.board.findings().is_empty());
+    followed.bus.text(DRIVER, "GetId", &[]).await.unwrap_err();
+    followed.is(false, "no response on the system bus").await;
+    followed.board.changed().await;
+    // In the middle of an attempt.
+    let changed = timeout(DEADLINE * 9 / 2, followed.board.changed()).await;
+    assert!(changed.is_err(), "it is reported again");
+    assert_eq!(followed.board.findings().len(), 1);
+    tokio::time::resume();
+    daemon.go_on();
+    assert!(followed.heard().await, "for what changed meanwhile");
+    assert_eq!(followed.board.findings(), []);
 }
 
 #[tokio::test]

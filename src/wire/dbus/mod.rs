@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::net::UnixStream;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 use zbus::connection::Builder;
 use zbus::wire::{DynamicType, StructureBuilder, Variant};
@@ -103,11 +103,6 @@ impl BusError {
     pub fn ended() -> Self {
         Self::Unreachable("the connection to the system bus was closed".to_owned())
     }
-
-    fn silent() -> Self {
-        let limit = DEADLINE.as_secs();
-        Self::Unreachable(format!("no response on the system bus within {limit} s"))
-    }
 }
 
 /// The system bus. Clones share one connection, which is opened at the first use, and again after it has ended.
@@ -115,6 +110,8 @@ impl BusError {
 pub struct Bus {
     socket: PathBuf,
     connection: Arc<Mutex<Option<Connection>>>,
+    /// Notified when a call gets no response. A bus that is stopped closes no connection.
+    pub silence: Arc<Notify>,
 }
 
 impl Bus {
@@ -125,6 +122,7 @@ impl Bus {
         Self {
             socket: path.map_or_else(|| root.join(SOCKET), PathBuf::from),
             connection: Arc::default(),
+            silence: Arc::default(),
         }
     }
 
@@ -146,9 +144,16 @@ impl Bus {
     /// Returns a client of the same bus with a connection of its own, for a user that reads messages for a limited time.
     pub fn with_own_connection(&self) -> Self {
         Self {
-            socket: self.socket.clone(),
             connection: Arc::default(),
+            ..self.clone()
         }
+    }
+
+    /// Returns the error for a call without a response, after telling those who only receive signals.
+    pub fn silent(&self) -> BusError {
+        self.silence.notify_waiters();
+        let limit = DEADLINE.as_secs();
+        BusError::Unreachable(format!("no response on the system bus within {limit} s"))
     }
 
     /// Returns the open connection, or opens one before the deadline.
@@ -158,9 +163,8 @@ impl Bus {
             return Ok(open.clone());
         }
         *slot = None;
-        let fresh = timeout(DEADLINE, self.connect())
-            .await
-            .map_err(|_| BusError::silent())??;
+        let fresh = timeout(DEADLINE, self.connect()).await;
+        let fresh = fresh.map_err(|_| self.silent())??;
         Ok(slot.insert(fresh).clone())
     }
 
@@ -196,7 +200,7 @@ impl Bus {
         let (name, interface) = (Some(peer.name), Some(peer.interface));
         let call = connection.call_method(name, peer.path, interface, method, arguments);
         match timeout(DEADLINE, call).await {
-            Err(_) => Err(BusError::silent()),
+            Err(_) => Err(self.silent()),
             Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::ended()),
             Ok(answer) => answer.map_err(|said| BusError::Refused {
                 method: method.to_owned(),
@@ -214,9 +218,8 @@ impl Bus {
             interface: PROPERTIES,
             ..peer
         };
-        let answer = self
-            .call(properties, "Get", &[peer.interface, property])
-            .await?;
+        let asked = [peer.interface, property];
+        let answer = self.call(properties, "Get", &asked).await?;
         let body = answer.body();
         let value = body.deserialize::<Variant<'_>>().ok();
         let value = value.and_then(|value| T::try_from(value).ok());

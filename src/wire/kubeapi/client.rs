@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{Error, Kind, Target};
-use super::http::{Call, JSON, METADATA, METADATA_LIST, Tally, Timeouts, Transport};
+use super::http::{Call, Tally, Timeouts, Transport};
 use super::object::ObjectPath;
 use super::response::MAXIMUM_OBJECT;
 use super::tls::ServerShown;
 use super::types::{
-    AccessReview, AccessReviewObject, MAXIMUM_ITEMS, Page, PartialObjectMetadata,
-    ResourceAttributes,
+    AccessReview, AccessReviewObject, JSON, MAXIMUM_ITEMS, METADATA, METADATA_LIST, Page,
+    PartialObjectMetadata, ResourceAttributes,
 };
 use super::watch::{self, Watch, WatchRequest};
 use crate::access::Credential;
@@ -173,7 +173,7 @@ impl Client {
             let too_large = || target.too_large("bytes in the list", MAXIMUM_LIST);
             left = left.checked_sub(body.len()).ok_or_else(too_large)?;
             let page: Page<'_> = self.transport.parse(&body, &target)?;
-            if let Some(kind) = page.kind.filter(|kind| !path.is_of_list(kind)) {
+            if let Some(kind) = page.kind.filter(|kind| !path.is_of_list(kind, accept)) {
                 let found = format!("a `{kind}`");
                 return Err(self.transport.unexpected(path, &found, &target));
             }
@@ -183,7 +183,7 @@ impl Client {
             }
             for item in &page.items.0 {
                 let item = item.get().as_bytes();
-                self.transport.expect(path, item, &target)?;
+                self.transport.expect(&call, item, &target)?;
                 take(item);
             }
             let next = page.metadata.and_then(|metadata| metadata.continue_token);
@@ -265,7 +265,7 @@ impl Client {
         let sent = self.send(call, &target, object, |body| {
             let object = take(self.transport.parse(&body, &target))?;
             // After the parser, whose message for text that is not an object is more precise.
-            self.transport.expect(call.path, &body, &target)?;
+            self.transport.expect(call, &body, &target)?;
             Ok(object)
         });
         sent.await

@@ -63,14 +63,6 @@ impl Default for Timeouts {
     }
 }
 
-/// The media type of an object or a list.
-pub(super) const JSON: &str = "application/json";
-/// The media type of an object of which only the metadata is requested.
-pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// The media type of a list of such objects.
-pub(super) const METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-
 /// One request.
 #[derive(Debug)]
 pub(super) struct Call<'a> {

@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Display};
 
-use super::types::PARTIAL;
+use super::types::{JSON, PARTIAL};
 use crate::facts::names::{ConfigMapName, HostName, Namespace, NodeName, VmName};
 use crate::sys::document::json::objects;
 
@@ -126,12 +126,12 @@ impl ObjectPath {
         what
     }
 
-    /// Compares the object in a text. The inner error is the received object, unescaped and in full, because a credential that was cut
-    /// is not recognized: the caller escapes it.
-    pub(super) fn compare(&self, text: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
+    /// Compares the object in a text that `accept` requested. Returns another one, unescaped and in full, because a credential that was
+    /// cut is not recognized: the caller escapes it.
+    pub(super) fn compare(&self, text: &[u8], accept: &str) -> serde_json::Result<Option<String>> {
         let texts = [&self.namespace, &self.name, &self.uid];
         if self.kind.is_none() && texts.iter().all(|text| text.is_none()) {
-            return Ok(Ok(()));
+            return Ok(None);
         }
         let found: ExpectedObject = serde_json::from_slice(text)?;
         let fits = |expected: &Option<String>, found: &Option<String>| {
@@ -140,12 +140,12 @@ impl ObjectPath {
         let kind = found.kind.as_deref();
         // The objects of a list have no kind of their own.
         let is_of_kind = self.kind.is_none() || kind.is_none() || kind == self.kind;
-        let is_ours = (is_of_kind || kind == Some(PARTIAL))
+        let is_ours = (is_of_kind || accept != JSON && kind == Some(PARTIAL))
             && fits(&self.namespace, &found.metadata.namespace)
             && fits(&self.name, &found.metadata.name)
             && fits(&self.uid, &found.metadata.uid);
         if is_ours {
-            return Ok(Ok(()));
+            return Ok(None);
         }
         let shown = |text: Option<String>| Some(text.unwrap_or_default());
         let other = Self {
@@ -154,13 +154,13 @@ impl ObjectPath {
             uid: self.uid.as_ref().and(shown(found.metadata.uid)),
             ..self.clone()
         };
-        Ok(Err(other.described(kind.or(self.kind))))
+        Ok(Some(other.described(kind.or(self.kind))))
     }
 
-    /// Reports whether a list of this kind may be the requested one.
-    pub(super) fn is_of_list(&self, kind: &str) -> bool {
+    /// Reports whether a list of this kind may be the one that `accept` requested.
+    pub(super) fn is_of_list(&self, kind: &str, accept: &str) -> bool {
         let of = kind.strip_suffix("List");
-        self.kind.is_none() || of == self.kind || of == Some(PARTIAL)
+        self.kind.is_none() || of == self.kind || accept != JSON && of == Some(PARTIAL)
     }
 }
 
@@ -193,6 +193,7 @@ objects! {
 
 #[cfg(test)]
 mod tests {
+    use super::super::types::{METADATA, METADATA_LIST};
     use super::*;
 
     fn vmi() -> ObjectPath {
@@ -286,11 +287,13 @@ mod tests {
             uid: Some("u".to_owned()),
             ..vmi()
         };
-        let compare = |text: &str| expected.compare(text.as_bytes()).unwrap();
+        let compare = |text: &str| expected.compare(text.as_bytes(), METADATA).unwrap();
         let ours = r#"{"kind":"VirtualMachineInstance","metadata":{"namespace":"ns","name":"vm-1","uid":"u"}}"#;
-        assert_eq!(compare(ours), Ok(()));
+        assert_eq!(compare(ours), None);
         let partial = ours.replace("VirtualMachineInstance", PARTIAL);
-        assert_eq!(compare(&partial), Ok(()));
+        assert_eq!(compare(&partial), None);
+        let of_whole = expected.compare(partial.as_bytes(), JSON).unwrap();
+        assert!(of_whole.unwrap().starts_with(PARTIAL), "only if requested");
         for (of_ours, other) in [
             ("VirtualMachineInstance", "VirtualMachine"),
             (r#""ns""#, r#""other""#),
@@ -300,9 +303,9 @@ mod tests {
             (r#""name":"#, r#""x":"#),
         ] {
             let text = ours.replace(of_ours, other);
-            assert!(compare(&text).is_err(), "{text}");
+            assert!(compare(&text).is_some(), "{text}");
         }
-        let found = compare(&ours.replace("vm-1", "vm\\u001b")).unwrap_err();
+        let found = compare(&ours.replace("vm-1", "vm\\u001b")).unwrap();
         assert_eq!(
             found,
             "VirtualMachineInstance `ns/vm\u{1b}` with the UID `u`"
@@ -312,13 +315,15 @@ mod tests {
     #[test]
     fn a_list_is_of_the_requested_kind_or_of_metadata() {
         for (kind, expected) in [
-            ("PodList", true),
-            ("PartialObjectMetadataList", true),
-            ("NodeList", false),
-            ("Pod", false),
-            ("Status", false),
+            ("PodList", [true, true]),
+            ("PartialObjectMetadataList", [false, true]),
+            ("NodeList", [false, false]),
+            ("Pod", [false, false]),
+            ("Status", [false, false]),
         ] {
-            assert_eq!(PODS.within("ns").is_of_list(kind), expected, "{kind}");
+            let pods = PODS.within("ns");
+            let is_of = [JSON, METADATA_LIST].map(|accept| pods.is_of_list(kind, accept));
+            assert_eq!(is_of, expected, "{kind}");
         }
     }
 }

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Kind, Target, causes, describe};
-use super::http::{JSON, Transport};
+use super::http::{Call, Transport};
 use super::object::ObjectPath;
 use super::tls;
-use super::types::ApiStatus;
+use super::types::{ApiStatus, JSON};
 use crate::sys::document::json::{MAXIMUM_DEPTH, in_field, is_deeper_than};
 use crate::sys::escape::chain;
 
@@ -160,13 +160,14 @@ impl Transport {
     /// Compares the object in a text with the requested one.
     pub(super) fn expect(
         &self,
-        path: &ObjectPath,
+        call: &Call<'_>,
         text: &[u8],
         target: &Target,
     ) -> Result<(), Error> {
-        let compared = path.compare(text);
-        let compared = compared.map_err(|error| self.unreadable(text, &error, target))?;
-        compared.map_err(|found| self.unexpected(path, &found, target))
+        let compared = call.path.compare(text, call.accept);
+        let other = compared.map_err(|error| self.unreadable(text, &error, target))?;
+        let unexpected = |found: String| Err(self.unexpected(call.path, &found, target));
+        other.map_or(Ok(()), unexpected)
     }
 
     /// Returns the error for something else than the requested object.

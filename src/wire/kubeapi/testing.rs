@@ -14,7 +14,8 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::error::{Error, Kind, Target};
-use super::http::{Call, JSON, Timeouts};
+use super::http::{Call, Timeouts};
+use super::types::JSON;
 use crate::access::Credential;
 
 /// The parameters of a request.

@@ -9,6 +9,14 @@ use crate::sys::document::json::{Capped, Identifier, StringMap, objects};
 /// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
 
+/// The media type of an object or a list.
+pub(super) const JSON: &str = "application/json";
+/// The media type of an object of which only the metadata is requested.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The media type of a list of such objects.
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
 /// The kind of an object of which only the metadata was requested.
 pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 

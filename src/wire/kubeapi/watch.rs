@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::sys::timer::Alarm;
 
 use super::error::{Error, Kind, Target};
-use super::http::{Call, JSON, METADATA, Transport};
+use super::http::{Call, Transport};
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::object::ObjectPath;
-use super::types::{EventFrame, EventObject};
+use super::types::{EventFrame, EventObject, JSON, METADATA};
 
 /// The silence after which a stream is replaced, even if the server sends no bookmarks.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
@@ -73,6 +73,7 @@ pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Target,
     expected: ObjectPath,
+    accept: &'static str,
     /// The response, and the permit to hold a watch, which is released at the end of the stream. None once the stream is over.
     live: Option<(Response, OwnedSemaphorePermit)>,
     lines: Lines,
@@ -179,6 +180,7 @@ pub(super) async fn open<T>(
         transport: Arc::clone(transport),
         target,
         expected: request.path.clone(),
+        accept,
         live: Some((response, turn)),
         lines: Lines::default(),
         silent_at: Instant::now() + limit,
@@ -272,9 +274,10 @@ impl<T: DeserializeOwned> Watch<T> {
         // As bytes, as everywhere: parsing the same types from text too would duplicate the parser's code.
         let bytes = frame.object.get().as_bytes();
         let unreadable = |error| self.transport.unreadable(bytes, &error, &self.target);
-        let compared = match frame.kind.as_str() {
-            "ADDED" | "MODIFIED" | "DELETED" => self.expected.compare(bytes).map_err(unreadable)?,
-            "BOOKMARK" => Ok(()),
+        let compare = || self.expected.compare(bytes, self.accept);
+        let foreign = match frame.kind.as_str() {
+            "ADDED" | "MODIFIED" | "DELETED" => compare().map_err(unreadable)?,
+            "BOOKMARK" => None,
             "ERROR" => return Err(self.transport.event_error(bytes, &self.target)),
             other => {
                 let other = self.transport.describe(other);
@@ -282,7 +285,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 return Err(self.target.error(Kind::Refused, problem));
             }
         };
-        if let Err(found) = compared {
+        if let Some(found) = foreign {
             let found = self.transport.describe(&found);
             let what = format!("{found} in the watch of {}", self.expected.what());
             return Ok(WatchEvent::Foreign { what });

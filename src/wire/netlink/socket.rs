@@ -62,17 +62,16 @@ pub fn subscribe(filter: &[SockFilter], receive_buffer: usize) -> io::Result<Soc
 /// never be one again.
 pub fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     loop {
-        let error = match socket.recv_from(&mut buffer, MSG_TRUNC) {
+        match socket.recv_from(&mut buffer, MSG_TRUNC) {
             Ok((length, sender)) => {
                 let sender = sender.port_number();
                 return Ok(Received::Datagram { length, sender });
             }
-            Err(error) => error,
-        };
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
-            Some(Errno::EINTR) => {}
-            _ => return Err(error),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOBUFS) => return Ok(Received::Overrun),
+                Some(Errno::EINTR) => {}
+                _ => return Err(error),
+            },
         }
     }
 }

@@ -140,10 +140,8 @@ async fn next(
             Read::Data(bytes) => *received = bytes.into_iter(),
             Read::Nothing => drop(port.changed().await?),
             Read::HostAway => {
-                return Err(of_port(
-                    Unreachable,
-                    "the host closed it before it responded",
-                ));
+                let what = "the host closed it before it responded";
+                return Err(of_port(Unreachable, what));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! Fuzz targets for `cargo fuzz`: parsers and decisions of the agent, run on any bytes. Each has a program in `fuzz_targets`, inputs to
 //! begin with in `corpus`, and a dictionary in `dict`. Without libFuzzer, tests run the inputs of the corpora.
 
+#[expect(unsafe_code, reason = "an allocator that counts")]
 mod allocation;
 mod targets;
 
@@ -21,6 +22,8 @@ macro_rules! program {
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
+
+    use harvester_node_agent::sys::document::json::MAXIMUM_KEYS;
 
     use super::*;
 
@@ -99,6 +102,14 @@ mod tests {
         object.to_string().replace("\"HERE\"", &whole).into_bytes()
     }
 
+    /// The shortest keys that fill a map, in the order that leaves the nodes of a tree as empty as possible.
+    fn short_keys() -> Vec<String> {
+        let one = || ('!'..='~').filter(|one| !['"', '\\'].contains(one));
+        let pairs = one().flat_map(|first| one().map(move |last| format!("{first}{last}")));
+        let of_two_bytes = ('\u{a1}'..='\u{7ff}').map(String::from);
+        pairs.chain(of_two_bytes).take(MAXIMUM_KEYS).collect()
+    }
+
     /// What the corpora have is short.
     #[test]
     fn the_largest_objects_and_entries_hold_no_more_for_their_size() {
@@ -131,6 +142,32 @@ mod tests {
         ] {
             println!("{place} of {name} with {piece}");
             api_objects(&filled(name, place, piece));
+        }
+        for (place, value) in [
+            ("metadata", r#"{"name":"n","uid":"u","labels":MAP}"#),
+            ("metadata", r#"{"name":"n","uid":"u","annotations":MAP}"#),
+            ("status", r#"{"activePods":MAP}"#),
+            ("data", "MAP"),
+        ] {
+            let mut keys = short_keys();
+            assert_eq!(keys.len(), MAXIMUM_KEYS);
+            for _ in 0..2 {
+                for (count, of_each) in [
+                    (1000, ""),
+                    (4000, ""),
+                    (MAXIMUM_KEYS, ""),
+                    (MAXIMUM_KEYS, "h"),
+                ] {
+                    println!("{count} keys of {value} in {place}");
+                    let entries = keys.iter().take(count);
+                    let entries = entries.map(|key| format!(r#""{key}":"{of_each}""#));
+                    let entries: Vec<String> = entries.collect();
+                    let map = format!("{{{}}}", entries.join(","));
+                    let value = value.replace("MAP", &map);
+                    api_objects(format!(r#"{{"{place}":{value}}}"#).as_bytes());
+                }
+                keys.reverse();
+            }
         }
         for long in ["labels", "annotations", "uid"] {
             let text = "x".repeat(2_000_000);

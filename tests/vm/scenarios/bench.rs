@@ -116,7 +116,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage) {
 /// What the agent needs from the resume to its record, on a machine that was without power before. In the last moves the kernel
 /// notes its announcement and `ip monitor` listens too: what these take is the guest's and not ours. Who is measured is not made
 /// to wait for them.
-pub async fn a_move_is_reported_within_fifty_milliseconds(stage: &mut Stage) {
+pub async fn a_move_is_reported_and_how_soon(stage: &mut Stage) {
     stage.settled().await;
     stage.synced().await;
     stage.machine.runs_while_copied = true;

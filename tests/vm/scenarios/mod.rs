@@ -53,7 +53,7 @@ pub fn bench() -> Vec<Scenario> {
     scenarios![Setting::Lab =>
         a_quiet_minute_costs_nothing,
         of_twenty_migrations_none_is_missed,
-        a_move_is_reported_within_fifty_milliseconds,
+        a_move_is_reported_and_how_soon,
     ]
 }
 

@@ -212,24 +212,27 @@ async fn a_page_that_is_too_large_is_requested_in_smaller_ones() {
 #[tokio::test]
 async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
     let vmis = INSTANCES.within("ns");
-    let vmi = |namespace: &str, uid: &str| {
+    let vmi = |kind: &str, namespace: &str, uid: &str| {
         format!(
-            r#"{{"kind":"VirtualMachineInstance","metadata":{{"namespace":"{namespace}","name":"vm","uid":"{uid}"}}}}"#
+            r#"{{"kind":"{kind}","metadata":{{"namespace":"{namespace}","name":"vm","uid":"{uid}"}}}}"#
         )
     };
     let path = vmis.clone().named("vm");
     let body = json!({"metadata": {"uid": "u"}});
-    for (namespace, uid, is_object, is_patched) in [
-        ("ns", "u", true, true),
-        ("other", "u", false, false),
-        ("ns", "v", true, false),
+    let (whole, partial) = ("VirtualMachineInstance", "PartialObjectMetadata");
+    for (kind, namespace, uid, is_object, is_metadata, is_patched) in [
+        (whole, "ns", "u", true, true, true),
+        (whole, "other", "u", false, false, false),
+        (whole, "ns", "v", true, true, false),
+        // Of a VM without its status, nothing says where it runs.
+        (partial, "ns", "u", false, true, false),
     ] {
-        let object = vmi(namespace, uid);
+        let object = vmi(kind, namespace, uid);
         let server = Server::saying(answer_json(200, &object)).await;
         let client = client(&server.url());
         let results = [
             (client.get::<Value>(&path).await.err(), is_object),
-            (client.get_metadata(&path).await.err(), is_object),
+            (client.get_metadata(&path).await.err(), is_metadata),
             (
                 client
                     .patch::<Value>(&path, PatchKind::MERGE, &body)

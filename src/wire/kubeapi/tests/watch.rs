@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::Timeouts;
 use super::super::testing::{Answering, Asked, Text, Wire, response, simulate};
@@ -87,7 +87,8 @@ async fn written(
 /// Checks that the stream ends because it is silent, at the limit and not before.
 async fn ends_silent(watch: &mut Watch<PartialObjectMetadata>) {
     let begin = Instant::now();
-    let error = watch.next().await.unwrap_err();
+    let next = timeout(2 * LIMIT, watch.next()).await;
+    let error = next.expect("it is followed for ever").unwrap_err();
     is(&error, Kind::Silent, "no data received for 90s");
     let silent = Instant::now() - begin;
     assert!((LIMIT..LIMIT + MOMENT).contains(&silent), "{silent:?}");
@@ -170,6 +171,7 @@ async fn an_object_that_was_not_asked_for_is_named_and_the_stream_goes_on() {
     let events = [
         ours.replace(r#""n""#, r#""other""#),
         ours.replace("Node", "Pod"),
+        ours.replace("Node", "PartialObjectMetadata"),
         ours,
     ]
     .concat();
@@ -180,6 +182,7 @@ async fn an_object_that_was_not_asked_for_is_named_and_the_stream_goes_on() {
     for expected in [
         "Node `other` in the watch of Node `n`",
         "Pod `n` in the watch of Node `n`",
+        "PartialObjectMetadata `n` in the watch of Node `n`",
         "1",
     ] {
         assert_eq!(version(watch.next().await.unwrap()), expected);
@@ -405,6 +408,7 @@ async fn bookmarks_keep_a_stream_alive() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
+    assert_eq!(Timeouts::default().watch_silence, LIMIT);
     for is_trickling in [false, true] {
         let (sender, mut watch) = written(LIMIT).await;
         sender.send(event("ADDED", "1")).unwrap();

@@ -5,6 +5,7 @@ use harvester_node_agent::commands::doctor::objects::Pod;
 use harvester_node_agent::facts::node::Node;
 use harvester_node_agent::facts::topology::{IllegalValue, REGION, ZONE};
 use harvester_node_agent::facts::vmi::Vmi;
+use harvester_node_agent::observe::host_labels::{ConfigMap, LauncherPod};
 use harvester_node_agent::report::endpoint;
 use harvester_node_agent::triggers::operator_channel::{Input, REQUEST_MAX, reply};
 use harvester_node_agent::wire::kubeapi::lines::Lines;
@@ -88,7 +89,9 @@ pub fn api_objects(bytes: &[u8]) {
             }
         }
     }
-    bounded(bytes, BASE, || serde_json::from_slice::<Pod>(bytes).is_ok());
+    let _ = small::<Pod>(bytes);
+    let _ = small::<LauncherPod>(bytes);
+    let _ = small::<ConfigMap>(bytes);
     read::<PartialObjectMetadata>(bytes);
     if let Some(status) = read::<ApiStatus>(bytes)
         && let Some(code) = status.code.filter(|_| value.is_some())
@@ -97,8 +100,16 @@ pub fn api_objects(bytes: &[u8]) {
     }
 }
 
+/// Parses an object, which may hold twelve bytes for each byte of its text: an entry of a map takes up to 95 bytes, and is at least eight
+/// bytes long in a map with so many that it counts, since few keys have less than two bytes.
+fn small<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    bounded(bytes, BASE + 4 * bytes.len(), || {
+        serde_json::from_slice(bytes)
+    })
+}
+
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    match bounded(bytes, BASE, || serde_json::from_slice(bytes)) {
+    match small(bytes) {
         Ok(object) => Some(object),
         Err(error) => {
             let said = describe(&error.to_string());
