@@ -140,7 +140,7 @@ pub(super) async fn keep(source: &mut (impl Source + ?Sized), root: &Root, out: 
                 let is_active = false;
                 out.state(SourceState { is_active, detail });
                 let Some(path) = path else { return };
-                appeared(root, &path, || waits.after(lived)).await;
+                appeared(root, &path, || wait(&mut next, lived)).await;
             }
         }
     }
