@@ -1028,7 +1028,7 @@ catalog! {
         impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.";
     ImageClusterKeys, "image-cluster-keys", Image, Error, "image contains keys, tokens, data or static pods of a cluster server",
         impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.";
-    ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a controller",
+    ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a component",
         impact: "Anyone with the image controls that cluster.";
     ImageClusterToken, "image-cluster-token", Image, Error, "configuration of RKE2 or K3s contains a secret",
         impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",

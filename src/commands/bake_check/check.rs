@@ -96,7 +96,8 @@ pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Find
         let is_in_image = |place: &&&str| !(is_live && place.starts_with("/run/"));
         for place in places.iter().filter(is_in_image) {
             check.below(*code, Path::new("/"), place);
-            if place.starts_with("/home/*/.ssh/") {
+            // Not those without a dot: `/usr/sbin` may be a home directory.
+            if place.starts_with("/home/*/.") {
                 check.below(*code, Path::new(""), &place.replace("/home/*", "~"));
             }
         }

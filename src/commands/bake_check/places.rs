@@ -14,14 +14,14 @@ pub(super) const PROGRAMS: [([Code; 3], &[&str], &[&str]); 2] = [
     ([Code::ImageGuestAgentMissing, Code::ImageGuestAgentMasked, Code::ImageGuestAgentNotEnabled], &guest_agent::PROGRAMS, &UNITS),
 ];
 
-/// What RKE2 and K3s create in their data directory: the kubelet, and a server. Images for air-gapped installation and manifests are in
-/// the same directories, and are allowed.
+/// What RKE2 and K3s create in their data directory: the kubelet, a server, and CNI plugins. Images for air-gapped installation and
+/// manifests are in the same directories, and are allowed.
 #[rustfmt::skip]
 pub(super) const DATA: [(Code, &str); 9] = [
     (Code::ImageKubeletCredential, "agent/*.kubeconfig"), (Code::ImageKubeletCredential, "agent/*.key"),
     (Code::ImageKubeletCredential, "agent/*.crt"), (Code::ImageClusterKeys, "server/tls"), (Code::ImageClusterKeys, "server/cred"),
-    (Code::ImageClusterKeys, "server/db"), (Code::ImageClusterKeys, "server/token"), (Code::ImageClusterKeys, "server/node-token"),
-    (Code::ImageClusterKeys, "server/agent-token"),
+    (Code::ImageClusterKeys, "server/db"), (Code::ImageClusterKeys, "server/*token"),
+    (Code::ImageAdminKubeconfig, "agent/etc/cni/net.d/*kubeconfig"), (Code::ImageAdminKubeconfig, "agent/etc/cni/net.d/*/*kubeconfig"),
 ];
 
 /// The findings that are only files or directories in the tree, with at most one `*` in each component of a path. Empty files (except
@@ -70,7 +70,7 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/root/.kube/config", "/home/*/.kube/config", "/etc/rancher/rke2/rke2.yaml.*", "/etc/rancher/k3s/k3s.yaml.*",
         "/etc/kubernetes/admin.conf.*", "/etc/kubernetes/super-admin.conf.*", "/root/.kube/config.*", "/home/*/.kube/config.*",
         "/root/*kubeconfig", "/root/rke2.yaml", "/root/k3s.yaml", "/home/*/*kubeconfig", "/home/*/kubeconfig.*",
-        "/home/*/rke2.yaml", "/home/*/k3s.yaml",
+        "/home/*/rke2.yaml", "/home/*/k3s.yaml", "/etc/cni/net.d/*kubeconfig", "/etc/cni/net.d/*/*kubeconfig",
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys*", "/home/*/.ssh/authorized_keys*"]),
