@@ -989,8 +989,8 @@ catalog! {
     // The identity of a machine.
     ImageMachineId, "image-machine-id", Image, Error, "image contains a machine-id",
         impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.";
-    ImageHostname, "image-hostname", Image, Error, "image contains a hostname",
-        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.";
+    ImageHostname, "image-hostname", Image, Error, "VMs keep the hostname of the image",
+        impact: "A VM that gets no other name registers under this one, and the second VM takes over the Node of the first.";
     ImageSshHostKey, "image-ssh-host-key", Image, Error, "image contains SSH host keys",
         impact: "Anyone with the image can impersonate every VM created from it.";
     ImageRandomSeed, "image-random-seed", Image, Error, "image contains a random seed",

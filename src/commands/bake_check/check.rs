@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::places::{DATA, PLACES, PROGRAMS};
-use super::settings::{SECRET_FILE, code_of, has_login};
+use super::settings::{SECRET_FILE, code_of, has_login, preserves_hostname};
 use super::unit;
 use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::access::trust::changeable_except;
@@ -91,6 +91,7 @@ pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Find
     let ids = MACHINE_IDS.iter();
     ids.for_each(|path| check.line(Code::ImageMachineId, path));
     check.line(Code::ImageHostname, "/etc/hostname");
+    check.preserved_hostname();
     for (code, places) in PLACES {
         // Files that a running machine has in memory are not in its image.
         let is_in_image = |place: &&&str| !(is_live && place.starts_with("/run/"));
@@ -241,6 +242,20 @@ impl Check<'_> {
         let mut defaults = ["DEFAULT_HOSTNAME", "ID"].into_iter();
         let is_default = defaults.any(|key| value(&release, key) == name);
         (!is_default && !ANONYMOUS.contains(&name) && !is_hostname_template(name)).then_some(name)
+    }
+
+    /// Checks whether cloud-init leaves the hostname alone. The last of its files with the setting counts.
+    fn preserved_hostname(&mut self) {
+        let mut paths = self.matching(Path::new("/etc/cloud"), "cloud.cfg.d/*.cfg");
+        paths.insert(0, "/etc/cloud/cloud.cfg".into());
+        let kept = paths.iter().rev().find_map(|path| {
+            let text = self.read(self.root.read(path, FILE_MAX))?;
+            Some((path, preserves_hostname(&String::from_utf8_lossy(&text))?))
+        });
+        if let Some((path, true)) = kept {
+            let shown = self.shown(&self.at(path));
+            self.add(setting(Code::ImageHostname, "preserve_hostname", &shown));
+        }
     }
 
     /// Adds the home directories of all accounts: of one without a shell, a key may still be that of its service.

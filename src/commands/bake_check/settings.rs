@@ -51,6 +51,17 @@ fn has_topology(labels: &str) -> bool {
     })
 }
 
+/// Reports whether a file of cloud-init says to keep the hostname. It is not parsed: those of distributions have aliases.
+pub(super) fn preserves_hostname(text: &str) -> Option<bool> {
+    let mut lines = text.lines().rev();
+    let value = lines.find_map(|line| line.strip_prefix("preserve_hostname:"))?;
+    let value = value
+        .trim_start_matches([' ', '\t', '"', '\''])
+        .to_ascii_lowercase();
+    let mut truths = ["true", "yes", "on", "1"].iter();
+    Some(truths.any(|truth| value.starts_with(truth)))
+}
+
 /// Reports whether any `configs.<registry>.auth` has a value.
 pub(super) fn has_login(document: &YamlValue) -> bool {
     let Some(YamlValue::Map(registries)) = document.get("configs") else {
