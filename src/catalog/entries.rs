@@ -162,7 +162,7 @@ const SYSTEM_UUID: &str =
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
 
 /// The fixes of findings of `bake-check`: the one of an entry without another, and that of a setting.
-const CLEAN: &str = "Remove or empty the files with the command of `harvester-node-agent bake-check`, in the image build, never on a node in use.";
+const CLEAN: &str = "Remove or empty the files that `harvester-node-agent bake-check` names, in the image build, never on a node in use.";
 const UNSET: &str =
     "Remove the setting from its file in the image build, and provide it with user data instead.";
 
@@ -1040,7 +1040,7 @@ catalog! {
     ImageOsRegistration, "image-os-registration", Image, Error, "image contains the registration of the OS",
         impact: "Anyone with the image can use it; the registration server takes all VMs created from it for one system.",
         fix: [
-            "Deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image on SL Micro `transactional-update register -d`. Without `--root`, the command is for the machine on which it runs.",
+            "Deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image: SL Micro `transactional-update register -d`, RHEL `subscription-manager unregister`, Ubuntu `pro detach`. Without `--root`, a command is for the machine on which it runs.",
             "Only then remove the files that are left: without them, the image cannot be deregistered.",
         ];
     ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",

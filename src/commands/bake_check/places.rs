@@ -74,7 +74,10 @@ pub const PLACES: &[(Code, &[&str])] = &[
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys*", "/home/*/.ssh/authorized_keys*"]),
-    (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials", "/etc/zypp/credentials.d/NCCcredentials"]),
+    (Code::ImageOsRegistration, &[
+        "/etc/zypp/credentials.d/*CCcredentials", "/etc/pki/consumer/*.pem", "/etc/pki/entitlement/*.pem",
+        "/var/lib/ubuntu-advantage/private/machine-token.json", "/etc/apt/auth.conf.d/90ubuntu-advantage",
+    ]),
     (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
     (Code::ImageSystemAgentConnection, &[
         "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",
