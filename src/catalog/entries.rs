@@ -162,7 +162,7 @@ const SYSTEM_UUID: &str =
 const PRODUCT_UUID: &str = "cat /sys/class/dmi/id/product_uuid";
 
 /// The fixes of findings of `bake-check`: the one of an entry without another, and that of a setting.
-const CLEAN: &str = "Remove or empty the files with the command of `harvester-node-agent bake-check`, in the image build, never on a node in use.";
+const CLEAN: &str = "Remove or empty the files that `harvester-node-agent bake-check` names, in the image build, never on a node in use.";
 const UNSET: &str =
     "Remove the setting from its file in the image build, and provide it with user data instead.";
 
@@ -989,8 +989,8 @@ catalog! {
     // The identity of a machine.
     ImageMachineId, "image-machine-id", Image, Error, "image contains a machine-id",
         impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.";
-    ImageHostname, "image-hostname", Image, Error, "image contains a hostname",
-        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.";
+    ImageHostname, "image-hostname", Image, Error, "VMs keep the hostname of the image",
+        impact: "A VM that gets no other name registers under this one, and the second VM takes over the Node of the first.";
     ImageSshHostKey, "image-ssh-host-key", Image, Error, "image contains SSH host keys",
         impact: "Anyone with the image can impersonate every VM created from it.";
     ImageRandomSeed, "image-random-seed", Image, Error, "image contains a random seed",
@@ -1028,7 +1028,7 @@ catalog! {
         impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.";
     ImageClusterKeys, "image-cluster-keys", Image, Error, "image contains keys, tokens, data or static pods of a cluster server",
         impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.";
-    ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a controller",
+    ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a component",
         impact: "Anyone with the image controls that cluster.";
     ImageClusterToken, "image-cluster-token", Image, Error, "configuration of RKE2 or K3s contains a secret",
         impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
@@ -1040,7 +1040,7 @@ catalog! {
     ImageOsRegistration, "image-os-registration", Image, Error, "image contains the registration of the OS",
         impact: "Anyone with the image can use it; the registration server takes all VMs created from it for one system.",
         fix: [
-            "Deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image on SL Micro `transactional-update register -d`. Without `--root`, the command is for the machine on which it runs.",
+            "Deregister the image: `SUSEConnect --root DIRECTORY -d`, or in the running image: SL Micro `transactional-update register -d`, RHEL `subscription-manager unregister`, Ubuntu `pro detach`. Without `--root`, a command is for the machine on which it runs.",
             "Only then remove the files that are left: without them, the image cannot be deregistered.",
         ];
     ImageNodePassword, "image-node-password", Image, Error, "image contains the node password of RKE2 or K3s",

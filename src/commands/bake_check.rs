@@ -21,7 +21,6 @@ use serde_json::json;
 
 use super::answer::{Answer, Exit, Output};
 use super::process::Process;
-use crate::catalog::Finding;
 use crate::report::problem::Problem;
 use crate::report::text::{Show, Text, many};
 use crate::sys::escape::{json_text, one_line};
@@ -44,9 +43,15 @@ pub fn run(process: &Process) -> Answer {
     let root = Root::new(dir);
     let is_live = root.is_live();
     let findings = check::check(&root, process.config.as_deref(), is_live);
+    let problem = |finding| Problem::new(finding, |_| None);
     let problems: Vec<Problem> = findings.iter().map(problem).collect();
     let text = match process.output {
-        Output::Json => json_text(&document(&name, &problems, is_live)),
+        Output::Json => json_text(&json!({
+            "image": name,
+            "runningSystem": is_live,
+            "clean": problems.is_empty(),
+            "findings": problems,
+        })),
         Output::Text => text(&name, &problems, is_live, process.show_now()),
     };
     let exit = match problems.is_empty() {
@@ -70,28 +75,13 @@ fn checked(root: &Root) -> PathBuf {
     path::absolute(&dir).unwrap_or(dir).components().collect()
 }
 
-fn problem(finding: &Finding) -> Problem {
-    Problem::new(finding, |_| None)
-}
-
-fn document(image: &str, problems: &[Problem], is_live: bool) -> serde_json::Value {
-    json!({
-        "image": image,
-        "runningSystem": is_live,
-        "clean": problems.is_empty(),
-        "findings": problems,
-    })
-}
-
-fn text(image: &str, problems: &[Problem], is_live: bool, show: Show) -> String {
+fn text(image: &str, problems: &[Problem], is_live: bool, mut show: Show) -> String {
     if problems.is_empty() {
         return format!("{image}: clean\n");
     }
     // A step names a file: if it was cut, it would be another one.
-    let mut out = Text::new(Show {
-        verbose: true,
-        ..show
-    });
+    show.verbose = true;
+    let mut out = Text::new(show);
     if is_live {
         out.put("", LIVE);
         out.blank();
@@ -114,7 +104,7 @@ fn text(image: &str, problems: &[Problem], is_live: bool, show: Show) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Code, CommandPlace};
+    use crate::catalog::{Code, CommandPlace, Finding};
     use crate::report::text::TermStyle;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -131,7 +121,7 @@ mod tests {
         let command = "truncate -s 0 /etc/machine-id".to_owned();
         let finding = Finding::new(Code::ImageMachineId, "/etc/machine-id contains an ID");
         let finding = finding.and_command(CommandPlace::Image, command);
-        let shown = |is_live| text("/", &[problem(&finding)], is_live, SHOW);
+        let shown = |is_live| text("/", &[Problem::new(&finding, |_| None)], is_live, SHOW);
         let file = "src/commands/bake_check/running_system.txt";
         harvester_lab::expected::is_expected(file, &shown(true), str::to_owned);
         for text in [shown(true), shown(false)] {

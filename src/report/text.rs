@@ -263,10 +263,10 @@ pub fn many(count: usize, one: &str) -> String {
 }
 
 /// Names the first of many, and counts the others.
-pub fn first(all: &[impl Display], most: usize, separator: &str) -> String {
-    let named = all.iter().take(most).map(ToString::to_string);
-    let named = named.collect::<Vec<_>>().join(separator);
-    match all.len().saturating_sub(most) {
+pub fn first(mut all: impl ExactSizeIterator<Item: Display>, most: usize, by: &str) -> String {
+    let named = all.by_ref().take(most).map(|one| one.to_string());
+    let named = named.collect::<Vec<_>>().join(by);
+    match all.len() {
         0 => named,
         more => format!("{named} and {more} more"),
     }

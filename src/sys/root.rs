@@ -242,12 +242,15 @@ impl Root {
         self.open(path.as_ref(), OFlag::O_PATH).is_ok()
     }
 
+    /// Returns a path with every symbolic link resolved, except one at its end; `None` without a name there.
+    pub fn place(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = path.as_ref();
+        Some(self.resolve(path.parent()?).join(path.file_name()?))
+    }
+
     /// Returns the target of a symbolic link, unresolved; `None` for anything else.
     pub fn link_target(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
-        let path = path.as_ref();
-        // A link in the directories of the path is inside the tree.
-        let folder = self.resolve(path.parent()?);
-        self.read_link(&folder.join(path.file_name()?))
+        self.read_link(&self.place(path)?)
     }
 
     /// Returns the missing target of a symbolic link, inside the root; `None` for anything else.
@@ -260,15 +263,13 @@ impl Root {
 
     /// Returns the owner of a symbolic link itself; `None` for anything else.
     pub fn link_owner(&self, path: impl AsRef<Path>) -> Option<u32> {
-        let path = path.as_ref();
-        let folder = self.resolve(path.parent()?);
-        let link = self.join(folder.join(path.file_name()?));
+        let link = self.join(self.place(path)?);
         let metadata = link.symlink_metadata().ok()?;
         metadata.is_symlink().then(|| metadata.uid())
     }
 
     /// Returns the target of a link, like `link_target`, for a path without links in its directories.
-    fn read_link(&self, path: &Path) -> Option<PathBuf> {
+    pub fn read_link(&self, path: &Path) -> Option<PathBuf> {
         #[cfg(test)]
         if testing::is_declared() {
             return None;

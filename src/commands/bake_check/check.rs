@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::places::{DATA, PLACES, PROGRAMS};
-use super::settings::{REGISTRIES, SECRET_FILE, code_of, has_login};
+use super::settings::{SECRET_FILE, code_of, has_login, preserves_hostname};
 use super::unit;
 use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::access::trust::changeable_except;
@@ -88,32 +88,32 @@ pub(super) fn check(root: &Root, only: Option<&Path>, is_live: bool) -> Vec<Find
     check.homes();
     check.programs();
     check.configuration(only);
-    for path in MACHINE_IDS {
-        check.line(Code::ImageMachineId, path);
-    }
+    let ids = MACHINE_IDS.iter();
+    ids.for_each(|path| check.line(Code::ImageMachineId, path));
     check.line(Code::ImageHostname, "/etc/hostname");
+    check.preserved_hostname();
     for (code, places) in PLACES {
         // Files that a running machine has in memory are not in its image.
         let is_in_image = |place: &&&str| !(is_live && place.starts_with("/run/"));
         for place in places.iter().filter(is_in_image) {
             check.below(*code, Path::new("/"), place);
-            if place.starts_with("/home/*/.ssh/") {
+            // Not those without a dot: `/usr/sbin` may be a home directory.
+            if place.starts_with("/home/*/.") {
                 check.below(*code, Path::new(""), &place.replace("/home/*", "~"));
             }
         }
     }
     check.settings();
     for ((code, is_by_hand), places) in std::mem::take(&mut check.things) {
-        let shown: Vec<String> = places.iter().map(|place| check.shown(place)).collect();
-        let most = if is_by_hand { BY_HAND_MAX } else { NAMED_MAX };
-        let finding = Finding::new(code, first(&shown, most, ", "));
-        let paths: Vec<String> = places.iter().map(|place| check.shell(place)).collect();
-        let command = format!("rm -rf {}", paths.join(" "));
+        let shown = places.iter().map(|place| check.shown(place));
+        let seen = |most| Finding::new(code, first(shown, most, ", "));
+        let paths = places.iter().map(|place| shell_path(&root.join(place)));
+        let command = format!("rm -rf {}", paths.collect::<Vec<_>>().join(" "));
         check.add(match is_by_hand {
             // Without its file, the system itself can no longer remove the registration from the server.
-            _ if code == Code::ImageOsRegistration => finding,
-            true => finding.with_remedy(BY_HAND),
-            false => finding.and_command(CommandPlace::Image, command),
+            _ if code == Code::ImageOsRegistration => seen(BY_HAND_MAX),
+            true => seen(BY_HAND_MAX).with_remedy(BY_HAND),
+            false => seen(NAMED_MAX).and_command(CommandPlace::Image, command),
         });
     }
     check.findings.sort_by_key(|finding| finding.code);
@@ -126,8 +126,8 @@ struct Check<'a> {
     is_live: bool,
     /// The home directories, except those in `/home` without an account, as the accounts name them: a user may have linked one.
     homes: BTreeSet<PathBuf>,
-    /// For each directory with a thing, whether it is open and away.
-    judged: BTreeMap<PathBuf, (bool, bool)>,
+    /// For each directory above a thing, its target, and whether it is open and away.
+    judged: BTreeMap<PathBuf, (PathBuf, bool, bool)>,
     /// The files and directories that must not be there, by whether they are removed by hand. A path may be a symbolic link:
     /// commands remove that, never its target.
     things: BTreeMap<(Code, bool), BTreeSet<PathBuf>>,
@@ -186,7 +186,7 @@ impl Check<'_> {
             Err(errors) => {
                 let (root, config) = (self.in_root(), config_option(only));
                 let command = format!("harvester-node-agent {root}{config}config check");
-                let seen = first(&errors.problems, NAMED_MAX, "; ");
+                let seen = first(errors.problems.iter(), NAMED_MAX, "; ");
                 return self.find_with(Code::ImageConfigInvalid, seen, command);
             }
         };
@@ -223,14 +223,15 @@ impl Check<'_> {
             _ => Some("contains an ID".to_owned()),
         };
         let Some(seen) = seen else { return };
-        if self.is_open(Path::new(path)) {
-            return self.thing(code, Path::new(path));
+        let file = Path::new(path);
+        if self.judge(file.parent().unwrap_or(file)).1 {
+            return self.thing(code, file);
         }
-        let place = self.at(Path::new(path));
+        let place = self.at(file);
         // dbus-daemon rejects an empty ID, and dbus-uuidgen creates a missing one; systemd initializes an empty one.
         let is_kept = !path.contains("/dbus/") && self.root.link_target(path).is_none();
         let verb = if is_kept { "truncate -s 0" } else { "rm -rf" };
-        let command = format!("{verb} {}", self.shell(&place));
+        let command = format!("{verb} {}", shell_path(&self.root.join(&place)));
         self.find_with(code, format!("{} {seen}", self.shown(&place)), command);
     }
 
@@ -243,9 +244,28 @@ impl Check<'_> {
         (!is_default && !ANONYMOUS.contains(&name) && !is_hostname_template(name)).then_some(name)
     }
 
+    /// Checks whether cloud-init leaves the hostname alone. The last of its files with the setting counts.
+    fn preserved_hostname(&mut self) {
+        let mut paths = self.matching(Path::new("/etc/cloud"), "cloud.cfg.d/*.cfg");
+        paths.insert(0, "/etc/cloud/cloud.cfg".into());
+        let kept = paths.iter().rev().find_map(|path| {
+            let text = self.read(self.root.read(path, FILE_MAX))?;
+            Some((path, preserves_hostname(&String::from_utf8_lossy(&text))?))
+        });
+        if let Some((path, true)) = kept {
+            let shown = self.shown(&self.at(path));
+            self.add(setting(Code::ImageHostname, "preserve_hostname", &shown));
+        }
+    }
+
     /// Adds the home directories of all accounts: of one without a shell, a key may still be that of its service.
     fn homes(&mut self) {
-        let bytes = self.read(self.root.read("/etc/passwd", FILE_MAX));
+        let path = "/etc/passwd";
+        if let Some(target) = self.root.dangling(path) {
+            let seen = format!("{path} leads to {}, which does not exist", target.display());
+            self.find(Code::ImageUnreadable, seen);
+        }
+        let bytes = self.read(self.root.read(path, FILE_MAX));
         let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
         let home = |line: &str| Some(Path::new("/").join(line.split(':').nth(5)?));
         self.homes.extend(text.lines().filter_map(home));
@@ -291,16 +311,18 @@ impl Check<'_> {
                 self.add(setting(code, &key, &self.shown(&place)));
             }
         }
-        for path in REGISTRIES {
-            let text = self.root.read(path, FILE_MAX).map(Zeroizing::new);
+        // <https://docs.k3s.io/installation/private-registry>
+        for path in self.matching(Path::new("/etc/rancher"), "*/registries.yaml") {
+            let text = self.root.read(&path, FILE_MAX).map(Zeroizing::new);
             match self.read(text).map(|text| parse(&text)) {
                 Some(Ok(document)) if has_login(&document) => {
-                    let shown = self.shown(&self.at(Path::new(path)));
+                    let shown = self.shown(&self.at(&path));
                     self.add(setting(Code::ImageClusterToken, "auth", &shown));
                 }
                 None | Some(Ok(_) | Err(DocumentError::Empty)) => {}
                 Some(Err(problem)) => {
-                    self.find(Code::ImageUnreadable, format!("`{path}` {problem}"));
+                    let seen = format!("`{}` {problem}", path.display());
+                    self.find(Code::ImageUnreadable, seen);
                 }
             }
         }
@@ -308,9 +330,8 @@ impl Check<'_> {
 
     /// Checks for credentials at all paths where the agent searches for them, and next to those.
     fn credentials(&mut self, distributions: &[Distribution]) {
-        for candidate in harvester_candidates(None, distributions) {
-            self.file(Code::ImageHarvesterCredential, &candidate.path);
-        }
+        let candidates = harvester_candidates(None, distributions).into_iter();
+        candidates.for_each(|one| self.file(Code::ImageHarvesterCredential, &one.path));
         // The first iteration is for the configured distributions, the second one for the default paths.
         for distributions in [distributions, &[]] {
             for candidate in kubelet_candidates(None, distributions) {
@@ -329,6 +350,16 @@ impl Check<'_> {
 
     /// Adds everything that matches a pattern below `dir`.
     fn below(&mut self, code: Code, dir: &Path, pattern: &str) {
+        let mut paths = self.matching(dir, pattern);
+        // A copy is a file: kubelet.conf.d is a directory of settings.
+        let is_copy = pattern.ends_with(".*") || pattern.ends_with("/*kubeconfig");
+        let is_dir = |path: &PathBuf| self.root.metadata(path).is_ok_and(|found| found.is_dir());
+        paths.retain(|path| !is_copy || !is_dir(path));
+        paths.iter().for_each(|path| self.thing(code, path));
+    }
+
+    /// Returns the paths below `dir` that match a pattern.
+    fn matching(&mut self, dir: &Path, pattern: &str) -> Vec<PathBuf> {
         let mut paths = vec![dir.to_owned()];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
             let found = paths.iter().flat_map(|dir| self.entries(dir, part));
@@ -339,10 +370,7 @@ impl Check<'_> {
                 self.add(Finding::new(Code::ImageUnreadable, seen).with_remedy(MANY));
             }
         }
-        // A copy is a file: kubelet.conf.d is a directory of settings.
-        let is_copy = pattern.ends_with(".*") || pattern.ends_with("/*kubeconfig");
-        paths.retain(|path| !is_copy || !self.is_dir(path));
-        paths.iter().for_each(|path| self.thing(code, path));
+        paths
     }
 
     /// Returns the paths in a directory that match one part of a pattern; for `~`, the home directories.
@@ -357,19 +385,14 @@ impl Check<'_> {
             let rest = name.as_encoded_bytes().strip_prefix(start.as_bytes());
             rest.is_some_and(|rest| rest.ends_with(end.as_bytes()))
         };
-        let mut names = self.read(self.root.list(dir)).unwrap_or_default();
-        names.retain(fits);
-        names.iter().map(|name| dir.join(name)).collect()
-    }
-
-    fn is_dir(&self, path: &Path) -> bool {
-        self.root.metadata(path).is_ok_and(|found| found.is_dir())
+        let names = self.read(self.root.list(dir)).into_iter().flatten();
+        names.filter(fits).map(|name| dir.join(name)).collect()
     }
 
     /// Adds the file that a setting names, if it is present and not empty. A directory is never added: the setting is wrong, and the
     /// directory may be one of the system.
     fn file(&mut self, code: Code, path: &Path) {
-        if !self.is_dir(path) {
+        if !self.root.metadata(path).is_ok_and(|found| found.is_dir()) {
             self.thing(code, path);
         } else if self.counts(path) {
             let path = path.display();
@@ -387,52 +410,58 @@ impl Check<'_> {
         if !is_mark && !self.counts(path) {
             return;
         }
-        let dir = path.parent().unwrap_or(path);
-        let judge = || (self.is_open(path), self.is_away(dir));
-        let (is_open, is_away) = self.judged.get(dir).copied().unwrap_or_else(judge);
-        self.judged.insert(dir.to_owned(), (is_open, is_away));
-        let place = if is_away { path.into() } else { self.at(path) };
+        let (real, is_open, is_away) = self.judge(path.parent().unwrap_or(path));
+        let inside = path.file_name().filter(|_| !is_away);
+        let place = inside.map_or_else(|| path.into(), |name| real.join(name));
         let things = self.things.entry((code, is_open || is_away));
         things.or_default().insert(place);
     }
 
-    /// Reports whether a user can replace a directory above a path by a link before a command is run. In a tree, there is no user.
-    fn is_open(&self, path: &Path) -> bool {
-        let dir = path.parent().filter(|_| self.is_live);
-        dir.is_some_and(|dir| changeable_except(self.root, dir, &OF_SERVICES).is_some())
-    }
-
-    /// Reports whether a directory in a home directory leads out of it, or the home directory is a link. The user may have linked one of
-    /// the system, whose files no command may remove. Only root can link its own, as OSTree does.
-    fn is_away(&self, dir: &Path) -> bool {
-        let (real, usual) = (self.root.resolve(dir), Some(Path::new("/home")));
-        let is_home = |dir: &&Path| dir.parent() == usual || self.homes.contains(*dir);
-        let own = |home: &Path| match home == Path::new("/root") {
-            true => self.root.resolve(home),
-            false => self.at(home),
-        };
-        let mut homes = dir.ancestors().filter(is_home);
-        homes.any(|home| !real.starts_with(own(home)))
+    /// Returns the target of a directory, and whether it is open and away. Each one is resolved once: it takes long below hundreds
+    /// of others.
+    ///
+    /// Open: a user can replace it by a link before a command is run. In a tree, there is no user.
+    ///
+    /// Away: a directory on its path, in a home directory, leads out of that, or the home directory is a link. The user may have linked
+    /// one of the system, whose files no command may remove. Only root can link its own, as OSTree does.
+    fn judge(&mut self, dir: &Path) -> (PathBuf, bool, bool) {
+        if let Some(judged) = self.judged.get(dir) {
+            return judged.clone();
+        }
+        let above = dir.parent().map(|above| self.judge(above));
+        let (above, _, mut is_away) = above.unwrap_or_default();
+        let own = dir.file_name().map(|name| above.join(name));
+        let own = own.filter(|own| self.root.read_link(own).is_none());
+        let real = own.clone().unwrap_or_else(|| self.root.resolve(dir));
+        // Without a link, it leads out of nothing that the one above it does not.
+        if own.is_none() {
+            let is_home =
+                |at: &&Path| at.parent() == Some("/home".as_ref()) || self.homes.contains(*at);
+            let mut homes = dir.ancestors().filter(is_home);
+            is_away |= homes.any(|home| match self.judged.get(home) {
+                Some((above, ..)) => !real.starts_with(above),
+                None => home.parent().is_some() && home != Path::new("/root"),
+            });
+        }
+        let is_open = self.is_live && changeable_except(self.root, dir, &OF_SERVICES).is_some();
+        let judged = (real, is_open, is_away);
+        self.judged.insert(dir.to_owned(), judged.clone());
+        judged
     }
 
     /// Reports whether a path exists, and is neither an empty file nor an empty directory.
     fn counts(&mut self, path: &Path) -> bool {
-        let weighed = self.root.metadata(path).and_then(|metadata| {
-            Ok(match () {
-                () if metadata.is_dir() => !self.root.list(path)?.is_empty(),
-                () if metadata.is_file() => metadata.len() > 0,
-                () => true,
-            })
-        });
-        self.read(weighed).unwrap_or(false)
+        let found = self.read(self.root.metadata(path));
+        found.is_some_and(|found| match found.is_dir() {
+            true => self.read(self.root.list(path)).unwrap_or_default() != Vec::<OsString>::new(),
+            false => !found.is_file() || found.len() > 0,
+        })
     }
 
     /// Resolves all links in a path, except that at its end.
     fn at(&self, path: &Path) -> PathBuf {
-        let is_link = self.root.link_target(path).is_some();
-        let link = path.parent().zip(path.file_name()).filter(|_| is_link);
-        let link = link.map(|(dir, name)| self.root.resolve(dir).join(name));
-        link.unwrap_or_else(|| self.root.resolve(path))
+        let place = self.root.place(path);
+        place.unwrap_or_else(|| self.root.resolve(path))
     }
 
     /// Returns a path as it is shown: a link with its target.
@@ -450,11 +479,6 @@ impl Check<'_> {
             true => String::new(),
             false => format!("--root={} ", shell_path(&dir)),
         }
-    }
-
-    /// Returns the path as a word of a command.
-    fn shell(&self, path: &Path) -> String {
-        shell_path(&self.root.join(path))
     }
 }
 

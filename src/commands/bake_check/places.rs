@@ -14,14 +14,14 @@ pub(super) const PROGRAMS: [([Code; 3], &[&str], &[&str]); 2] = [
     ([Code::ImageGuestAgentMissing, Code::ImageGuestAgentMasked, Code::ImageGuestAgentNotEnabled], &guest_agent::PROGRAMS, &UNITS),
 ];
 
-/// What RKE2 and K3s create in their data directory: the kubelet, and a server. Images for air-gapped installation and manifests are in
-/// the same directories, and are allowed.
+/// What RKE2 and K3s create in their data directory: the kubelet, a server, and CNI plugins. Images for air-gapped installation and
+/// manifests are in the same directories, and are allowed.
 #[rustfmt::skip]
 pub(super) const DATA: [(Code, &str); 9] = [
     (Code::ImageKubeletCredential, "agent/*.kubeconfig"), (Code::ImageKubeletCredential, "agent/*.key"),
     (Code::ImageKubeletCredential, "agent/*.crt"), (Code::ImageClusterKeys, "server/tls"), (Code::ImageClusterKeys, "server/cred"),
-    (Code::ImageClusterKeys, "server/db"), (Code::ImageClusterKeys, "server/token"), (Code::ImageClusterKeys, "server/node-token"),
-    (Code::ImageClusterKeys, "server/agent-token"),
+    (Code::ImageClusterKeys, "server/db"), (Code::ImageClusterKeys, "server/*token"),
+    (Code::ImageAdminKubeconfig, "agent/etc/cni/net.d/*kubeconfig"), (Code::ImageAdminKubeconfig, "agent/etc/cni/net.d/*/*kubeconfig"),
 ];
 
 /// The findings that are only files or directories in the tree, with at most one `*` in each component of a path. Empty files (except
@@ -39,19 +39,14 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/etc/NetworkManager/system-connections/cloud-init-*", "/etc/netplan/50-cloud-init.yaml",
         "/etc/network/interfaces.d/50-cloud-init*", "/etc/udev/rules.d/70-persistent-net.rules",
     ]),
-    (Code::ImageCloudInitInstance, &[
-        "/var/lib/cloud/instance", "/var/lib/cloud/instances", "/var/lib/cloud/data", "/var/lib/cloud/sem", "/run/cloud-init",
-    ]),
+    (Code::ImageCloudInitInstance, &["/var/lib/cloud/instance*", "/var/lib/cloud/data", "/var/lib/cloud/sem", "/run/cloud-init"]),
     (Code::ImageCloudInitSeed, &["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"]),
     (Code::ImageCloudInitDisabled, &["/etc/cloud/cloud-init.disabled"]),
     (Code::ImageAgentState, &[
         "/var/lib/harvester-node-agent", "/run/harvester-node-agent", "/run/harvester-node-agent-gate",
         "/var/lib/prometheus/node-exporter/harvester_node_agent.prom",
     ]),
-    (Code::ImageRegistrationDropIn, &[
-        "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
-        "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
-    ]),
+    (Code::ImageRegistrationDropIn, &["/etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml"]),
     (Code::ImageLogs, &[
         "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/journal/*", "/var/log/pods",
         "/var/log/containers", "/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure",
@@ -75,11 +70,14 @@ pub const PLACES: &[(Code, &[&str])] = &[
         "/root/.kube/config", "/home/*/.kube/config", "/etc/rancher/rke2/rke2.yaml.*", "/etc/rancher/k3s/k3s.yaml.*",
         "/etc/kubernetes/admin.conf.*", "/etc/kubernetes/super-admin.conf.*", "/root/.kube/config.*", "/home/*/.kube/config.*",
         "/root/*kubeconfig", "/root/rke2.yaml", "/root/k3s.yaml", "/home/*/*kubeconfig", "/home/*/kubeconfig.*",
-        "/home/*/rke2.yaml", "/home/*/k3s.yaml",
+        "/home/*/rke2.yaml", "/home/*/k3s.yaml", "/etc/cni/net.d/*kubeconfig", "/etc/cni/net.d/*/*kubeconfig",
     ]),
     (Code::ImageSshPrivateKey, &["/root/.ssh/id_*", "/home/*/.ssh/id_*"]),
     (Code::ImageSshAuthorizedKeys, &["/root/.ssh/authorized_keys*", "/home/*/.ssh/authorized_keys*"]),
-    (Code::ImageOsRegistration, &["/etc/zypp/credentials.d/SCCcredentials", "/etc/zypp/credentials.d/NCCcredentials"]),
+    (Code::ImageOsRegistration, &[
+        "/etc/zypp/credentials.d/*CCcredentials", "/etc/pki/consumer/*.pem", "/etc/pki/entitlement/*.pem",
+        "/var/lib/ubuntu-advantage/private/machine-token.json", "/etc/apt/auth.conf.d/90ubuntu-advantage",
+    ]),
     (Code::ImageNodePassword, &["/etc/rancher/node/password"]),
     (Code::ImageSystemAgentConnection, &[
         "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",
@@ -99,7 +97,9 @@ mod tests {
     fn every_file_that_the_agent_writes_for_the_kubelet_is_looked_for() {
         for kind in crate::facts::registration::LabelFileKind::ALL {
             let path = kind.path();
-            assert!(all().any(|place| path.starts_with(place)), "{path:?}");
+            let name = path.components().nth(3).unwrap().as_os_str();
+            let place = |place: &str| place.replace('*', name.to_str().unwrap());
+            assert!(all().any(|one| path.starts_with(place(one))), "{path:?}");
         }
     }
 

@@ -4,15 +4,6 @@
 use crate::catalog::Code;
 use crate::sys::document::yaml::YamlValue;
 
-/// Keys whose values are secrets.
-const SECRET: [&str; 5] = [
-    "token",
-    "agent-token",
-    "vpn-auth",
-    "etcd-s3-secret-key",
-    "etcd-s3-session-token",
-];
-
 /// Keys that name a file with a secret.
 pub(super) const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
 
@@ -21,12 +12,6 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// Prefix of topology labels before Kubernetes 1.17.
 const OLD_TOPOLOGY: &str = "failure-domain.beta.kubernetes.io/";
-
-/// The registries files (<https://docs.k3s.io/installation/private-registry>).
-pub(super) const REGISTRIES: [&str; 2] = [
-    "/etc/rancher/rke2/registries.yaml",
-    "/etc/rancher/k3s/registries.yaml",
-];
 
 /// Returns the finding for a setting, if no machine may share it with others.
 pub(super) fn code_of(name: &str, value: &str) -> Option<Code> {
@@ -40,7 +25,10 @@ pub(super) fn code_of(name: &str, value: &str) -> Option<Code> {
             code_of(flag.trim_start_matches('-'), value)
         }
         "datastore-endpoint" => has_password(value).then_some(Code::ImageClusterToken),
-        name => SECRET.contains(&name).then_some(Code::ImageClusterToken),
+        "token" | "agent-token" | "vpn-auth" | "etcd-s3-secret-key" | "etcd-s3-session-token" => {
+            Some(Code::ImageClusterToken)
+        }
+        _ => None,
     }
 }
 
@@ -63,15 +51,25 @@ fn has_topology(labels: &str) -> bool {
     })
 }
 
+/// Reports whether a file of cloud-init says to keep the hostname. It is not parsed: those of distributions have aliases.
+pub(super) fn preserves_hostname(text: &str) -> Option<bool> {
+    let mut lines = text.lines().rev();
+    let value = lines.find_map(|line| line.strip_prefix("preserve_hostname:"))?;
+    let value = value
+        .trim_start_matches([' ', '\t', '"', '\''])
+        .to_ascii_lowercase();
+    let mut truths = ["true", "yes", "on", "1"].iter();
+    Some(truths.any(|truth| value.starts_with(truth)))
+}
+
 /// Reports whether any `configs.<registry>.auth` has a value.
 pub(super) fn has_login(document: &YamlValue) -> bool {
     let Some(YamlValue::Map(registries)) = document.get("configs") else {
         return false;
     };
     let is_said = |value: &YamlValue| match value {
-        YamlValue::Null => false,
         YamlValue::Map(entries) => !entries.is_empty(),
-        _ => true,
+        value => !matches!(value, YamlValue::Null),
     };
     registries
         .iter()

@@ -6,20 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::facts::guest_agent::Enablement;
 use crate::sys::root::Root;
 
-/// The unit directories; a file in an earlier one overrides those of the same name in later ones.
-const DIRECTORIES: [&str; 4] = [
-    "/etc/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-];
+/// The directories above those of units and of udev rules; a file in an earlier one overrides those of the same name in later ones.
+const DIRECTORIES: [&str; 4] = ["/etc", "/usr/local/lib", "/usr/lib", "/lib"];
 
-/// The directories of udev rules.
-const RULES: [&str; 3] = [
-    "/etc/udev/rules.d",
-    "/usr/lib/udev/rules.d",
-    "/lib/udev/rules.d",
-];
+/// Where they have the units.
+const UNITS: &str = "systemd/system";
 
 /// The maximum size of a file that is read; typical ones are below 16 KiB.
 const FILE_MAX: u64 = 64 << 10;
@@ -42,7 +33,7 @@ pub(super) fn find<'n>(root: &Root, names: &[&'n str]) -> Option<(&'n str, Enabl
 
 fn enablement(root: &Root, name: &str) -> Option<Enablement> {
     let file = DIRECTORIES.iter().find_map(|dir| {
-        let path = Path::new(dir).join(name);
+        let path = Path::new(dir).join(UNITS).join(name);
         if root.resolve(&path) == Path::new(NOTHING) {
             return Some(String::new());
         }
@@ -57,17 +48,18 @@ fn enablement(root: &Root, name: &str) -> Option<Enablement> {
     })
 }
 
-/// Returns the paths in these directories.
-fn entries(root: &Root, dirs: &[&str]) -> impl Iterator<Item = PathBuf> {
-    dirs.iter().flat_map(|dir| {
-        let names = root.list(dir).unwrap_or_default().into_iter();
-        names.map(|name| Path::new(dir).join(name))
+/// Returns the paths in one directory below each of [`DIRECTORIES`].
+fn entries(root: &Root, below: &str) -> impl Iterator<Item = PathBuf> {
+    DIRECTORIES.iter().flat_map(move |dir| {
+        let dir = Path::new(dir).join(below);
+        let names = root.list(&dir).unwrap_or_default().into_iter();
+        names.map(move |name| dir.join(name))
     })
 }
 
 /// Reports whether another unit wants or requires this one. `systemctl enable` creates the link, or a distribution ships it.
 fn is_wanted(root: &Root, name: &str) -> bool {
-    entries(root, &DIRECTORIES).any(|dir| {
+    entries(root, UNITS).any(|dir| {
         let kind = dir.extension().unwrap_or_default();
         (kind == "wants" || kind == "requires") && root.link_target(dir.join(name)).is_some()
     })
@@ -75,7 +67,7 @@ fn is_wanted(root: &Root, name: &str) -> bool {
 
 /// Reports whether a udev rule starts the unit for a device.
 fn is_in_rules(root: &Root, name: &str) -> bool {
-    entries(root, &RULES).any(|file| {
+    entries(root, "udev/rules.d").any(|file| {
         // A backslash at the end of a line continues it on the next one.
         let text = root.read_text(file, FILE_MAX).unwrap_or_default();
         let text = text.replace("\\\n", " ");

@@ -249,3 +249,19 @@ fn what_a_user_linked_into_the_home_directory_is_removed_by_no_command() {
     let inside = "/var/home/a/.ssh/id_rsa, /var/roothome/.ssh/id_rsa";
     assert_eq!(keys, [(inside, 1), (&linked, 0)]);
 }
+
+/// With each path resolved alone, this takes many minutes.
+#[test]
+fn each_of_hundreds_of_nested_directories_is_resolved_once() {
+    let homes: Vec<String> = (1..=500).map(|depth| "/a".repeat(depth)).collect();
+    let passwd: String = homes.iter().map(|home| format!(":::::{home}:\n")).collect();
+    let keys = homes.iter().map(|home| format!("{home}/.ssh/id_rsa"));
+    let keys: Vec<String> = keys.collect();
+    let mut files: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "x")).collect();
+    files.push(("/etc/passwd", &passwd));
+    let dir = tree(&files);
+    let (_, commands) = found(&dir, Code::ImageSshPrivateKey).unwrap();
+    let mut removed: Vec<&str> = commands[0].split(' ').skip(2).collect();
+    removed.sort_by_key(|path| path.len());
+    assert_eq!(removed, keys);
+}

@@ -82,7 +82,7 @@ fn other_zone(case: &Case<'_>, pods: &[Pod]) -> Option<Finding> {
         "the Node has zone {}, {} another: {}",
         zone.escape_debug(),
         many(others.len(), "pod"),
-        first(&others, NAMED_MAX, ", ")
+        first(others.iter(), NAMED_MAX, ", ")
     );
     (!others.is_empty()).then(|| Finding::new(Code::PodsInOtherZone, text))
 }
