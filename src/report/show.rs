@@ -175,7 +175,7 @@ fn problems(out: &mut Text, problems: &[Problem], config: &str) {
     let counts = counted(problems.iter());
     let text = match counts.as_str() {
         "" => "none".to_owned(),
-        counts => format!("{counts}: run `harvester-node-agent {config}doctor` (checks more)"),
+        counts => format!("{counts}: run `harvester-node-agent {config}doctor`, which checks more"),
     };
     out.row("Problems", &text);
     if out.show.verbose {
