@@ -56,7 +56,7 @@ impl SourceBoard {
 
     /// Adds the finding that an event source does not work.
     pub fn unavailable(&self, source: &'static str, what: String) {
-        let finding = Finding::new(Code::SignalUnavailable, what).of_source(source);
+        let finding = Finding::new(Code::EventSourceUnavailable, what).of_source(source);
         self.report(source, Some(finding));
     }
 

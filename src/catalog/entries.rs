@@ -241,11 +241,11 @@ catalog! {
     VmNotFound, "vm-not-found", Identity, Error [NeedsPlacement, LabelsUnknown], "no VM in the namespace matches this node",
         impact: "No label is written while the VM is unknown.",
         fix: [
-            "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
+            "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami -v` shows it.",
             "If the closest match has another firmware UUID, this disk is a copy, or the VM was created anew: compare both. `[harvester] vm` does not change that.",
             "Otherwise set `[harvester] namespace` and `vm` in /etc/harvester-node-agent/config.toml.",
         ],
-        run: [Vm "harvester-node-agent whoami", Vm "cat /sys/class/dmi/id/product_uuid", Harvester "kubectl -n <NAMESPACE> get vmi -o custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid"],
+        run: [Vm "harvester-node-agent whoami -v", Vm "cat /sys/class/dmi/id/product_uuid", Harvester "kubectl -n <NAMESPACE> get vmi -o custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid"],
         suppresses: [NoTopologySource];
     VmMovedAway, "vm-moved-away", Identity, Warning, "VMI no longer exists in its namespace, but the VM still runs",
         impact: "It was probably live-migrated to another cluster or namespace. Labels are unchanged: its new host and topology are unknown here. Do not create or start the VM again on Harvester: two copies would write to the same volumes.",
@@ -316,11 +316,11 @@ catalog! {
             "Otherwise set the same topology labels on all hosts in Harvester, or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [Harvester TOPOLOGY];
-    LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "topology value is not a valid label value",
+    LabelValueInvalid, "label-value-invalid", Placement, Error [NeedsPlacement, LabelsStay], "value of the host is not a valid label value",
         impact: "The Node gets no label with this value.",
         fix: [
             "Correct the value at its source, which `whoami -v` shows: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.",
-            "Or, for the name of a host that is longer, set `[topology] host_label = \"off\"`.",
+            "Or, for the name of a host that is longer, set `[topology] host_label = \"off\"`; for an extra label, remove its key.",
         ],
         run: [Vm "harvester-node-agent whoami -v"],
         suppresses: [NoTopologySource];
@@ -677,9 +677,9 @@ catalog! {
         see: [CLOUD_PROVIDER, issue!("harvester/harvester", 11338)],
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
         fix: [
-            "If the certificate is expired or not yet valid, check the clock first.",
-            "If the CA has the same name but another key, ask the administrator of Harvester whether it was reinstalled or its CA was rotated. If so, create a new kubeconfig: `harvester-node-agent explain harvester-credential-missing` shows how.",
-            "Otherwise compare its issuer with the CA in the kubeconfig: the CA may have been replaced, or another server may respond at this address.",
+            "If the certificate is expired or not yet valid, check the clock first. If it is right: `harvester-node-agent explain credential-expires`.",
+            "If the CA in the kubeconfig has another name or key, ask the administrator of Harvester whether it was reinstalled or its CA was rotated. If so, create a new kubeconfig: `harvester-node-agent explain harvester-credential-missing` shows how.",
+            "Otherwise find out whether another server responds at this address.",
         ],
         run: [Vm "timedatectl", Vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NoTopologySource, VmNotFound];
@@ -890,7 +890,7 @@ catalog! {
         impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
         run: [Guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
-    SignalUnavailable, "signal-unavailable", Machine, Warning [NeedsMemory, ErrorText], "event source is inactive; changes are detected late",
+    EventSourceUnavailable, "event-source-unavailable", Machine, Warning [NeedsMemory, ErrorText], "event source is inactive; changes are detected late",
         see: [SANDBOX],
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
@@ -989,8 +989,8 @@ catalog! {
     // The identity of a machine.
     ImageMachineId, "image-machine-id", Image, Error, "image contains a machine-id",
         impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.";
-    ImageHostname, "image-hostname", Image, Error, "VMs keep the hostname of the image",
-        impact: "A VM that gets no other name registers under this one, and the second VM takes over the Node of the first.";
+    ImageHostname, "image-hostname", Image, Error, "image contains or preserves a hostname",
+        impact: "VMs that keep it register under one name, and the second VM takes over the Node of the first.";
     ImageSshHostKey, "image-ssh-host-key", Image, Error, "image contains SSH host keys",
         impact: "Anyone with the image can impersonate every VM created from it.";
     ImageRandomSeed, "image-random-seed", Image, Error, "image contains a random seed",
@@ -1029,7 +1029,7 @@ catalog! {
     ImageClusterKeys, "image-cluster-keys", Image, Error, "image contains keys, tokens, data or static pods of a cluster server",
         impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.";
     ImageAdminKubeconfig, "image-admin-kubeconfig", Image, Error, "image contains the kubeconfig of an administrator or a component",
-        impact: "Anyone with the image controls that cluster.";
+        impact: "Anyone with the image can act on that cluster with its permissions.";
     ImageClusterToken, "image-cluster-token", Image, Error, "configuration of RKE2 or K3s contains a secret",
         impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
         fix: [UNSET];

@@ -223,8 +223,8 @@ fn no_entry_drains_or_deletes_without_evidence() {
 /// Only the verbose status lists them.
 #[test]
 fn event_sources_are_listed_by_the_verbose_status() {
-    use Code::{SignalUnavailable, WatchInterrupted, WatchUnavailable};
-    for code in [SignalUnavailable, WatchUnavailable, WatchInterrupted] {
+    use Code::{EventSourceUnavailable, WatchInterrupted, WatchUnavailable};
+    for code in [EventSourceUnavailable, WatchUnavailable, WatchInterrupted] {
         let mut commands = code.entry().commands.iter();
         let is_listed = commands.any(|one| one.text == "harvester-node-agent status -v");
         assert!(is_listed, "{code}");

@@ -88,8 +88,18 @@ fn server(text: &str) -> Result<Url, String> {
     match (url.scheme(), host, url.path()) {
         _ if host.is_empty() || !host.bytes().all(is_name) => Err(invalid()),
         // `run` refuses a user: the error of the parser would show the password.
-        _ if text.contains('@') => Ok(url),
+        _ if !url.username().is_empty() || url.password().is_some() => Ok(url),
         ("https", "vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        // `run` refuses a query and a fragment.
+        ("https", _, "/")
+            if url.port().is_none()
+                && !text.contains(['?', '#'])
+                && !text.trim_end_matches('/').ends_with(":443") =>
+        {
+            Err(format!(
+                "without a port, this is usually Harvester's UI: write https://{host}:6443"
+            ))
+        }
         ("https", _, "/") => Ok(url),
         ("https", _, path) => Err(format!(
             "{path} is the path of a proxy such as Rancher's, which has another CA than the Secret; the API of Harvester is https://VIP:6443"
@@ -230,6 +240,11 @@ fn kubeconfig(server: &Url, input: impl Read) -> Result<Zeroizing<String>, Strin
             error.line()
         )
     })?;
+    if !secret.is_object() {
+        return Err(
+            "standard input is not a Secret in JSON (kubectl get secret NAME -o json)".to_owned(),
+        );
+    }
     let kind = secret.get("kind").and_then(Value::as_str);
     if let Some(kind) = kind.filter(|kind| *kind != "Secret") {
         let kind = one_line(kind, SHOWN_MAX);
@@ -583,6 +598,10 @@ mod tests {
             ("http://192.0.2.10:6443", "not the URL"),
             ("192.0.2.10:6443", "not the URL"),
             ("https://VIP:6443", "placeholder"),
+            ("http://@192.0.2.10:6443", "not the URL"),
+            ("https://@vip:6443", "placeholder"),
+            ("https://192.0.2.10", "without a port"),
+            ("https://[fd00:443::1]", "without a port"),
             (
                 "https://192.0.2.10/k8s/clusters/local",
                 "/k8s/clusters/local is the path of a proxy such as Rancher's",
@@ -600,8 +619,6 @@ mod tests {
                 "https://192.0.2.10:443",
                 "warning: port 443 is usually Harvester's UI, with another CA; its API is https://192.0.2.10:6443\n",
             ),
-            ("https://192.0.2.10", "warning: port 443"),
-            ("https://[fd00:443::1]", "warning: port 443"),
             (
                 "https://127.0.0.1:6443",
                 "warning: the server is the VM itself",

@@ -128,8 +128,10 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
         problems.push(leaf.wrong("the key", &why));
     }
     let values = show::effective(&settings, &winners);
-    warnings.extend(values.iter().filter_map(|value| warning(&settings, value)));
-    if problems.is_empty() {
+    let is_whole = problems.is_empty();
+    let warning = |value| warning(&settings, value, is_whole);
+    warnings.extend(values.iter().filter_map(warning));
+    if is_whole {
         return Ok(LoadedConfig {
             values,
             settings,
@@ -159,8 +161,9 @@ fn is_extra(leaf: &Leaf<'_>) -> bool {
     matches!(leaf.path.as_slice(), [labels, extra, _] if labels == "labels" && extra == "extra")
 }
 
-/// Returns a warning if a value is valid, but probably a mistake.
-fn warning(settings: &Settings, value: &Effective) -> Option<String> {
+/// Returns a warning if a value is valid, but probably a mistake. What other settings make of it is known only if these are the whole
+/// configuration.
+fn warning(settings: &Settings, value: &Effective, is_whole: bool) -> Option<String> {
     let (topology, key) = (&settings.topology, value.key.as_str());
     let place = value.origin.as_ref().filter(|_| !value.is_default)?;
     let lacks = |source| !topology.sources.contains(&source);
@@ -177,7 +180,7 @@ fn warning(settings: &Settings, value: &Effective) -> Option<String> {
         (topology.on_change == OnChange::Hold, &["topology.remove_stale"], "`topology.on_change` is \"hold\""),
         (!settings.report.node_conditions, &["report.lifecycle_conditions"], "`report.node_conditions` is false"),
     ];
-    let mut useless = useless.iter().filter(|(holds, ..)| *holds);
+    let mut useless = useless.iter().filter(|(holds, ..)| *holds && is_whole);
     let is_named = |keys: &[&str]| keys.iter().any(|prefix| key.starts_with(prefix));
     if let Some((.., why)) = useless.find(|(_, keys, _)| is_named(keys)) {
         return Some(format!("{place}: `{key}` has no effect, because {why}"));

@@ -132,7 +132,7 @@ fn because(code: Code, seen: Option<String>) -> LabelState {
     // Other labels may follow the host.
     let stays = match code {
         Code::TopologyPartial => "this label is unchanged",
-        Code::LabelValueInvalid => "it is not set",
+        Code::LabelValueInvalid => "it is not written",
         _ => "labels are unchanged",
     };
     explained(code, format!("{}; {stays}", code.entry().title), seen)

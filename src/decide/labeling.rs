@@ -27,7 +27,9 @@ pub(super) fn labeling(seen: Scene<'_>, memory: &mut Memory) -> Labeling {
         }
         (None, Some(node), Some(placement)) if !is_of_another => {
             let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-            if placement.extra.is_some() || placement.extra_unknown.is_some() {
+            let mut sources = seen.settings.topology.sources.iter();
+            let is_asked = sources.any(|source| source.has_all());
+            if placement.extra.is_some() || placement.extra_unknown.is_some() || !is_asked {
                 memory.extra_unknown = placement.extra_unknown;
             }
             labels = plan_labels(seen.settings, node, placement, &owned, memory.extra_unknown);

@@ -169,6 +169,9 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
     agenda.plan(Job::Search, is_wanted, is_search, now.uptime + wait);
 }
 
+/// The retries after a conflict are spread over this time.
+const BACKING_OFF_SPREAD: Duration = Duration::from_secs(6 * 60);
+
 /// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.
 fn waits(seen: Scene<'_>, memory: &Memory, doing: &Doing) -> [(Job, Option<Duration>); 8] {
     let now = seen.now;
@@ -187,7 +190,15 @@ fn waits(seen: Scene<'_>, memory: &Memory, doing: &Doing) -> [(Job, Option<Durat
     // A refused patch is scheduled with other refused writes.
     let (settle, withheld) = match doing {
         Doing::Settling(until) => (Some(*until), None),
-        Doing::Withheld(until) | Doing::BackingOff(until) => (None, Some(*until)),
+        Doing::Withheld(until) => (None, Some(*until)),
+        // Another writer may have reverted the labels of all Nodes at once.
+        Doing::BackingOff(until) => {
+            let phase = Phase::of(seen.observation.machine.phase(), Purpose::Poll);
+            (
+                None,
+                Some(*until + BACKING_OFF_SPREAD.mul_f64(phase.value())),
+            )
+        }
         _ => (None, None),
     };
     [

@@ -1182,7 +1182,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
     world.memory.agenda = super::agenda::Agenda::default();
     world.settings.timing.poll = Duration::from_secs(86_400);
     let next = world.plan().next;
-    assert!(next.after <= Duration::from_secs(3600), "{next:?}");
+    assert!(next.after <= Duration::from_secs(3960), "{next:?}");
     world.uptime += next.after;
     assert_eq!(patches(&world.plan()).len(), 1);
 }

@@ -142,6 +142,7 @@ pub async fn ask(
                 let answer = match source {
                     Source::HostNode => host_node(client, host).await,
                     Source::LauncherPod => launcher_pod(client, vmi, host).await,
+                    // No other source is asked.
                     _ => configmap(client, settings, host).await,
                 };
                 kept.keep(about, &answer, uptime, settings.timing.poll);

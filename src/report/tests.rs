@@ -190,7 +190,7 @@ fn metric_row(family: &str) -> String {
 fn every_metric_has_its_row_in_the_documentation() {
     const FILE: &str = "packaging/docs/pages/harvester-node-agent-metrics.7.md";
     let mut world = World::new();
-    world.observation.findings = vec![Finding::new(Code::SignalUnavailable, "")];
+    world.observation.findings = vec![Finding::new(Code::EventSourceUnavailable, "")];
     if let Fact::Known(kubelet) = &mut world.observation.kubelet {
         kubelet.expires = Some(0);
     }
@@ -239,12 +239,13 @@ fn each_source_of_one_code_has_its_own_first_time() {
     let (_dir, root, mut reporter) = reporter(&world, None);
     let mut times = |world: &World| {
         let findings = published(&root, &mut reporter, world).findings.into_iter();
-        let of_sources = findings.filter(|finding| finding.code == Code::SignalUnavailable);
+        let of_sources = findings.filter(|finding| finding.code == Code::EventSourceUnavailable);
         of_sources
             .map(|finding| (finding.observed, finding.first_observed_time.unwrap()))
             .collect::<BTreeMap<_, _>>()
     };
-    let issue = |source, what: &str| Finding::new(Code::SignalUnavailable, what).of_source(source);
+    let issue =
+        |source, what: &str| Finding::new(Code::EventSourceUnavailable, what).of_source(source);
     world.observation.findings = vec![issue("clock", "denied")];
     let first = times(&world)["denied"].clone();
     world.uptime += Duration::from_secs(600);

@@ -236,8 +236,7 @@ impl Root {
             .map_err(|source| ReadError::new(path, source))
     }
 
-    /// Reports whether the target of the path exists and can be reached, without a request to the server of a mounted file system,
-    /// which may not respond.
+    /// Reports whether the target of the path exists and can be reached, without a stat.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.open(path.as_ref(), OFlag::O_PATH).is_ok()
     }

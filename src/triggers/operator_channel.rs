@@ -7,7 +7,7 @@
 //! change anything.
 //!
 //! The protocol is in the form of qemu-ga (`docs/interop/qemu-ga.rst` of QEMU). A request is a line with one JSON object,
-//! `{"execute": COMMAND, "id": ANYTHING}`; so is its reply, `{"return": ...}` with the `id` of the request, or `{"error": ...}`. Requests
+//! `{"execute": COMMAND, "id": ANYTHING}`; so is its reply, `{"return": ...}` or `{"error": ...}`, with the `id` of the request. Requests
 //! are answered in their order, and input is not read while a reply cannot be written. To add a command: add a variant of [`Command`] to
 //! [`Command::ALL`], and its answer.
 
@@ -15,7 +15,9 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -216,18 +218,21 @@ impl<'a> Conversation<'a> {
 
 /// Returns the reply to a line, itself a line. `answer` is not called for a line that is no request.
 pub fn reply(line: &[u8], answer: impl FnOnce(Command) -> Result<Value, String>) -> Vec<u8> {
-    let answered = Request::parse(line).and_then(|request| {
-        let value = answer(request.execute)?;
-        Ok(match request.id {
-            Some(id) => json!({"return": value, "id": id}),
-            None => json!({"return": value}),
-        })
+    let request = Request::parse(line);
+    let id = request.as_ref().ok().and_then(|request| request.id);
+    let outcome = request.and_then(|request| {
+        let command = Command::deserialize(request.execute.into_deserializer());
+        answer(command.map_err(|error: serde::de::value::Error| error.to_string())?)
     });
-    let reply = answered.unwrap_or_else(|problem| {
-        let desc = one_line(&problem, SHOWN_MAX);
-        json!({"error": {"class": "GenericError", "desc": desc}})
-    });
-    format!("{reply}\n").into_bytes()
+    let (key, value) = match outcome {
+        Ok(value) => ("return", value),
+        Err(problem) => {
+            let desc = one_line(&problem, SHOWN_MAX);
+            ("error", json!({"class": "GenericError", "desc": desc}))
+        }
+    };
+    let id = id.map(|id| format!(",\"id\":{id}")).unwrap_or_default();
+    format!("{{\"{key}\":{value}{id}}}\n").into_bytes()
 }
 
 /// The start of the next line. One that is longer than [`REQUEST_MAX`] is kept up to there.
@@ -274,16 +279,17 @@ impl Command {
 }
 
 /// A request.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
-    execute: Command,
-    /// The client's ID, repeated in the reply.
-    id: Option<Value>,
+struct Request<'a> {
+    execute: String,
+    /// The client's ID, repeated in the reply as it is.
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
 }
 
-impl Request {
-    fn parse(line: &[u8]) -> Result<Self, String> {
+impl<'a> Request<'a> {
+    fn parse(line: &'a [u8]) -> Result<Self, String> {
         match line.len() > REQUEST_MAX {
             true => Err(format!("the line has more than {REQUEST_MAX} bytes")),
             false => serde_json::from_slice(line)

@@ -209,7 +209,7 @@ async fn rounds_by_event_sources(limit: &str) {
         count += usize::from(matches!(wake, Wake::Reconcile(reasons) if is_source(&reasons)));
     }
     let is_reported = |finding: &Finding| {
-        finding.code == Code::SignalUnavailable && finding.seen.contains("inotify")
+        finding.code == Code::EventSourceUnavailable && finding.seen.contains("inotify")
     };
     let findings = board.findings();
     assert!(findings.iter().any(is_reported), "{findings:?}");

@@ -31,7 +31,11 @@ impl Source for Units {
             let error = loop {
                 let signal = tokio::select! {
                     signal = signals.next() => signal,
-                    () = bus.silence.notified() => break bus.silent(),
+                    // A slow service may be the reason, on a bus that works.
+                    () = bus.silence.notified() => match bus.text(DRIVER, "GetId", &[]).await {
+                        Ok(_) => continue,
+                        Err(error) => break error,
+                    },
                 };
                 let Some(signal) = signal else {
                     break BusError::ended();

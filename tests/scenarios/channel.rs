@@ -245,7 +245,7 @@ async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_th
     };
     tokio::time::timeout(SOON, replaced).await.unwrap();
     let lines = agent.transcript();
-    assert!(!lines.contains("signal-unavailable"), "{lines}");
+    assert!(!lines.contains("event-source-unavailable"), "{lines}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -277,7 +277,7 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
 
     client.stream().come_back();
     client.ping().await;
-    assert!(!agent.transcript().contains("signal-unavailable"));
+    assert!(!agent.transcript().contains("event-source-unavailable"));
 }
 
 /// Every finding of a document, wherever it groups them.

@@ -264,7 +264,7 @@ async fn a_migration_is_labeled_while_the_bus_hangs() {
         label_becomes(&world, ZONE, zone).await;
     }
     // It has answered nothing until now, which the round after the signal found out: once, however often it is tried again.
-    findings_become(&world, &["signal-unavailable"]).await;
+    findings_become(&world, &["event-source-unavailable"]).await;
     signals_stand(&world.guest, &BUS_SIGNALS, false).await;
     let status = world.guest.status().unwrap().to_string();
     let words = "no response on the system bus within 2 s";
@@ -272,7 +272,7 @@ async fn a_migration_is_labeled_while_the_bus_hangs() {
     bus.go_on();
     findings_become(&world, &[]).await;
     the_stopped_guest_agent_is_seen(&world, &systemd).await;
-    let is_of_it = |line: &&Line| line.text.contains("[signal-unavailable]");
+    let is_of_it = |line: &&Line| line.text.contains("[event-source-unavailable]");
     let lines = agent.lines();
     let told = lines
         .iter()

@@ -53,13 +53,13 @@ fn has_topology(labels: &str) -> bool {
 
 /// Reports whether a file of cloud-init says to keep the hostname. It is not parsed: those of distributions have aliases.
 pub(super) fn preserves_hostname(text: &str) -> Option<bool> {
-    let mut lines = text.lines().rev();
-    let value = lines.find_map(|line| line.strip_prefix("preserve_hostname:"))?;
-    let value = value
-        .trim_start_matches([' ', '\t', '"', '\''])
-        .to_ascii_lowercase();
-    let mut truths = ["true", "yes", "on", "1"].iter();
-    Some(truths.any(|truth| value.starts_with(truth)))
+    let mut pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
+    let marks = ['{', '}', '"', '\''];
+    let is_key = |key: &str| key.trim_end().trim_matches(marks) == "preserve_hostname";
+    let (_, value) = pairs.find(|(key, _)| is_key(key))?;
+    let value = value.split('#').next()?;
+    let value = value.trim_matches(|end: char| end.is_whitespace() || marks.contains(&end));
+    Some(["true", "yes", "on"].contains(&value.to_ascii_lowercase().as_str()))
 }
 
 /// Reports whether any `configs.<registry>.auth` has a value.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The checks that only `doctor` makes, one file for each topic: its facts, its reads, and its judgment, which is a pure function.
-//! Findings that the running agent reports too are in `decide/findings.rs`, not here.
+//! Findings that the running agent reports too are in `decide/findings/`, not here.
 //!
-//! To add a check: a file with a function `check`, and here its module and its row in [`all`]. If it needs another object of an API, a
+//! To add a check: a file with a function `check`, and here its module and its row in `checks!`. If it needs another object of an API, a
 //! field of [`Reads`], and a row in [`gaps`].
 
 mod addresses;

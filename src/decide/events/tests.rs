@@ -76,7 +76,7 @@ fn a_finding_that_comes_and_goes_has_one_event_an_hour() {
 fn an_error_text_that_differs_is_no_news_and_an_unread_host_resolves_nothing() {
     let mut announced = Announced::default();
     let first = [
-        Finding::new(Code::SignalUnavailable, "no bus").of_source("dbus"),
+        Finding::new(Code::EventSourceUnavailable, "no bus").of_source("dbus"),
         Finding::new(Code::ProviderIdDiffers, "x"),
     ];
     let drafts = announced.news(&first, false, Duration::ZERO);
@@ -86,16 +86,16 @@ fn an_error_text_that_differs_is_no_news_and_an_unread_host_resolves_nothing() {
             "providerID of the Node belongs to a different VM: x",
         ),
         (
-            "SignalUnavailable",
+            "EventSourceUnavailable",
             "event source is inactive; changes are detected late: no bus",
         ),
     ];
     assert_eq!(shown(&drafts), expected);
-    let later = [Finding::new(Code::SignalUnavailable, "timeout").of_source("dbus")];
+    let later = [Finding::new(Code::EventSourceUnavailable, "timeout").of_source("dbus")];
     assert_eq!(announced.news(&later, true, MINUTE * 100), []);
     assert_eq!(announced.news(&first, false, MINUTE * 200), []);
     // One source may fail while another does.
-    let other = [Finding::new(Code::SignalUnavailable, "no bus").of_source("files")];
+    let other = [Finding::new(Code::EventSourceUnavailable, "no bus").of_source("files")];
     assert_eq!(announced.news(&other, false, MINUTE * 201).len(), 1);
 }
 
@@ -121,7 +121,7 @@ fn after_a_restart_the_same_finding_has_the_same_event() {
     );
     let expires = |seen| name(Code::CredentialExpires, &[seen], Api::Guest);
     assert_eq!(expires("in 3 days"), expires("in 2 days"));
-    let lost = |seen| name(Code::SignalUnavailable, &[seen], Api::Guest);
+    let lost = |seen| name(Code::EventSourceUnavailable, &[seen], Api::Guest);
     assert_eq!(lost("no bus"), lost("timeout"));
 }
 

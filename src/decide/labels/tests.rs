@@ -426,9 +426,9 @@ fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
         let sync = world.plan().sync;
         assert_eq!((sync.reason(), sync.is_final()), ("TopologyPartial", true));
         // A failure that may pass proves nothing of it.
-        let failed = Fact::failed(crate::facts::UnavailableKind::Unreachable, "500");
         let mut later = world.clone();
-        later.answer(Source::HostNode, failed);
+        later.answer(Source::HostNode, away());
+        later.answer(Source::ConfigMap, away());
         assert_eq!(findings(&later), findings(&world));
         assert_eq!(later.plan().sync.reason(), "TopologyPartial");
         // Those that were never set are one finding, and the labels that are set match.
@@ -454,6 +454,11 @@ fn an_extra_label_of_the_host_before_is_said_as_long_as_no_source_has_it() {
         with_rack(&mut world, "r2");
         assert_eq!(set(&plan(&world)), [(RACK, "r2")]);
         world.settle();
+        assert_eq!(findings(&world), []);
+        // Nor does it after an answer, or without a source.
+        world.answer(Source::HostNode, away());
+        world.answer(Source::ConfigMap, away());
+        world.label(RACK, "r3");
         assert_eq!(findings(&world), []);
     }
 }

@@ -176,7 +176,8 @@ fn each_change_is_reported_once_with_the_expected_entry() {
     reports("another text of one error", news(&mut reported, &away));
     reports("it can be seen again", news(&mut reported, &held));
 
-    let source = |name, text: &str| Finding::new(Code::SignalUnavailable, text).of_source(name);
+    let source =
+        |name, text: &str| Finding::new(Code::EventSourceUnavailable, text).of_source(name);
     let [clock, again] = ["denied", "denied again"].map(|text| source("clock", text));
     let link = source("link", "no socket");
     let watch = |group, text: &str| Finding::new(Code::WatchUnavailable, text).about(group);

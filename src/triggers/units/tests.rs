@@ -15,7 +15,7 @@ use super::super::testing::{output, probed};
 use super::*;
 use crate::agent::source_board::SourceBoard;
 use crate::sys::root::Root;
-use crate::wire::dbus::DEADLINE;
+use crate::wire::dbus::{DEADLINE, Peer};
 
 struct Followed {
     tree: GuestTree,
@@ -232,6 +232,32 @@ async fn a_bus_that_stops_after_the_subscription_is_one_finding_until_it_goes_on
     daemon.go_on();
     assert!(followed.heard().await, "for what changed meanwhile");
     assert_eq!(followed.board.findings(), []);
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_on_a_bus_that_works_is_no_finding() {
+    let mut followed = Followed::new();
+    let daemon = Daemon::start(&followed.tree).await;
+    let systemd = systemd(&daemon).await;
+    assert!(followed.heard().await);
+    let mute = daemon.connect().await;
+    let name = mute.unique_name().unwrap().as_str();
+    let (path, interface) = ("/", "com.example");
+    let mute = Peer {
+        name,
+        path,
+        interface,
+    };
+    for _ in 0..3 {
+        tokio::time::pause();
+        followed.bus.call(mute, "Call", &[]).await.unwrap_err();
+        tokio::time::resume();
+        systemd.set(UNITS[0], Unit::stopped()).await;
+        assert_eq!(followed.next().await, Trigger::Units);
+        assert_eq!(followed.board.findings(), []);
+        systemd.set(UNITS[0], Unit::running()).await;
+        assert_eq!(followed.next().await, Trigger::Units);
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ use socket::Bounded;
 /// specification, "System message bus").
 pub const SOCKET: &str = "/run/dbus/system_bus_socket";
 
-/// The timeout of a call. No bus and no service needs longer, unless it is stopped. A hung bus must not block the agent.
+/// The timeout of a call. A hung bus must not block the agent.
 #[cfg(not(test))]
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -150,7 +150,7 @@ impl Bus {
     }
 
     /// Returns the error for a call without a response, after telling those who only receive signals.
-    pub fn silent(&self) -> BusError {
+    fn silent(&self) -> BusError {
         self.silence.notify_waiters();
         let limit = DEADLINE.as_secs();
         BusError::Unreachable(format!("no response on the system bus within {limit} s"))

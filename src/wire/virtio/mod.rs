@@ -4,7 +4,8 @@
 //! Protocols only: the data of a port is an observation for `observe`, and the end of a connection is a reason for `triggers`. The
 //! port of QEMU's own guest agent is never opened: it has one reader, which is qemu-ga.
 //!
-//! To add a channel: add a file here that implements its protocol on a [`port::Port`].
+//! To add a channel: add a file that implements its protocol on a [`port::Port`], here or as an event source
+//! (`triggers/operator_channel.rs`).
 
 pub mod downward_metrics;
 pub mod port;

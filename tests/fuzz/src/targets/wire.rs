@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wire: watches, objects, netlink, the guest agent's dialect, requests for metrics.
+//! The wire: watches, objects, netlink, the operator channel, requests for metrics.
 
 use harvester_node_agent::commands::doctor::objects::Pod;
 use harvester_node_agent::facts::node::Node;
