@@ -375,7 +375,7 @@ catalog! {
             "Or set `[topology] on_change = \"report\"`.",
         ],
         run: [Guest MANAGERS],
-        suppresses: [TopologyLabelOverwritten];
+        suppresses: [TopologyLabelOverwritten, BetaLabelsDiffer];
     TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
         impact: "After a burst of 240 updates of the Node, the agent sends at most one every 30 seconds, so that the API server and the scheduler are not flooded. Labels are updated late.",
         fix: [

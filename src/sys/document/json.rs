@@ -264,7 +264,8 @@ pub(crate) fn in_field(text: &[u8], error: &serde_json::Error) -> String {
     for byte in text.iter().take(end) {
         let was_in_string = nesting.is_in_string;
         nesting.add(*byte);
-        fields.resize(nesting.depth, Vec::new());
+        // Of deeper fields no name is shown.
+        fields.resize(nesting.depth.min(3), Vec::new());
         match (byte, fields.last_mut()) {
             // Of a value, which may be large, no more than shows that it is no name.
             _ if was_in_string && nesting.is_in_string && string.len() > FIELD_SHOWN => {}
