@@ -88,7 +88,9 @@ fn server(text: &str) -> Result<Url, String> {
     match (url.scheme(), host, url.path()) {
         _ if host.is_empty() || !host.bytes().all(is_name) => Err(invalid()),
         // `run` refuses a user: the error of the parser would show the password.
-        _ if !url.username().is_empty() || url.password().is_some() => Ok(url),
+        _ if !url.username().is_empty() || url.password().is_some() || url.path().contains('@') => {
+            Ok(url)
+        }
         ("https", "vip", _) => Err("VIP is a placeholder for the address of Harvester".to_owned()),
         // `run` refuses a query and a fragment.
         ("https", _, "/")
@@ -97,7 +99,7 @@ fn server(text: &str) -> Result<Url, String> {
                 && !text.trim_end_matches('/').ends_with(":443") =>
         {
             Err(format!(
-                "without a port, this is usually Harvester's UI: write https://{host}:6443"
+                "without a port, this is usually Harvester's UI: write https://{host}:6443, or https://{host}:443 if its API is there"
             ))
         }
         ("https", _, "/") => Ok(url),

@@ -11,7 +11,7 @@
 //!    +------ labels differ ----------> |
 //!    |                                 +-- rejected -----------> Rejected, until its retry is due
 //!    |                                 +-- too many updates ---> Withheld, until one more is allowed
-//!    |                                 +-- reverted 3 times ---> BackingOff, for an hour
+//!    |                                 +-- reverted 3 times ---> BackingOff, for about an hour
 //!    +-- migration hint ---> WindowOpen, until the host changed, or did not within a minute
 //! ```
 //!

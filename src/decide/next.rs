@@ -169,7 +169,8 @@ fn plan_lists(seen: Scene<'_>, memory: &mut Memory) {
     agenda.plan(Job::Search, is_wanted, is_search, now.uptime + wait);
 }
 
-/// The retries after a conflict are spread over this time.
+/// After a conflict, the round for a retry is later by up to this time: the other writer may have reverted the labels of all Nodes at
+/// once. Another round may retry before.
 const BACKING_OFF_SPREAD: Duration = Duration::from_secs(6 * 60);
 
 /// Returns the ends of waits. Each follows from what other decisions remember or made in this round, so none is kept in the agenda.

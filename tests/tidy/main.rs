@@ -77,6 +77,9 @@ fn every_source_file_begins_with_its_license_and_no_test_has_a_stopwatch() {
             text.starts_with("// SPDX-License-Identifier: Apache-2.0\n"),
             "{file}"
         );
+        let mut lines = text.lines();
+        let says_what_it_is_for = lines.any(|line| line.starts_with("//! "));
+        assert!(!product.contains(&file) || says_what_it_is_for, "{file}");
         if file.starts_with("src/") || file.starts_with("tests/scenarios/") {
             let count = |text: &str| text.matches(".elapsed()").count();
             let code = product_lines(&text).join("\n");

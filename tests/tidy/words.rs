@@ -62,6 +62,33 @@ fn help(command: &mut Command, found: &mut Vec<(String, String)>) {
     }
 }
 
+/// What runs as it comes from the network was read by nobody.
+#[test]
+fn no_text_pipes_a_download_into_a_shell() {
+    let folders = ["packaging", "cloud-init", "systemd"];
+    let files = folders.into_iter().flat_map(super::files);
+    let files = files.filter_map(|path| {
+        Some((
+            path.clone(),
+            std::fs::read_to_string(super::top().join(path)).ok()?,
+        ))
+    });
+    for (path, text) in documents().into_iter().chain(files) {
+        for line in text
+            .lines()
+            .filter(|line| ["curl ", "wget "].iter().any(|one| line.contains(one)))
+        {
+            let shells = [
+                "| sh", "| bash", "| sudo", "<(curl", "<(wget", "$(curl", "$(wget",
+            ];
+            assert!(
+                !shells.iter().any(|shell| line.contains(shell)),
+                "{path}: {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn no_text_has_a_word_of_our_own() {
     let planted = "Token\nhas Ended; a (foreign) label was refused, connection refused: `fault`";

@@ -59,7 +59,7 @@ pub(super) fn preserves_hostname(text: &str) -> Option<bool> {
     let (_, value) = pairs.find(|(key, _)| is_key(key))?;
     let value = value.split('#').next()?;
     let value = value.trim_matches(|end: char| end.is_whitespace() || marks.contains(&end));
-    Some(["true", "yes", "on"].contains(&value.to_ascii_lowercase().as_str()))
+    Some(["true", "yes", "on", "1"].contains(&value.to_ascii_lowercase().as_str()))
 }
 
 /// Reports whether any `configs.<registry>.auth` has a value.

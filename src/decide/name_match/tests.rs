@@ -306,6 +306,11 @@ fn a_node_is_replaced_only_if_the_kubelet_of_this_vm_reports_it() {
             assert_eq!(is_destructive(&text), is_replaced, "{node}: {text}");
             let is_warned = text.contains("Never delete the Node of a server");
             assert_eq!(is_warned, is_replaced, "{text}");
+            let at = |words: &str| text.to_lowercase().find(words);
+            assert!(
+                !is_replaced || at("never delete") < at("drain the node"),
+                "{text}"
+            );
         }
     }
 }

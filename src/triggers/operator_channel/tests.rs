@@ -429,3 +429,14 @@ fn a_megabyte_without_an_end_takes_no_more_memory() {
         Some(REQUEST_MAX + 1)
     );
 }
+
+#[test]
+fn an_id_is_repeated_as_it_is_in_an_error_too() {
+    let deep = format!("{}1e999{}", "[".repeat(1000), "]".repeat(1000));
+    for id in ["7", "\"\\ud800\"", &deep] {
+        let said =
+            replies(format!("{{\"execute\":\"guest-exec\",\"id\":{id}}}\n").as_bytes()).concat();
+        assert!(said.starts_with("{\"error\":{"), "{said}");
+        assert!(said.ends_with(&format!("}},\"id\":{id}}}\n")), "{said}");
+    }
+}

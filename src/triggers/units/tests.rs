@@ -248,15 +248,27 @@ async fn a_service_that_does_not_answer_on_a_bus_that_works_is_no_finding() {
         path,
         interface,
     };
+    let unchanged = async || {
+        timeout(Duration::ZERO, followed.board.changed())
+            .await
+            .is_err()
+    };
+    while !unchanged().await {}
     for _ in 0..3 {
         tokio::time::pause();
         followed.bus.call(mute, "Call", &[]).await.unwrap_err();
         tokio::time::resume();
         systemd.set(UNITS[0], Unit::stopped()).await;
-        assert_eq!(followed.next().await, Trigger::Units);
-        assert_eq!(followed.board.findings(), []);
+        assert_eq!(
+            timeout(SOON, followed.reasons.recv()).await.unwrap().0,
+            Trigger::Units
+        );
+        assert!(unchanged().await && followed.board.findings().is_empty());
         systemd.set(UNITS[0], Unit::running()).await;
-        assert_eq!(followed.next().await, Trigger::Units);
+        assert_eq!(
+            timeout(SOON, followed.reasons.recv()).await.unwrap().0,
+            Trigger::Units
+        );
     }
 }
 

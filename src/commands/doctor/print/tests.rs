@@ -7,6 +7,7 @@ use time::format_description::well_known::Rfc3339;
 use super::*;
 use crate::access::testing::{tree, write};
 use crate::catalog::{Code, Finding, Group};
+use crate::commands::doctor::address::Address;
 use crate::commands::doctor::case::Checked;
 use crate::commands::doctor::found::Found;
 use crate::commands::doctor::service::Service;
@@ -188,6 +189,23 @@ fn a_long_observation_is_cut_and_verbose_cuts_none() {
     assert!(words(&verbose).contains(&long), "{verbose}");
     assert!(verbose.contains(": 1 error."), "{verbose}");
     assert!(!words(&text(&diagnosis, PLAIN, false)).contains(&long));
+}
+
+#[test]
+fn the_address_of_a_ui_or_a_rancher_is_not_that_of_an_api() {
+    for (server, expected) in [
+        ("https://192.0.2.1:6443/", true),
+        ("https://[fd00::1]:6443", true),
+        ("https://192.0.2.1", false),
+        ("https://rancher.example/k8s/clusters/c-m-x", false),
+        ("https://rancher.example:8443/k8s/clusters/c-m-x", false),
+    ] {
+        assert_eq!(
+            Address::parse(server).unwrap().is_api(),
+            expected,
+            "{server}"
+        );
+    }
 }
 
 #[test]
